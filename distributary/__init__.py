@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from distributary.jobs.session.session import session
     from distributary.jobs.subscription import register as register_source
     from distributary.jobs.views.notebook_views import register, stuck, stuck_summary
+    from distributary.pipeline.transforms.past.state_as_of import pending_as_of, state
+    from distributary.pipeline.transforms.past.topic_as_of import topic_as_of
     from distributary.pipeline.transforms.schema.home_tables import find_tables as tables
     from distributary.pipeline.transforms.views.backlog import backlog
     from distributary.pipeline.transforms.views.consumers import consumers
     from distributary.pipeline.transforms.views.pending import pending
-    from distributary.pipeline.transforms.views.state_as_of import pending_as_of, state
 
 __all__ = [
     "backlog",
@@ -39,9 +40,11 @@ __all__ = [
     "stuck",
     "stuck_summary",
     "tables",
+    "topic_as_of",
 ]
 
 _VIEWS = "distributary.pipeline.transforms.views"
+_PAST = "distributary.pipeline.transforms.past"
 #: Name -> module, and what it is called there.
 _PLACES = {
     "session": ("distributary.jobs.session.session", "session"),
@@ -54,8 +57,9 @@ _PLACES = {
     "backlog": (f"{_VIEWS}.backlog", "backlog"),
     "consumers": (f"{_VIEWS}.consumers", "consumers"),
     "pending": (f"{_VIEWS}.pending", "pending"),
-    "pending_as_of": (f"{_VIEWS}.state_as_of", "pending_as_of"),
-    "state": (f"{_VIEWS}.state_as_of", "state"),
+    "pending_as_of": (f"{_PAST}.state_as_of", "pending_as_of"),
+    "state": (f"{_PAST}.state_as_of", "state"),
+    "topic_as_of": (f"{_PAST}.topic_as_of", "topic_as_of"),
 }
 
 

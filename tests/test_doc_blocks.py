@@ -200,6 +200,10 @@ RUN = {
     },
     "docs/guides/typed-tables.md": {
         "sql:": f"{SAME}tests/jobs/views/test_notebooks.py::test_typed_tables",
+        "python:": (
+            "tests/pipeline/transforms/past/test_topic_as_of.py"
+            "::test_another_type_is_text_from_then_on"
+        ),
     },
     "docs/guides/traces.md": {
         "pip install": "installs, and starts a collector, which is no package of Python's",

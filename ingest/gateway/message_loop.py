@@ -94,9 +94,7 @@ class MessageLoop:
         self._log, self._delivery, self._intake = parts.log, parts.delivery, parts.intake
         self._topics, self._backlogs = parts.topics, parts.backlogs
         schemas = SchemaDirectory(parts.log, store.snapshot, self.engine.pump.accept_late)
-        self._validator = Validator(
-            host.loop, host.settings.schemas, schemas, policies, self.complete
-        )
+        self._validator = Validator(host, schemas, policies, self.complete)
         self._subscriptions = SubscriptionService(host, parts, access, policies)
         temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max)
         admission = Admission(access, self._subscriptions, temporary)
@@ -357,6 +355,11 @@ class MessageLoop:
     def directory(self) -> SubscriptionDirectory:
         """All subscriptions with a name."""
         return self._subscriptions.directory
+
+    @property
+    def validator(self) -> Validator:
+        """What waits to be checked by a schema."""
+        return self._validator
 
     def full(self) -> bool:
         """Whether the disk takes nothing more."""

@@ -134,7 +134,7 @@ async def _serve(
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
-    metrics = GatewayMetrics(host, engine, messages.parts, messages.directory)
+    metrics = GatewayMetrics(host, engine, messages.parts, messages.directory, messages.validator)
     probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(
         loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke

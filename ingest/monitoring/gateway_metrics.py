@@ -18,6 +18,7 @@ from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import TaskTurns
+from distributary.ingest.schemas.validator import Validator
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.log.message_counts import OTHERS, UNNAMED
 from distributary.pipeline.model.outcome import Outcome
@@ -43,11 +44,17 @@ class GatewayMetrics:
     """The metrics of a gateway that serves. All methods run on the loop's thread."""
 
     def __init__(
-        self, host: Host, engine: Engine, parts: MessageParts, directory: SubscriptionDirectory
+        self,
+        host: Host,
+        engine: Engine,
+        parts: MessageParts,
+        directory: SubscriptionDirectory,
+        validator: Validator,
     ) -> None:
         self._settings, self._engine, self._parts = host.settings, engine, parts
         self._directory, self._turns = directory, TaskTurns(host.loop)
         self._traces, self._loop = host.traces, host.loop
+        self._validator = validator
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The text, piece by piece."""
@@ -71,6 +78,7 @@ class GatewayMetrics:
             (m.COMMIT, counts.commit_seconds),
             (m.COMMIT_LAG, counts.commit_lag_seconds),
             (m.TURN, counts.stalls.seconds),
+            (m.CHECK, counts.check_seconds),
         ):
             yield histogram_text(metric, histogram)
 
@@ -99,6 +107,7 @@ class GatewayMetrics:
         topics = list(counts.topics())
         yield m.PUBLISHED, [((topic,), one.messages) for topic, one in topics]
         yield m.PUBLISHED_BYTES, [((topic,), one.bytes) for topic, one in topics]
+        yield m.MISFITS, _by_outcome((topic, one.misfits) for topic, one in topics)
         some = list(counts.subscriptions())
         yield m.DELIVERIES, [((one.name,), one.deliveries) for one in some]
         yield m.DELIVERED_BYTES, [((one.name,), one.bytes) for one in some]
@@ -117,8 +126,13 @@ class GatewayMetrics:
     def _of_the_gateway(self) -> Iterator[tuple[Metric, list[Sample]]]:
         counts, log, table = self._parts.counts, self._parts.log, self._parts.store.table
         engine, settings = self._engine, self._settings
-        named = list(self._directory.all())
+        named, checks = list(self._directory.all()), self._validator
         yield m.LONGEST_TURN, [(_NONE, counts.stalls.longest(self._loop.time()))]
+        yield m.CHECK_WAITING, [(_NONE, checks.waiting_messages)]
+        yield m.CHECK_BYTES, [(_NONE, checks.waiting_bytes)]
+        yield m.CHECK_BYTES_MAX, [(_NONE, settings.schemas.waiting_bytes_max)]
+        yield m.UNCHECKED, [(_NONE, counts.unchecked)]
+        yield m.CHECK_FAILURES, [(_NONE, checks.failures)]
         yield m.CONNECTIONS, [(_NONE, len(engine.connections))]
         yield m.CONNECTIONS_MAX, [(_NONE, engine.limits.connections_max)]
         yield m.SUBSCRIPTIONS, [(_NONE, len(named))]

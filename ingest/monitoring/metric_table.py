@@ -50,6 +50,9 @@ def _histogram(name: str, text: str) -> Metric:
 
 PUBLISHED: Final = _counter("published_messages", "messages that became durable", "topic")
 PUBLISHED_BYTES: Final = _counter("published_bytes", "their bytes", "topic")
+MISFITS: Final = _counter(
+    "misfit_messages", "messages that the topic's schema doesn't allow", "topic", "outcome"
+)
 
 DELIVERIES: Final = _counter("deliveries", "messages sent to consumers", "subscription")
 DELIVERED_BYTES: Final = _counter("delivered_bytes", "bytes sent to consumers", "subscription")
@@ -87,6 +90,17 @@ LONGEST_TURN: Final = _gauge(
     "loop_stall_max_seconds", "the longest of them in the last minute, or in the last two"
 )
 
+CHECK: Final = _histogram("schema_check_seconds", "from a message's arrival to its check's end")
+CHECK_WAITING: Final = _gauge("schema_waiting_messages", "messages that wait for their check")
+CHECK_BYTES: Final = _gauge("schema_waiting_bytes", "their bytes")
+CHECK_BYTES_MAX: Final = _gauge("schema_waiting_bytes_max", "how many there may be")
+UNCHECKED: Final = _counter(
+    "schema_unchecked_messages", "messages that were rejected, as too many waited"
+)
+CHECK_FAILURES: Final = _counter(
+    "schema_check_failures", "checks that failed: their process died or took too long"
+)
+
 CONNECTIONS: Final = _gauge("connections", "connections of peers")
 CONNECTIONS_MAX: Final = _gauge("connections_max", "how many there may be")
 SUBSCRIPTIONS: Final = _gauge("subscriptions", "subscriptions and queues with a name")
@@ -115,10 +129,11 @@ READY: Final = _gauge("ready", "1 while the gateway serves")
 
 #: In the order in which they are shown.
 METRICS: Final = (
-    *(PUBLISHED, PUBLISHED_BYTES),
+    *(PUBLISHED, PUBLISHED_BYTES, MISFITS),
     *(DELIVERIES, DELIVERED_BYTES, REDELIVERIES, REDELIVERED_BYTES, SETTLED, GIVEN_UP_BYTES),
     *(BACKLOG, BACKLOG_BYTES, BACKLOG_AGE, IN_FLIGHT, CONSUMERS, CREDIT),
     *(ACCEPT, GROUP, WRITE, COMMIT, COMMIT_LAG, TURN, LONGEST_TURN),
+    *(CHECK, CHECK_WAITING, CHECK_BYTES, CHECK_BYTES_MAX, UNCHECKED, CHECK_FAILURES),
     *(CONNECTIONS, CONNECTIONS_MAX, SUBSCRIPTIONS, UNREADABLE),
     *(LOGINS_REFUSED, PEERS_ENDED, INTERNAL_ERRORS),
     *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX),

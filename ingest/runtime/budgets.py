@@ -34,6 +34,7 @@ def together(settings: Settings) -> Together:
         + amqp.transactions_together_bytes_max
         + amqp.unwritten_bytes_max
         + settings.management.replies_together_bytes_max
+        + settings.schemas.waiting_bytes_max
         + 2 * journal.waiting_bytes_max
         + accepted
         + COMMIT_COPIES * settings.commit.bytes

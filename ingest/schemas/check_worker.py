@@ -4,7 +4,8 @@ Rule 1: one request is under way at a time, in the order in which they came: so 
         order of their link.
 Rule 2: what can't be checked is never taken for right. A process that dies, or takes longer than
         `schemas.check_ms_max` for a request, is ended and started again; its request fails, and a
-        run of several messages is checked once more, each by itself.
+        run of several messages is checked once more, each by itself. After RUN_FAILURES_MAX
+        failures the rest of the run isn't tried: other peers wait.
 """
 
 import socket
@@ -36,6 +37,8 @@ PROCESS = "distributary.ingest.schemas.check_process"
 _NO_ANSWER = (OSError, EOFError, msgspec.MsgspecError)
 #: Seconds until a process that was started has imported all, and answers.
 START_SECONDS_MAX = 30.0
+#: Messages of one run that may fail by themselves, each after `schemas.check_ms_max` at most.
+RUN_FAILURES_MAX = 3
 UNCHECKED = "the message couldn't be checked by its topic's schema"
 
 
@@ -62,6 +65,8 @@ class CheckWorker:
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._child: ChildProcess | None = None
+        #: Requests that had no answer. The worker's thread counts, any may read.
+        self.failures = 0
         self._defined: set[str] = set()
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(CheckAnswer)
@@ -111,14 +116,19 @@ class CheckWorker:
         except _NO_ANSWER as error:
             self._failed(error)
         found: list[tuple[int, str]] = []
-        start = 0
+        start = failures = 0
         for nth, length in enumerate(array("I", what.lengths)):
             one = what.lengths[4 * nth : 4 * nth + 4]
             part = RunToCheck(what.version, one, what.blob[start : start + length])
             start += length
+            if failures == RUN_FAILURES_MAX:
+                said = f"{UNCHECKED}: {failures} of those sent with it couldn't be, either"
+                found.append((nth, said))
+                continue
             try:
                 found += [(nth, sentence) for _, sentence in self._misfits(part).misfits]
             except _NO_ANSWER as error:
+                failures += 1
                 found.append((nth, f"{UNCHECKED}: {self._failed(error)}"))
         return CheckAnswer(misfits=tuple(found))
 
@@ -162,6 +172,7 @@ class CheckWorker:
         why = str(error) or "the process that checks has ended"
         if isinstance(error, TimeoutError):
             why = f"no answer after {self._settings.check_ms_max} ms (schemas.check_ms_max)"
+        self.failures += 1
         _events.warning("schemas.check_failed", reason=why, then="it is started again")
         self._end()
         return why

@@ -4,8 +4,9 @@ Rule 1: nothing becomes a message of a topic that its schema doesn't allow, and 
         couldn't be checked: `CONSEQUENCES` says what becomes of it, by the way on which it came.
 Rule 2: what came on a link goes on in its order: while messages of it are checked, those behind
         them wait, too. Commands of a transaction wait for the messages that were sent in it.
-Rule 3: what waits has a budget (`schemas.waiting_bytes_max`); beyond it messages are rejected. A
-        link has no more under way than its credit. Peers are served in turn.
+Rule 3: what waits has a budget (`schemas.waiting_bytes_max`), of which a peer may have as much as
+        is still free; beyond it messages are rejected. A link has no more under way than its
+        credit. Peers are served in turn.
 """
 
 import asyncio
@@ -20,14 +21,15 @@ from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.publish.relay import Goal, Goals, Kept, Refused, Unrouted, but
 from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
-from distributary.ingest.runtime.settings import SchemaSettings
 from distributary.ingest.schemas.check_messages import CheckAnswer, CheckVersion
 from distributary.ingest.schemas.check_queue import CheckQueue
 from distributary.ingest.schemas.check_worker import CheckWorker, RunToCheck
 from distributary.ingest.schemas.schema_directory import CheckedBy, SchemaDirectory
 from distributary.pipeline.amqp.dead_letter import MisfitInfo
 from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.schemas.schema_version import CONSEQUENCES, Consequence, Way
 
 _events = structlog.get_logger("gateway")
@@ -36,6 +38,14 @@ _events = structlog.get_logger("gateway")
 #: as what the topic says they are.
 MISFIT = "amqp:decode-error"
 TOO_MUCH = "amqp:resource-limit-exceeded"
+TOO_MUCH_TEXT = (
+    "too many of your messages wait to be checked (schemas.waiting_bytes_max): send it again"
+)
+#: How messages that don't fit are counted: those that come from a link.
+_COUNTED = {
+    Consequence.REJECT: Outcome.REJECTED,
+    Consequence.DEAD_LETTER: Outcome.DEAD_LETTERED,
+}
 #: Runs that the process has at once: it reads one while the loop takes the answer to the other.
 _ASKED_MAX = 2
 
@@ -74,6 +84,9 @@ class _Check(msgspec.Struct, frozen=True, eq=False):
 
 
 class _HeldRun(msgspec.Struct, frozen=True, eq=False):
+    """`at`: when it came, by the loop's clock."""
+
+    at: float
     link: Link
     received: Received
     goals: Goals
@@ -88,23 +101,34 @@ class Validator:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        settings: SchemaSettings,
+        host: Host,
         directory: SchemaDirectory,
         policies: Policies,
         complete: Callable[[CheckDone], None],
     ) -> None:
         """`complete` is called on the loop's thread when a run has been checked."""
-        self._loop, self._settings, self._policies = loop, settings, policies
+        self._loop, self._counts, self._policies = host.loop, host.counts, policies
+        self._settings = host.settings.schemas
         self.directory, self._complete = directory, complete
-        self._worker = CheckWorker(settings)
+        self._worker = CheckWorker(self._settings)
         self._queue: CheckQueue[Peer, _Held] = CheckQueue()
-        self._bytes = 0
+        #: Messages that wait, or are being checked.
+        self.waiting_messages = 0
 
     @property
     def active(self) -> bool:
         """Whether any message or command may have to wait."""
         return self.directory.validates or bool(self._queue)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of messages that wait, or are being checked."""
+        return self._queue.bytes
+
+    @property
+    def failures(self) -> int:
+        """Checks that had no answer."""
+        return self._worker.failures
 
     # Publishers.
 
@@ -113,13 +137,14 @@ class Validator:
         checks = list(self._checks(received, goals))
         if not checks and not self._queue.waits(link):
             return goals
-        if self._bytes + len(received.blob) > self._settings.waiting_bytes_max and self._bytes:
-            most = self._settings.waiting_bytes_max
-            text = f"{most} bytes of messages wait to be checked (schemas.waiting_bytes_max)"
-            return [(Refused(AmqpError(TOO_MUCH, f"{text}: send it again")), received.count)]
-        self._bytes += len(received.blob)
-        keys = (link, link.connection) if received.transaction else (link,)
-        self._queue.add(link.connection, _HeldRun(link, received, goals, checks), keys)
+        peer, size = link.connection, len(received.blob)
+        if not self._queue.has_room(peer, size, self._settings.waiting_bytes_max):
+            self._counts.unchecked += received.count
+            return [(Refused(AmqpError(TOO_MUCH, TOO_MUCH_TEXT)), received.count)]
+        self.waiting_messages += received.count
+        keys = (link, peer) if received.transaction else (link,)
+        held = _HeldRun(self._loop.time(), link, received, goals, checks)
+        self._queue.add(peer, held, keys, size)
         self._ask()
         return None
 
@@ -128,7 +153,7 @@ class Validator:
         peer = link.connection
         if not self._queue.waits(peer):
             return False
-        self._queue.add(peer, HeldCommand(link, message, delivery), (peer,))
+        self._queue.add(peer, HeldCommand(link, message, delivery), (peer,), 0)
         return True
 
     def checked(self, done: CheckDone) -> CheckedRun | HeldCommand:
@@ -137,11 +162,13 @@ class Validator:
         self._ask()
         if isinstance(held, HeldCommand):
             return held
-        self._bytes -= len(held.received.blob)
+        self.waiting_messages -= held.received.count
+        if held.checks:
+            self._counts.check_seconds.observe(self._loop.time() - held.at)
         others: dict[int, Goal] = {}
         unrouted: dict[str, dict[int, Kept]] = {}
         for check, answer in zip(held.checks, done.answers, strict=True):
-            _tell(check, answer)
+            self._tell(check, answer)
             for nth, sentence in answer.misfits:
                 place, kept = check.places[nth], self._kept(check.topic, sentence)
                 if check.way is Way.ROUTED:
@@ -152,6 +179,20 @@ class Validator:
                     others[place] = kept
         goals = but(held.goals, others) if others else held.goals
         return CheckedRun(held.link, held.received, goals, unrouted)
+
+    def _tell(self, check: _Check, answer: CheckAnswer) -> None:
+        if not answer.misfits:
+            return
+        count = len(answer.misfits)
+        self._counts.misfit(check.topic, _COUNTED[check.consequence], count)
+        _events.info(
+            "messages.misfit",
+            topic=check.topic,
+            way=check.way.value,
+            then=check.consequence.value,
+            messages=count,
+            reason=answer.misfits[0][1],
+        )
 
     def _kept(self, topic: str, sentence: str) -> Kept:
         info = MisfitInfo(topic, f"'{topic}': {sentence}", clock.now())
@@ -231,18 +272,6 @@ def _check(
         blob = b"".join(blob[offsets[some.start] : offsets[some.stop]] for some in ranges)
     consequence = CONSEQUENCES[way, by.validation]
     return _Check(topic, way, consequence, places, RunToCheck(by.version, lengths, blob))
-
-
-def _tell(check: _Check, answer: CheckAnswer) -> None:
-    if answer.misfits:
-        _events.info(
-            "messages.misfit",
-            topic=check.topic,
-            way=check.way.value,
-            then=check.consequence.value,
-            messages=len(answer.misfits),
-            reason=answer.misfits[0][1],
-        )
 
 
 def _resolve(

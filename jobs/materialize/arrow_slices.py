@@ -184,14 +184,16 @@ class ArrowSlices:
         return ArrowSliceRows(files, topics, pa.Table.from_batches(sums) if sums else None)
 
     def schema_events(self, part: Slice, after: int) -> list[SchemaEvent]:
-        return [
-            SchemaEvent.of(event["topic"], event["floor"], event["policy"])
+        found = [
+            event
             for rows in self._read(part, "subscription", after)
             for batch in rows.read(SCHEMA_READ)
             for event in batch.filter(
                 pc.equal(batch.column("event"), pa.scalar(SCHEMA))
             ).to_pylist()
         ]
+        found.sort(key=lambda event: (event["group"], event["floor"]))  # files have no order
+        return [SchemaEvent.of(one["topic"], one["floor"], one["policy"]) for one in found]
 
     def rows(self, table: SparkTable, rows: pa.Table) -> list[RowFile]:
         return _written(table, rows.cast(table.layout.schema).to_batches())

@@ -46,8 +46,8 @@ from distributary.pipeline.management.management_messages import CONFLICT, FORBI
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.selector.parser import parse
 from distributary.pipeline.subscriptions.hint import Part, cut, packed
+from distributary.pipeline.transforms.past.history_matches import Stretch, matches, stretch
 from distributary.pipeline.transforms.schema.home_tables import find_tables
-from distributary.pipeline.transforms.views.history_matches import Stretch, matches, stretch
 
 #: Matches are cut off by stretches of so many sequences, where there are too many.
 CUT_BITS = 16

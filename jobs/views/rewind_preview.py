@@ -11,8 +11,8 @@ from rich.table import Table
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import require_tables
 from distributary.pipeline.log.log_position import place
+from distributary.pipeline.transforms.past.rewinding import Rewinding, rewinding
 from distributary.pipeline.transforms.schema.home_tables import find_tables
-from distributary.pipeline.transforms.views.rewinding import Rewinding, rewinding
 
 
 def preview(tables: str, subscription: str, to: str, *, as_json: bool) -> None:

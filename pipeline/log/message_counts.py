@@ -37,10 +37,12 @@ STALLS_SECONDS: Final = 60.0
 
 
 class TopicCounts(msgspec.Struct, eq=False):
-    """What was published to a topic or queue and is durable."""
+    """What was published to a topic or queue and is durable; and `misfits`: how many messages its
+    schema didn't allow there, by what became of them (`rejected` or `dead_lettered`)."""
 
     messages: int = 0
     bytes: int = 0
+    misfits: dict[Outcome, int] = msgspec.field(default_factory=dict)
 
 
 class SubscriptionCounts(msgspec.Struct, eq=False):
@@ -151,15 +153,28 @@ class MessageCounts:
         self.write_seconds = Histogram(SECONDS)
         self.commit_seconds = Histogram(SECONDS)
         self.commit_lag_seconds = Histogram(SECONDS)
+        self.check_seconds = Histogram(SECONDS)
         self.stalls = stalls
         #: Steps of upkeep by their kind, and messages that retention took out of the table.
         self.upkeep_steps: dict[str, int] = {}
         #: Messages that stayed in memory; `published` has them not.
         self.unwritten = 0
         self.retained_out = 0
+        #: Messages that were rejected, as too many waited to be checked by their topics' schemas.
+        self.unchecked = 0
 
     def published(self, topic: str, messages: int, size: int) -> None:
         """So many messages of a topic became durable."""
+        counts = self._of_topic(topic)
+        counts.messages += messages
+        counts.bytes += size
+
+    def misfit(self, topic: str, outcome: Outcome, messages: int) -> None:
+        """So many messages weren't what the topic's schema allows, and this became of them."""
+        misfits = self._of_topic(topic).misfits
+        misfits[outcome] = misfits.get(outcome, 0) + messages
+
+    def _of_topic(self, topic: str) -> TopicCounts:
         counts = self._topics.get(topic)
         if counts is None:
             if topic.startswith(_TEMPORARY):
@@ -168,8 +183,7 @@ class MessageCounts:
                 counts = self._topics[topic] = TopicCounts()
             else:
                 counts = self._other_topics
-        counts.messages += messages
-        counts.bytes += size
+        return counts
 
     def of_subscription(self, name: str, topic: str) -> SubscriptionCounts:
         """The counts of the subscription of this id on this topic, which begins, or begins

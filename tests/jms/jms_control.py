@@ -2,7 +2,8 @@
 
 `POST /gateways` starts a gateway with a home of its own and answers `<number> <port> <folder>`,
 `POST /gateways/secured` one with users, permissions and TLS (`jms_security`), whose clients find
-their files in the folder, `POST /gateways/ruled` one with policies (`jms_policies`).
+their files in the folder, `POST /gateways/ruled` one with policies (`jms_policies`),
+`POST /gateways/checked` one with schemas (`jms_schemas`).
 `POST /gateways/<number>/<start | kill | stop | end>` does that to it and answers when it is done. A
 gateway that has said that it has a bug fails the test that ends it, or else the whole run.
 """
@@ -21,10 +22,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 
 from gateway_process import Gateway
 from jms_policies import ruled
+from jms_schemas import checked, set_schemas
 from jms_security import secured
 
 #: Gateways with settings of their own, by what is asked for; each makes its files in a folder.
-KINDS = {"secured": secured, "ruled": ruled}
+KINDS = {"secured": secured, "ruled": ruled, "checked": checked}
+#: What is done to some of them when they have started.
+THEN = {"checked": set_schemas}
 
 
 class Gateways:
@@ -49,6 +53,8 @@ class Gateways:
             self._made.append(gateway)
             self._ends.push(gateway)
         gateway.start()
+        if kind in THEN:
+            THEN[kind](gateway)
         return number, gateway
 
     def _port(self) -> int:

@@ -125,6 +125,7 @@ class GatewayNow:
     journal_full: bool
     unreadable: int
     internal_errors: int
+    misfits: float  #: messages since that their topics' schemas don't allow
     subscriptions: tuple[SubscriptionNow, ...] = ()
     warnings: tuple[str, ...] = field(default=())
 
@@ -152,6 +153,7 @@ def now(before: Reading, after: Reading) -> GatewayNow:
         journal_full=after.one("journal_full") > 0,
         unreadable=int(after.one("unreadable_subscriptions")),
         internal_errors=int(after.one("internal_errors_total")),
+        misfits=sum(_misfits(before, after).values()),
         subscriptions=subscriptions,
         warnings=tuple(_warnings(before, after, subscriptions)),
     )
@@ -215,6 +217,7 @@ def _warnings(
     bugs = _grown(before.one("internal_errors_total"), after.one("internal_errors_total"))
     if bugs:
         yield "a bug ended a peer: connection.bug in the log"
+    yield from _of_schemas(before, after)
     for one in subscriptions:
         if one.dead_lettered:
             yield f"{one.name} gives messages up, {one.dead_lettered:.0f} just now"
@@ -222,6 +225,17 @@ def _warnings(
             yield f"{one.name} has {one.backlog:,} messages and no consumer"
         elif one.oldest_seconds > AGE_SECONDS:
             yield f"{one.name} has a message that is {one.oldest_seconds:,.0f} s old"
+
+
+def _of_schemas(before: Reading, after: Reading) -> Iterable[str]:
+    unchecked = "schema_unchecked_messages_total"
+    if count := _grown(before.one(unchecked), after.one(unchecked)):
+        yield f"{count:.0f} messages were rejected just now: too many wait for a schema's check"
+    failures = "schema_check_failures_total"
+    if _grown(before.one(failures), after.one(failures)):
+        yield "checks by schemas fail: schemas.check_failed in the log says why"
+    for topic, count in _misfits(before, after).items():
+        yield f"{topic} was sent {count:.0f} messages just now that its schema doesn't allow"
 
 
 def _dead_lettered(before: Reading, after: Reading) -> dict[str, float]:
@@ -233,6 +247,16 @@ def _dead_lettered(before: Reading, after: Reading) -> dict[str, float]:
         if said.get("outcome") == "dead_lettered":
             found[said["subscription"]] = _grown(earlier.get(labels, 0.0), value)
     return found
+
+
+def _misfits(before: Reading, after: Reading) -> dict[str, float]:
+    """How many messages since each topic's schema doesn't allow, where there are any."""
+    earlier = before.by("misfit_messages_total", "topic")
+    return {
+        topic: grown
+        for topic, value in after.by("misfit_messages_total", "topic").items()
+        if (grown := _grown(earlier.get(topic, 0.0), value))
+    }
 
 
 def _grown(before: float, after: float) -> float:

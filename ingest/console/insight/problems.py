@@ -142,6 +142,12 @@ def _dead_letters(facts: Facts, _limits: Thresholds) -> Iterable[Problem]:
     )
 
 
+def _misfits(facts: Facts, _limits: Thresholds) -> Iterable[Problem]:
+    if facts.found and facts.found.misfits:
+        count = number(facts.found.misfits)
+        yield Problem(f"Messages just now that their topics' schemas don't allow: {count}.")
+
+
 def _idle(facts: Facts, _limits: Thresholds) -> Iterable[Problem]:
     yield from _of_subscriptions(
         facts,
@@ -206,6 +212,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _unreadable,
     _bugs,
     _dead_letters,
+    _misfits,
     _lag,
     _stall,
     _standby,

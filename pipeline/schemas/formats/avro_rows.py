@@ -22,6 +22,7 @@ from distributary.pipeline.schemas.amqp_instance import EPOCH
 from distributary.pipeline.schemas.avro_columns import avro_columns
 from distributary.pipeline.schemas.body_content import BodyContent, body_bytes, unframed
 from distributary.pipeline.schemas.column_types import RowLayout, Scalar
+from distributary.pipeline.schemas.formats.avro_defaults import prepare_defaults
 from distributary.pipeline.schemas.json_columns import parsed
 from distributary.pipeline.schemas.json_values import SCALARS, Reading, json_text, row_reading
 from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
@@ -49,6 +50,7 @@ class AvroRows:
         self.layout: RowLayout = avro_columns(schema.definition, limits)
         self._schema = schema
         self._own = avro_schema(schema.definition)
+        prepare_defaults(self._own)
         self._writers: Mapping[str, Schema] = {
             one.registry_id: avro_schema(one.definition)
             for one in (*versions, schema)

@@ -96,7 +96,7 @@ class BodyReader:
         """The bodies as columns of these names and types, which are the layout's."""
         values = bodies.values()
         structs, places, left = self._structs(values)
-        quick, unmade = _columns(structs, np.array(places, np.int64), kinds)
+        quick, unmade = self._columns(structs, np.array(places, np.int64), kinds)
         left = sorted([*left, *unmade])
         if not left:
             return Read(np.array(places, np.int64), quick, [])
@@ -154,19 +154,19 @@ class BodyReader:
                 fitting.append(at)
         return rows, fitting, odd
 
-
-def _columns(
-    structs: Sequence[JsonStruct], places: Places, kinds: Kinds
-) -> "tuple[list[pa.Array[Any]], list[int]]":
-    """The columns of structs, and the places of those that none can be made of: the days that
-    there aren't. They are found by halves."""
-    try:
-        return of_structs(structs, kinds), []
-    except pa.ArrowInvalid:
-        if len(structs) == 1:
-            return of_structs([], kinds), [int(places[0])]
-    half = len(structs) // 2
-    one, gone = _columns(structs[:half], places[:half], kinds)
-    other, more = _columns(structs[half:], places[half:], kinds)
-    columns = [pa.concat_arrays(list(both)) for both in zip(one, other, strict=True)]
-    return columns, [*gone, *more]
+    def _columns(
+        self, structs: Sequence[JsonStruct], places: Places, kinds: Kinds
+    ) -> "tuple[list[pa.Array[Any]], list[int]]":
+        """The columns of structs, and the places of those that none can be made of: the days that
+        there aren't. They are found by halves."""
+        said = self.reader.layout.columns
+        try:
+            return of_structs(structs, said, kinds), []
+        except pa.ArrowInvalid:
+            if len(structs) == 1:
+                return of_structs([], said, kinds), [int(places[0])]
+        half = len(structs) // 2
+        one, gone = self._columns(structs[:half], places[:half], kinds)
+        other, more = self._columns(structs[half:], places[half:], kinds)
+        columns = [pa.concat_arrays(list(both)) for both in zip(one, other, strict=True)]
+        return columns, [*gone, *more]

@@ -4,12 +4,13 @@
 same of the same bodies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
+from distributary.pipeline.schemas.column_types import Column, ColumnType, ListOf, MapOf, Struct
 from distributary.pipeline.schemas.formats.json_structs import JsonStruct
 from distributary.pipeline.schemas.formats.json_structs import values as struct_values
 from distributary.pipeline.schemas.typed_row import TypedRow
@@ -48,48 +49,62 @@ def _as_arrow(value: Any, kind: pa.DataType) -> object:
 
 
 def of_structs(
-    structs: Sequence[JsonStruct], kinds: Sequence[tuple[str, pa.DataType]]
+    structs: Sequence[JsonStruct],
+    columns: Sequence[Column],
+    kinds: Sequence[tuple[str, pa.DataType]],
 ) -> list[Array]:
-    """The columns of these types: the fields in their order. Raises ArrowInvalid for a date or a
-    time that there isn't."""
-    return _fields(structs, [kind for _, kind in kinds])
+    """The columns of these types: the fields in their order, which is that of `columns`, the
+    layout's. Raises ArrowInvalid for a date or a time that there isn't."""
+    return list(_fields(structs, columns, dict(kinds)).values())
 
 
-def _fields(structs: Sequence[JsonStruct | None], kinds: Sequence[pa.DataType]) -> list[Array]:
-    nothing = (None,) * len(kinds)
+def _fields(
+    structs: Sequence[JsonStruct | None],
+    columns: Sequence[Column],
+    kinds: Mapping[str, pa.DataType],
+) -> dict[str, Array]:
+    """By their names: another version may have had them in another order, and with others."""
+    nothing = (None,) * len(columns)
     rows = (nothing if one is None else struct_values(one) for one in structs)
-    columns = zip(*rows, strict=True) if structs else repeat((), len(kinds))
-    return [_of_struct_values(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+    values = zip(*rows, strict=True) if structs else repeat((), len(columns))
+    return {
+        one.name: _of_struct_values(some, one.type, kinds[one.name])
+        for one, some in zip(columns, values, strict=True)
+    }
 
 
-def _of_struct_values(values: Sequence[Any], kind: pa.DataType) -> Array:
+def _of_struct_values(values: Sequence[Any], said: ColumnType, kind: pa.DataType) -> Array:
     if pa.types.is_temporal(kind):
         return cast("Array", pa.array(values, pa.string()).cast(kind))
-    match kind:
-        case pa.StructType():
+    match said, kind:
+        case Struct(columns), pa.StructType():
             there = pa.array([one is None for one in values], pa.bool_())
             fields = list(kind)
-            columns = _fields(values, [one.type for one in fields])
-            made = pa.StructArray.from_arrays(columns, fields=fields, mask=there)
-            return cast("Array", made)
-        case pa.ListType():
-            return _list(values, kind)
-        case pa.MapType():
-            return _map(values, kind)
+            made = _fields(values, columns, {one.name: one.type for one in fields})
+            arrays = [made.get(one.name, pa.nulls(len(values), one.type)) for one in fields]
+            return cast("Array", pa.StructArray.from_arrays(arrays, fields=fields, mask=there))
+        case ListOf(element), pa.ListType():
+            return _list(values, element, kind)
+        case MapOf(value), pa.MapType():
+            return _map(values, value, kind)
     return cast("Array", pa.array(values, kind))
 
 
-def _list(values: Sequence[list[Any] | None], kind: "pa.ListType[Any]") -> Array:
+def _list(
+    values: Sequence[list[Any] | None], element: ColumnType, kind: "pa.ListType[Any]"
+) -> Array:
     flat = [one for some in values if some for one in some]
-    elements = _of_struct_values(flat, kind.value_type)
+    elements = _of_struct_values(flat, element, kind.value_type)
     made = pa.ListArray.from_arrays(_offsets(values), elements, type=kind)
     return cast("Array", made)
 
 
-def _map(values: Sequence[dict[str, Any] | None], kind: "pa.MapType[Any, Any, Any]") -> Array:
+def _map(
+    values: Sequence[dict[str, Any] | None], value: ColumnType, kind: "pa.MapType[Any, Any, Any]"
+) -> Array:
     keys = pa.array([one for some in values if some for one in some], kind.key_type)
     flat = [one for some in values if some for one in some.values()]
-    items = _of_struct_values(flat, kind.item_type)
+    items = _of_struct_values(flat, value, kind.item_type)
     made = cast("Any", pa.MapArray).from_arrays(_offsets(values), keys, items, type=kind)
     return cast("Array", made)
 

@@ -25,6 +25,8 @@ distributary_published_messages_total{topic="u"} 50
 distributary_deliveries_total{subscription="global/a"} 90
 distributary_settled_messages_total{subscription="global/a",outcome="accepted"} 80
 distributary_settled_messages_total{subscription="global/a",outcome="dead_lettered"} 3
+distributary_misfit_messages_total{topic="t",outcome="rejected"} 5
+distributary_misfit_messages_total{topic="u",outcome="rejected"} 1
 distributary_accept_seconds_bucket{le="0.001"} 10
 distributary_accept_seconds_bucket{le="0.01"} 10
 distributary_accept_seconds_bucket{le="+Inf"} 10
@@ -46,6 +48,11 @@ distributary_journal_bytes 90
 distributary_journal_bytes_max 100
 distributary_head_sequence 310
 distributary_committed_sequence 300
+distributary_misfit_messages_total{topic="t",outcome="rejected"} 6
+distributary_misfit_messages_total{topic="t",outcome="dead_lettered"} 2
+distributary_misfit_messages_total{topic="u",outcome="rejected"} 1
+distributary_schema_unchecked_messages_total 4
+distributary_schema_check_failures_total 1
 distributary_accept_seconds_bucket{le="0.001"} 60
 distributary_accept_seconds_bucket{le="0.01"} 109
 distributary_accept_seconds_bucket{le="+Inf"} 110
@@ -59,8 +66,12 @@ def test_two_readings_are_rates() -> None:
     assert (found.deliveries, found.settled) == (50, 51)
     assert (found.accept_p50_ms, found.accept_p99_ms, found.write_p99_ms) == (1, 10, None)
     assert (found.head, found.uncommitted, found.journal) == (310, 10, 0.9)
+    assert found.misfits == 3
     assert found.warnings == (
         "commits fall behind: the journal is nearly full, then publishers wait",
+        "4 messages were rejected just now: too many wait for a schema's check",
+        "checks by schemas fail: schemas.check_failed in the log says why",
+        "t was sent 3 messages just now that its schema doesn't allow",
         "global/a gives messages up, 2 just now",
         "global/b has 9 messages and no consumer",
         "global/c has a message that is 400 s old",

@@ -46,6 +46,7 @@ WELL = Facts(gateway(), 5_000.0, None, "", (), {"global/a", "global/b"}, ())
 BACKLOG = of("global/a", backlog_messages=7)
 OLD = of("global/a", backlog_messages=1, consumers=1, backlog_oldest_age_seconds=400)
 DEAD = 'distributary_settled_messages_total{subscription="global/a",outcome="dead_lettered"} 2'
+MISFIT = 'distributary_misfit_messages_total{topic="t",outcome="rejected"} 3'
 LAG = 'distributary_commit_lag_seconds_bucket{le="60.0"} 5\n'
 LAG += 'distributary_commit_lag_seconds_bucket{le="+Inf"} 5'
 STALL = LAG.replace("commit_lag", "loop_stall").replace("60.0", "0.5")
@@ -76,6 +77,11 @@ TABLE = [
     (
         replace(WELL, found=gateway(a=DEAD, b=of("global/a", backlog_messages=0))),
         "global/a gives messages up: 2 just now.",
+        False,
+    ),
+    (
+        replace(WELL, found=gateway(a=MISFIT)),
+        "Messages just now that their topics' schemas don't allow: 3.",
         False,
     ),
     (replace(WELL, found=gateway(a=LAG)), "Messages reach the table 1 min after", False),

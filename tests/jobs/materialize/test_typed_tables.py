@@ -167,3 +167,25 @@ def test_each_message_is_in_one_table_whatever_ends_the_job(place: Place) -> Non
             assert died < 40
     assert died > 6
     assert rows(cut) == found
+
+
+def test_events_count_in_their_order_however_files_lie(place: Place) -> None:
+    """One commit with a file for each of six days, which lie in it in no order: each message is
+    read by the version that was in force."""
+    for version in range(1, 7):
+        place.log.next_group()
+        schema(place, "orders", version, **{f"in_{version}": "integer"})
+        place.log.next_group()
+        body = {f"in_{one}": one for one in range(1, 7)}
+        place.log.publish("orders", encoded_bytes(json.dumps(body).encode()))
+        place.log.group += 14_400  # a day
+    place.log.commit()
+    made = brought(place, "days")
+    list(made.bring(newest_version(place.spark, place.places.log)))
+    found = place.spark.read.format("delta").load(made.locations.table("topics/orders"))
+    names = [f"in_{one}" for one in range(1, 7)]
+    assert [name for name in found.columns if name[0] != "_"] == names
+    for row in found.collect():
+        version = row["_sequence"] + 1
+        assert row["_schema_version"] == version
+        assert [name for name in names if row[name] is not None] == [f"in_{version}"]

@@ -22,8 +22,8 @@ from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.views import backfill, rewind_preview
 from distributary.pipeline.log.log_position import AtSequence
 from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.transforms.past.history_matches import stretch
 from distributary.pipeline.transforms.schema.home_tables import find_tables
-from distributary.pipeline.transforms.views.history_matches import stretch
 
 COUNT = 2_000
 RARE = "n % 50 = 7"

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,16 @@ from spark_log import columns_text, encoded
 from spark_place import Place, first_part, second_part
 from test_subscriber import SETTINGS, Subscription, bodies
 
-from distributary import backlog, pending, pending_as_of, register, session, state, tables
+from distributary import (
+    backlog,
+    pending,
+    pending_as_of,
+    register,
+    session,
+    state,
+    tables,
+    topic_as_of,
+)
 from distributary.jobs.client.own_tables import require_own
 from distributary.jobs.materialize import materialize
 from distributary.jobs.session.job_settings import load
@@ -29,6 +39,7 @@ from distributary.pipeline.model.outcome import Reason as GivenUp
 from distributary.pipeline.schemas.schema_text import text_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
+from distributary.pipeline.transforms.typed.topic_tables import OWN
 from distributary.pipeline.transforms.views.view_registry import VIEWS
 
 ME = "global/dispatchers"
@@ -90,7 +101,10 @@ def test_tables_and_views_have_the_same_rows(
 
 
 def test_what_is_owed_now_and_was_then(remote: SparkSession, home: str) -> None:
-    """By a bitmap, by a selector, and as of a version of the log."""
+    """By a bitmap, by a selector, and as of a version of the log; and a topic's typed rows."""
+    unused = topic_as_of(remote, home, "unused", as_of=datetime(2027, 1, 1, tzinfo=UTC))
+    assert unused.columns == [*OWN.names, "value"]
+    assert unused.count() == 0
     assert {row.sequence for row in pending(remote, home, ME).collect()} == {7, 8, 9, 10, 12, 13}
     assert pending(remote, home, "few").count() == 7
     [now] = state(remote, home, ME).collect()

@@ -198,6 +198,35 @@ def test_avro_is_read_as_it_was_written(data: st.DataObject, kind: Kind) -> None
     assert isinstance(read(reader, body + b"\0"), Misfit)
 
 
+def test_a_default_is_a_value_of_its_type() -> None:
+    """Where the writer's schema lacks a field, what stands in the reader's: of bytes a text, of
+    times numbers."""
+    old = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    millis = {"type": "long", "logicalType": "timestamp-millis"}
+    cents = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    inner = {"type": "record", "name": "I", "fields": [{"name": "b", "type": "bytes"}]}
+    more: list[tuple[Any, Any, Any]] = [
+        ("bytes", "\u00ff", b"\xff"),
+        (millis, 1_000, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        (cents, "\u0005", Decimal("0.05")),
+        (inner, {"b": "\u00fe"}, {"b": b"\xfe"}),
+        (["null", "bytes"], None, None),
+        ({"type": "array", "items": "double"}, [1], [1.0]),
+    ]
+    fields = [
+        {"name": f"f{nth}", "type": kind, "default": said}
+        for nth, (kind, said, _) in enumerate(more)
+    ]
+    new = {**old, "fields": [*old["fields"], *fields]}  # type: ignore[misc]
+    versions = [
+        of(Format.AVRO, json.dumps(said), registry_id=name)
+        for name, said in (("1", old), ("2", new))
+    ]
+    content = BodyContent(Body("data", avro_bytes(old, {"a": 7})), "avro/binary+1", "", {})
+    row = row_reader(versions[1], versions).read_content(content)
+    assert row == {"a": 7, **{f"f{nth}": value for nth, (*_, value) in enumerate(more)}}
+
+
 _F = descriptor_pb2.FieldDescriptorProto
 PROTOBUF_LEAVES: list[Kind] = [
     (_F.TYPE_BOOL, same(st.booleans())),

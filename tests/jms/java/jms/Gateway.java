@@ -38,6 +38,11 @@ final class Gateway {
         return made("/ruled");
     }
 
+    /** One with schemas for topics and queues of some names. */
+    static Gateway launchChecked() throws Exception {
+        return made("/checked");
+    }
+
     private static Gateway made(String how) throws Exception {
         String[] said = ask(how).split(" ", 3);
         return new Gateway(Integer.parseInt(said[0]), Integer.parseInt(said[1]), said[2]);

@@ -6,8 +6,8 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.pipeline.log.log_position import Place
 from distributary.pipeline.transforms.materialize.acks import NEVER_OWED
+from distributary.pipeline.transforms.past.history_matches import matches, stretch
 from distributary.pipeline.transforms.schema.home_tables import Tables
-from distributary.pipeline.transforms.views.history_matches import matches, stretch
 from distributary.pipeline.transforms.views.pending import find, owed
 
 

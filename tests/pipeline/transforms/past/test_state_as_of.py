@@ -14,13 +14,13 @@ from spark_log import BEGIN, encoded
 from spark_place import Place
 
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.transforms.views.pending import pending
-from distributary.pipeline.transforms.views.state_as_of import (
+from distributary.pipeline.transforms.past.state_as_of import (
     OUTCOMES,
     REMOVED,
     pending_as_of,
     state,
 )
+from distributary.pipeline.transforms.views.pending import pending
 
 #: Of what a subscription is now, `cursors` says the same.
 SAME = ("subscription", "topic", "selector", "shared", "floor", "settled_count", "log_version")

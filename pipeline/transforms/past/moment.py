@@ -4,6 +4,7 @@ All that the tables say is said of groups, and a group is whole or isn't there. 
 group is one that there was; how old it may be, rows alone decide, and no version of any table.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -103,6 +104,8 @@ def _last_group(tables: Tables, time: datetime) -> int:
         (tables.acks.where(F.col("day") >= day), "settled_at"),
         (tables.subscriptions, "recorded_at"),
     ]
+    with suppress(InvalidRequest):  # an older release wrote these tables
+        says.append((tables.schemas, "recorded_at"))
     firsts = [
         rows.where(F.col(said) > F.lit(time)).agg(F.min("group").alias("group"))
         for rows, said in says

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_position import AtEnd, AtSequence, AtTime, Place
+from distributary.pipeline.transforms.past.moment import moment
 from distributary.pipeline.transforms.schema.claimed_topics import is_of
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.selector.selecting import selects
-from distributary.pipeline.transforms.views.moment import moment
 
 
 @dataclass(frozen=True, slots=True)

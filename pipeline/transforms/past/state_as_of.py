@@ -25,12 +25,12 @@ from pyspark.sql.types import (
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.transforms.past.moment import AsOf, Moment, moment
 from distributary.pipeline.transforms.schema.claimed_topics import is_of
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.schema.incarnations import DECISIVE
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 from distributary.pipeline.transforms.selector.selecting import selects
-from distributary.pipeline.transforms.views.moment import AsOf, Moment, moment
 from distributary.pipeline.transforms.views.pending import find
 
 #: Each has a count of its own in a state.
@@ -209,9 +209,14 @@ def _settled(tables: Tables, life: Life) -> DataFrame:
 
 def _acks_removed(tables: Tables, life: Life) -> bool:
     """Whether some of its outcomes aren't in the tables any more."""
-    properties = tables.spark.sql(f"SHOW TBLPROPERTIES delta.`{tables.folder}/acks`").collect()
-    before = [row.value for row in properties if row.key == REMOVED]
-    return bool(before) and before[0] > _day(life.began.recorded_at)
+    return removed_before(tables, "acks") > _day(life.began.recorded_at)
+
+
+def removed_before(tables: Tables, name: str) -> str:
+    """The first day of which rows of a table may still be there; empty if none were removed."""
+    table = f"delta.`{tables.folder}/{name}`"
+    properties = tables.spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
+    return next((str(row.value) for row in properties if row.key == REMOVED), "")
 
 
 def _day(time: datetime) -> str:
