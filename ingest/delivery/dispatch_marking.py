@@ -90,7 +90,7 @@ class DispatchMarking:
         try:
             self._marks.sync()
         except OSError as error:
-            raise StoreError(f"fsync of {self._marks.path} failed: {error}") from error
+            raise StoreError(f"fsync of {self._marks.name} failed: {error}") from error
         finally:
             self._marks.close()
 
@@ -118,7 +118,7 @@ class DispatchMarking:
     ) -> None:
         self._syncing = False
         if isinstance(result, Failure):
-            self._halt.now(f"fsync of {self._marks.path} failed: {result.error}")
+            self._halt.now(f"fsync of {self._marks.name} failed: {result.error}")
             return
         for slot, change, then in waiting:
             if self._changes[slot] == change:

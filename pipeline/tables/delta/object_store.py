@@ -8,13 +8,14 @@ process that dies in a commit leaves its data files behind.
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Final, cast
 
 import obstore
 import pyarrow.parquet as pq
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 from obstore.store import from_url
 
 from distributary.pipeline.codec.buffers import Bytes
@@ -22,17 +23,29 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.delta.store import UndecidedError
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig
+    from obstore import PutMode
+    from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as Place
 
 #: Settings of the HTTP client, which obstore takes apart from those of the store.
 _CLIENT: Final = ("allow_http", "allow_invalid_certificates", "timeout", "connect_timeout")
 
 
-class ObjectStore:
-    """A prefix of a bucket. `options` are those of deltalake: names in either case, as text."""
+#: The shortest and the longest pause between two attempts of the client's own.
+_BACKOFF_MIN: Final = timedelta(milliseconds=50)
+_BACKOFF_MAX: Final = timedelta(seconds=1)
 
-    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+
+class ObjectStore:
+    """A prefix of a bucket. `options` are those of deltalake: names in either case, as text.
+
+    A request is tried for `seconds_max` by the client itself, each time for that long at most; None
+    leaves that to the client, whose patience is minutes.
+    """
+
+    def __init__(
+        self, url: str, options: Mapping[str, str], *, seconds_max: float | None = None
+    ) -> None:
         self._url, self._options = url.rstrip("/"), dict(options)
         names = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): value for name, value in os.environ.items()} | names
@@ -43,15 +56,24 @@ class ObjectStore:
                     client[key] = known[name]
                 names.pop(name, None)
         allow = client.get("allow_http", "").lower() == "true"
+        retries: RetryConfig | None = None
+        if seconds_max is not None:
+            client["timeout"] = client["connect_timeout"] = f"{seconds_max} seconds"
+            retries = {
+                "backoff": {"init_backoff": _BACKOFF_MIN, "max_backoff": _BACKOFF_MAX, "base": 2},
+                "max_retries": 10,
+                "retry_timeout": timedelta(seconds=seconds_max),
+            }
         try:
             # obstore types the names of each kind of store apart; which one it is the URL says.
             self._store = from_url(
                 self._url,
                 config=names or None,  # type: ignore[arg-type]
                 client_options=cast("ClientConfig", {**client, "allow_http": allow}),
+                retry_config=retries,
             )
         except (BaseError, ValueError) as error:
-            raise InvalidRequest(f"tables.url {url} can't be used: {error}") from error
+            raise InvalidRequest(f"the address {url} can't be used: {error}") from error
 
     @property
     def uri(self) -> str:
@@ -90,6 +112,36 @@ class ObjectStore:
 
     def replace(self, path: str, data: Bytes) -> None:
         self.put(path, data)
+
+    def exchange(self, path: str, data: Bytes, seen: str | None) -> str | None:
+        """Put an object in the place of the one whose tag was `seen` (None: of none): the new one's
+        tag, or None when something else is there. Raises OSError when it isn't known."""
+        mode: PutMode = "create" if seen is None else {"e_tag": seen}
+        try:
+            with _as_os_errors(path):
+                return obstore.put(self._store, path, bytes(data), mode=mode)["e_tag"] or ""
+        except FileExistsError:
+            return None
+
+    def tagged(self, path: str) -> tuple[bytes, str]:
+        """An object and its tag, which is another one for other bytes. Raises FileNotFoundError."""
+        with _as_os_errors(path):
+            found = obstore.get(self._store, path)
+            return bytes(found.bytes()), found.meta["e_tag"] or ""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The names of the objects right in a folder, and their bytes."""
+        found: dict[str, int] = {}
+        with _as_os_errors(folder):
+            for some in obstore.list(self._store, prefix=folder):
+                found.update({one["path"].rpartition("/")[2]: one["size"] for one in some})
+        return found
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove objects, many in one request; in no order. Those that are gone are no error where
+        the store has requests for many."""
+        with _as_os_errors("several objects"):
+            obstore.delete(self._store, paths)
 
     def read(self, path: str) -> bytes:
         with _as_os_errors(path):
@@ -186,6 +238,8 @@ def _as_os_errors(path: str) -> Iterator[None]:
         yield
     except NotFoundError as error:
         raise FileNotFoundError(f"{path}: {_first_line(error)}") from error
+    except (AlreadyExistsError, PreconditionError) as error:
+        raise FileExistsError(f"{path}: {_first_line(error)}") from error
     except BaseError as error:
         raise OSError(f"{path}: {_first_line(error)}") from error
 
