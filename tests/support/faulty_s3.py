@@ -158,7 +158,7 @@ class _Bucket:
         most = int(query.get("max-keys", "1000"))
         found: list[str] = []
         folders: dict[str, None] = {}
-        more = ""
+        more = last = ""
         for key in sorted(self.objects):
             if not key.startswith(prefix) or key <= after:
                 continue

@@ -8,10 +8,12 @@ process that dies in a commit leaves its data files behind.
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Final, TypeVar, cast
 
 import obstore
 import pyarrow.parquet as pq
@@ -23,7 +25,7 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.delta.store import UndecidedError
 
 if TYPE_CHECKING:
-    from obstore import PutMode
+    from obstore import ObjectMeta, PutMode
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as Place
 
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
 _CLIENT: Final = ("allow_http", "allow_invalid_certificates", "timeout", "connect_timeout")
 
 
+T = TypeVar("T")
+
+#: Bytes of an object's end that come with its size.
+END_BYTES: Final = 64 << 10
+#: Objects that are read at the same time where many are.
+AHEAD: Final = 16
 #: The shortest and the longest pause between two attempts of the client's own.
 _BACKOFF_MIN: Final = timedelta(milliseconds=50)
 _BACKOFF_MAX: Final = timedelta(seconds=1)
@@ -131,10 +139,13 @@ class ObjectStore:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names of the objects right in a folder, and their bytes."""
-        found: dict[str, int] = {}
+        return {name: one["size"] for name, one in self._listed(folder).items()}
+
+    def _listed(self, folder: str) -> "dict[str, ObjectMeta]":
+        found: dict[str, ObjectMeta] = {}
         with _as_os_errors(folder):
             for some in obstore.list(self._store, prefix=folder):
-                found.update({one["path"].rpartition("/")[2]: one["size"] for one in some})
+                found.update({one["path"].rpartition("/")[2]: one for one in some})
         return found
 
     def remove(self, paths: Sequence[str]) -> None:
@@ -150,11 +161,29 @@ class ObjectStore:
     def exists(self, path: str) -> bool:
         return bool(self._modified(path))
 
+    def each(self, paths: Sequence[str]) -> Iterator[bytes]:
+        return _ahead(self.read, paths)
+
     def parquet(self, path: str) -> pq.ParquetFile:
-        with _as_os_errors(path):
-            size = obstore.head(self._store, path)["size"]
-        source = cast("IO[bytes]", _Ranges(self._store, path, size))
+        size, end = self._end(path)
+        source = cast("IO[bytes]", _Ranges(self._store, path, size, end))
         return pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
+
+    def parquets(self, paths: Sequence[str]) -> Iterator[pq.ParquetFile]:
+        return _ahead(self.parquet, paths)
+
+    def _end(self, path: str) -> tuple[int, bytes]:
+        """An object's size and its last bytes: of a Parquet file what one needs first, and all of a
+        small one. Nothing of it where the store has no requests for an end."""
+        try:
+            with _as_os_errors(path):
+                found = obstore.get(self._store, path, options={"range": {"suffix": END_BYTES}})
+                return found.meta["size"], bytes(found.bytes())
+        except FileNotFoundError:
+            raise
+        except OSError:
+            with _as_os_errors(path):
+                return obstore.head(self._store, path)["size"], b""
 
     def size(self, path: str) -> int:
         try:
@@ -173,6 +202,13 @@ class ObjectStore:
         except FileNotFoundError:
             return 0
         return int(at.timestamp() * 1e9)
+
+    def newer(self, folder: str, /, paths: set[str], since: int) -> set[str]:
+        if not paths:
+            return set()
+        listed = self._listed(folder)
+        found = ((path, listed.get(path.rpartition("/")[2])) for path in paths)
+        return {path for path, one in found if one is not None and _nanoseconds(one) >= since}
 
     def files(self, folder: str) -> list[str]:
         return self._names(folder, "objects")
@@ -204,8 +240,10 @@ class ObjectStore:
 class _Ranges(io.RawIOBase):
     """An object as a file: each read asks for just these bytes."""
 
-    def __init__(self, store: "Place", path: str, size: int) -> None:
+    def __init__(self, store: "Place", path: str, size: int, end: bytes) -> None:
+        """`end`: its last bytes, if they are there already."""
         self._store, self._path, self._size = store, path, size
+        self._end, self._end_at = end, size - len(end)
         self._at = 0
 
     def readable(self) -> bool:
@@ -226,10 +264,31 @@ class _Ranges(io.RawIOBase):
         end = self._size if size < 0 else min(self._at + size, self._size)
         if end <= self._at:
             return b""
-        with _as_os_errors(self._path):
-            data = bytes(obstore.get_range(self._store, self._path, start=self._at, end=end))
+        if self._at >= self._end_at:
+            data = self._end[self._at - self._end_at : end - self._end_at]
+        else:
+            with _as_os_errors(self._path):
+                data = bytes(obstore.get_range(self._store, self._path, start=self._at, end=end))
         self._at = end
         return data
+
+
+def _ahead(read: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]:
+    """What is read of each path, in order, while the next ones are being read."""
+    if not paths:
+        return
+    with ThreadPoolExecutor(AHEAD) as pool:
+        reading = deque(pool.submit(read, path) for path in paths[:AHEAD])
+        for path in paths[AHEAD:]:
+            yield reading.popleft().result()
+            reading.append(pool.submit(read, path))
+        while reading:
+            yield reading.popleft().result()
+
+
+def _nanoseconds(one: "ObjectMeta") -> int:
+    """When it was written."""
+    return int(one["last_modified"].timestamp() * 1e9)
 
 
 @contextmanager

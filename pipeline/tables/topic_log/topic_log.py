@@ -174,7 +174,7 @@ class TopicLog:
 
     def parquets(self, record: str, after_group: int) -> "Iterator[pq.ParquetFile]":
         """The same files, opened one after the other wherever they lie; the caller closes each."""
-        return (self._store.parquet(file.path) for file in self._later(record, after_group))
+        return self._store.parquets([file.path for file in self._later(record, after_group)])
 
     def _later(self, record: str, after_group: int) -> list[AddedFile]:
         return [
