@@ -8,22 +8,14 @@ from pathlib import Path
 from distributary.ingest.commit.home_opening import open_store
 from distributary.ingest.gateway.any_home import AnyHome, OwnedHome, WaitingHome
 from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
-
-#: The stores that a home may lie in, by the first word of its address.
-STORES = ("s3", "gs", "az", "abfs", "abfss")
 
 
 def home_at(address: str, settings: Settings) -> AnyHome:
     """The home at this address: a path, or a store's URL. Raises InvalidRequest for another."""
-    scheme, separator, _ = address.partition("://")
-    if not separator:
+    if "://" not in address:
         return _DiskHome(Home(Path(address)), settings)
-    if scheme not in STORES:
-        known = ", ".join(f"{one}://" for one in STORES)
-        raise InvalidRequest(f"--home {address}: it may be a folder, or begin with {known}")
     # Loading the client of object stores takes a while, and most homes need none.
     from distributary.ingest.gateway.object_homes import GatewayObjectHome  # noqa: PLC0415
 

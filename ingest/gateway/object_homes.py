@@ -1,6 +1,7 @@
 """A gateway's home without a disk."""
 
 from distributary.ingest.commit.objects.object_home_opening import open_object_store
+from distributary.ingest.commit.table_location import object_home
 from distributary.ingest.gateway.any_home import OwnedHome, WaitingHome
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.tables.object_home.lease import LeaseOwner, LeaseStandby, acquire_lease
@@ -11,8 +12,8 @@ class GatewayObjectHome:
     """Objects of a store. Implements `AnyHome`."""
 
     def __init__(self, address: str, settings: Settings) -> None:
-        self.address = address.rstrip("/")
-        self._home = ObjectHome(self.address, settings.tables.storage_options)
+        self._home = object_home(address, settings)
+        self.address = self._home.url
         self._lease = settings.owner.lease_ms / 1_000
 
     def acquire(self) -> OwnedHome:

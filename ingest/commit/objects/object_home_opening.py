@@ -17,6 +17,7 @@ import structlog
 from distributary.ingest.commit.group_writer import Writer
 from distributary.ingest.commit.home_opening import Pace, Store, recovered
 from distributary.ingest.commit.objects.put_writer import PutWriter
+from distributary.ingest.commit.table_location import table_url
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import JournalLimits, Settings
 from distributary.pipeline.errors import ForeignCommit, HomeLost, JournalBroken, StoreError
@@ -39,7 +40,6 @@ from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
 from distributary.pipeline.tables.object_home.lease import LeaseOwner
 from distributary.pipeline.tables.object_home.object_home import (
-    TOPIC_LOG,
     ObjectHome,
     marks_path,
 )
@@ -63,7 +63,7 @@ def open_object_store(home: ObjectHome, settings: Settings, owner: LeaseOwner) -
     """Take the home over: nobody else can accept or commit anything from then on. Raises
     StoreError, HomeLost when another one takes it over meanwhile, InvalidRequest."""
     began = time.perf_counter()
-    url = f"{settings.tables.url.rstrip('/') or home.tables}/{TOPIC_LOG}"
+    url = table_url(home, settings)
     patience = settings.journal.put_ms_max / 1_000
     place = ObjectStore(url, home.options, seconds_max=patience)
     table = TopicLog.open(Path(url), store=place, limits=settings.upkeep.limits)

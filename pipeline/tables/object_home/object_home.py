@@ -15,7 +15,6 @@ from distributary.pipeline.tables.delta.object_store import ObjectStore
 
 LEASE = "lease"
 TABLES = "tables"
-TOPIC_LOG = "topic_log"
 
 
 class ObjectHome(msgspec.Struct, frozen=True):
