@@ -36,6 +36,7 @@ from distributary.pipeline.object_journal.take_over import (
     TakeOver,
 )
 from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.delta.store import UndecidedError
 from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
 from distributary.pipeline.tables.object_home.lease import LeaseOwner
@@ -55,6 +56,8 @@ _events = structlog.get_logger("gateway")
 #: Seconds for which one step of a start is asked for again while the store doesn't answer.
 PATIENCE_SECONDS = 60.0
 AGAIN_SECONDS = 0.1
+#: Seconds for which a request about the table is repeated.
+TABLE_PATIENCE_SECONDS = 20.0
 #: Entries that are read at the same time.
 READS = 16
 
@@ -64,9 +67,10 @@ def open_object_store(home: ObjectHome, settings: Settings, owner: LeaseOwner) -
     StoreError, HomeLost when another one takes it over meanwhile, InvalidRequest."""
     began = time.perf_counter()
     url = table_url(home, settings)
-    patience = settings.journal.put_ms_max / 1_000
-    place = ObjectStore(url, home.options, seconds_max=patience)
-    table = TopicLog.open(Path(url), store=place, limits=settings.upkeep.limits)
+    seconds = settings.journal.put_ms_max / 1_000
+    place = ObjectStore(url, home.options, seconds_max=seconds, patience=TABLE_PATIENCE_SECONDS)
+    limits = settings.upkeep.limits
+    table = _asked(lambda: TopicLog.open(Path(url), store=place, limits=limits))
     opening = _Opening(home, settings, owner, table)
     store = opening.run()
     _events.info(
@@ -176,7 +180,7 @@ class _Opening:
     def _prepared(self, epoch: int) -> Store:
         """What is served with: the marks are durable before the journal of this epoch is live."""
         table = self._table
-        state = recovered(table)
+        state = _asked(lambda: recovered(table))
         found = _asked(partial(read_marks, self._store, table.state.live))
         left = left_in(found, b"", self._home.url)
         marks, uncertain = _asked(
@@ -248,12 +252,23 @@ def _asked(job: Callable[[], T]) -> T:
     while True:
         try:
             return job()
-        except (ForeignCommit, HomeLost, JournalBroken):
-            raise
         except (OSError, StoreError) as error:
+            if not _may_pass(error):
+                raise
             if time.monotonic() > until:
                 raise StoreError(f"the store doesn't answer: {error}") from error
         time.sleep(AGAIN_SECONDS)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether it comes of a store that doesn't answer, for now."""
+    if isinstance(error, ForeignCommit | HomeLost | JournalBroken):
+        return False
+    while not isinstance(error, OSError | UndecidedError):
+        if error.__cause__ is None:
+            return False
+        error = error.__cause__
+    return True
 
 
 def _parts(frames: Iterator[memoryview], bytes_max: int) -> Iterator[list[memoryview]]:

@@ -47,12 +47,17 @@ _BACKOFF_MAX: Final = timedelta(seconds=1)
 class ObjectStore:
     """A prefix of a bucket. `options` are those of deltalake: names in either case, as text.
 
-    A request is tried for `seconds_max` by the client itself, each time for that long at most; None
-    leaves that to the client, whose patience is minutes.
+    A request takes `seconds_max` at most, and is repeated by the client itself for `patience`
+    seconds, by default not after that; None leaves both to the client, whose patience is minutes.
     """
 
     def __init__(
-        self, url: str, options: Mapping[str, str], *, seconds_max: float | None = None
+        self,
+        url: str,
+        options: Mapping[str, str],
+        *,
+        seconds_max: float | None = None,
+        patience: float = 0.0,
     ) -> None:
         self._url, self._options = url.rstrip("/"), dict(options)
         names = {name.lower(): value for name, value in options.items()}
@@ -66,11 +71,11 @@ class ObjectStore:
         allow = client.get("allow_http", "").lower() == "true"
         retries: RetryConfig | None = None
         if seconds_max is not None:
-            client["timeout"] = client["connect_timeout"] = f"{seconds_max} seconds"
+            client["timeout"] = client["connect_timeout"] = f"{round(seconds_max * 1_000)} ms"
             retries = {
                 "backoff": {"init_backoff": _BACKOFF_MIN, "max_backoff": _BACKOFF_MAX, "base": 2},
                 "max_retries": 10,
-                "retry_timeout": timedelta(seconds=seconds_max),
+                "retry_timeout": timedelta(seconds=max(patience, seconds_max)),
             }
         try:
             # obstore types the names of each kind of store apart; which one it is the URL says.
