@@ -119,8 +119,8 @@ class StoreWorld(World):
         self.seconds.append(time.monotonic() - before)
         self.gateway = self._owner = standby
         assert self.connect()
-        if harm != "lost":
-            self.work_for(self.draw.randrange(5, 40))
+        if harm == "paused":  # it wakes into a home in which others work
+            self.work_for(self.draw.randrange(2, 12))
         if harm == "killed":
             former.process.wait()
         elif harm == "paused":
@@ -133,7 +133,6 @@ class StoreWorld(World):
         former.process = None
         self._bugs(former)
         self.stand_by()
-        self.work_for(self.draw.randrange(5, 40))
 
     def _go_on_for(self, seconds: float) -> None:
         ends = time.monotonic() + seconds

@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -48,23 +48,24 @@ def drawn_plan(draw: random.Random) -> Plan:
 def run(
     folder: Path,
     draw: random.Random,
-    times: int = TAKE_OVERS,
+    harms: Sequence[str],
     settings: Mapping[str, Mapping[str, object]] = SETTINGS,
 ) -> tuple[Report, list[float]]:
-    """So many take-overs of one home; what its clients saw, judged, and the seconds of each."""
+    """One home's take-overs after these harms; what its clients saw, judged, and the seconds of
+    each."""
     with StoreWorld(folder, draw, settings=settings, slow=True) as world:
         assert world.start()
         world.work_for(10)
         world.stand_by()
         world.restless = False
-        for _ in range(times):
+        for harm in harms:
             world.fail(drawn_plan(draw))
-            harm = draw.choice(HARMS)
             try:
-                world.work_for(draw.randrange(5, 30))
+                world.work_for(draw.randrange(2, 12))
             except OwnerLost:  # the store failed it for too long, or the machine had no time
-                harm = "lost"
-            world.take_over(harm)
+                world.take_over("lost")
+            else:
+                world.take_over(harm)
         world.fail(Plan())
         world.finish_waiting()
         report = world.finish()
@@ -77,7 +78,8 @@ def one(seed: int, number: int, times: int) -> int:
     folder = KEPT / f"round-{number}"
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        report, seconds = run(folder, random.Random(f"{seed}/{number}"), times)
+        draw = random.Random(f"{seed}/{number}")
+        report, seconds = run(folder, draw, draw.choices(HARMS, k=times))
     except Exception as error:  # noqa: BLE001 (whatever it is, the round has failed)
         traceback.print_exc()
         print(str(error).strip().splitlines()[0] if str(error) else repr(error))  # noqa: T201
