@@ -82,13 +82,14 @@ class DispatchMarking:
         self._marks.free(subscription.key.id)
         subscription.mark_slot = 0
 
-    def close(self) -> None:
-        """Make the marks that went back to 0 at the end durable; call it after the log is
-        closed. Raises StoreError when that fails: the next start then takes more messages for
-        possibly delivered."""
+    def close(self, *, failed: bool) -> None:
+        """Make the marks that went back to 0 at the end durable, unless that was a failure; call it
+        after the log is closed. Raises StoreError when it can't be done: the next start then takes
+        more messages for possibly delivered."""
         self._worker.stop()
         try:
-            self._marks.sync()
+            if not failed:
+                self._marks.sync()
         except OSError as error:
             raise StoreError(f"fsync of {self._marks.name} failed: {error}") from error
         finally:

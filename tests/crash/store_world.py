@@ -149,11 +149,26 @@ class StoreWorld(World):
     def flags(self) -> bool:
         return True
 
-    def finish_waiting(self) -> None:
-        """Nobody waits for the home any more."""
+    def settle_down(self) -> None:
+        """Nobody waits for the home any more, and its owner has patience with the machine."""
         assert self.waiting is not None
         self.waiting.stop()
-        self.waiting = None
+        former, self.gateway = self.gateway, self.waiting
+        self.waiting, self._owner = None, self.gateway
+        assert former.process is not None
+        former.process.send_signal(signal.SIGTERM)
+        code = former.process.wait(PATIENCE)
+        assert code == 0 or former.events("owner.lost"), former.log[-1500:]
+        former.process = None
+        for client in self._clients:
+            client.lost()
+        self.history.add(Ended(How.CUT_OFF, self._left_credit()))
+        self._bugs(former)
+        self.gateway.config.write_text(
+            self.gateway.config.read_text() + "[owner]\nlease_ms = 20_000\n"
+        )
+        self.gateway.options = []
+        assert self.start()
 
     def verify(self) -> None:
         options = self.s3.options("verify")

@@ -21,9 +21,8 @@ from checker import Report  # noqa: E402 (found by what stands above)
 from faulty_s3 import Plan  # noqa: E402
 from store_world import HARMS, OwnerLost, StoreWorld  # noqa: E402
 
-#: A short lease makes many take-overs; the default's are as quick as its lease allows.
+#: The lease is the default's.
 SETTINGS: Mapping[str, Mapping[str, object]] = {
-    "owner": {"lease_ms": 2_500},
     "journal": {"put_ms_max": 1_000, "put_linger_ms": 2, "put_settlement_linger_ms": 5},
     "commit": {"interval_ms": 200},
 }
@@ -67,7 +66,7 @@ def run(
             else:
                 world.take_over(harm)
         world.fail(Plan())
-        world.finish_waiting()
+        world.settle_down()
         report = world.finish()
     assert report.sound, str(report)
     return report, world.seconds

@@ -57,7 +57,7 @@ _events = structlog.get_logger("gateway")
 PATIENCE_SECONDS = 60.0
 AGAIN_SECONDS = 0.1
 #: Seconds for which a request about the table is repeated.
-TABLE_PATIENCE_SECONDS = 20.0
+TABLE_PATIENCE_SECONDS = 10.0
 #: Entries that are read at the same time.
 READS = 16
 

@@ -49,6 +49,8 @@ class ObjectMarks:
             try:
                 if self._replaced(data):
                     return
+            except FileNotFoundError:
+                raise  # another owner has removed it
             except OSError:
                 if time.monotonic() > until:
                     raise
