@@ -11,11 +11,12 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from clients import Ear
 from faulty_s3 import FaultyS3, Plan, faulty_s3
 from fork_server import commands
 from gateway_process import Gateway, until
@@ -52,6 +53,7 @@ class StoreWorld(World):
         self._of_store(self.gateway)
         self.plan = Plan()
         self.waiting: Gateway | None = None
+        self._parted = False  #: the clients have no gateway
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -85,9 +87,14 @@ class StoreWorld(World):
         self.waiting.options = ["--standby"]
         self._of_store(self.waiting)
         self.waiting.spawn()
-        until(lambda: self.waiting.events("standby.waiting"), "a standby waits", PATIENCE)  # type: ignore[union-attr]
+        waiting, says = self.waiting, ("standby.waiting", "standby.took_over")
+        until(lambda: any(map(waiting.events, says)), "a standby stands by", PATIENCE)
 
     def work(self, until: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+        if self._parted:
+            for client in self._clients:
+                client.lost()
+            raise OwnerLost
         try:
             super().work(until, what, seconds)
         except AssertionError:
@@ -109,18 +116,14 @@ class StoreWorld(World):
         elif harm == "cut off":
             self.s3.plan(replace(self.plan, cut=(key,)))
             self._go_on_for(self.draw.uniform(*CUT_SECONDS))
-        clients = self._clients
-        for client in clients:
-            client.listen()
-        ears = [client.abandon() for client in clients]
-        self.history.add(Ended(How.POWER_CUT, self._left_credit()))
-        place = len(self.history.events) - 1
+        ears, place = self._part()
         until(lambda: standby.events("listening"), f"the standby serves ({harm})", PATIENCE)
         self.seconds.append(time.monotonic() - before)
         self.gateway = self._owner = standby
-        assert self.connect()
-        if harm == "paused":  # it wakes into a home in which others work
-            self.work_for(self.draw.randrange(2, 12))
+        self._parted = not self.connect()
+        if harm == "paused" and not self._parted:  # it wakes into a home in which others work
+            with suppress(OwnerLost):
+                self.work_for(self.draw.randrange(2, 12))
         if harm == "killed":
             former.process.wait()
         elif harm == "paused":
@@ -133,6 +136,17 @@ class StoreWorld(World):
         former.process = None
         self._bugs(former)
         self.stand_by()
+
+    def _part(self) -> tuple[list[Ear], int]:
+        """The clients go on without their gateway: what it may still say to each, and the place of
+        the history at which it lost the home."""
+        ears = []
+        if not self._parted:
+            for client in self._clients:
+                client.listen()
+            ears = [client.abandon() for client in self._clients]
+        self.history.add(Ended(How.POWER_CUT, self._left_credit()))
+        return ears, len(self.history.events) - 1
 
     def _go_on_for(self, seconds: float) -> None:
         ends = time.monotonic() + seconds

@@ -346,7 +346,7 @@ def faulty_s3() -> Iterator[FaultyS3]:
 
 async def _main() -> None:
     server = _Server()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=1 << 20)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=32 << 20)
     print(listening.sockets[0].getsockname()[1], flush=True)  # noqa: T201
     await listening.serve_forever()
 

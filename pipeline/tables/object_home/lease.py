@@ -76,12 +76,11 @@ class LeaseOwner:
             if tag is None:
                 tag = self._ours(_seen(self._store))
         except OSError as error:
-            self._adopt()
             raise BeatFailed(f"the lease of {self._home.url} can't be renewed: {error}") from error
         self._claim, self._tag = claim, tag
 
     def _ours(self, seen: _Seen | None) -> str:
-        """The tag of our own words, which an answer that was lost has left there."""
+        """The tag of our own words, which a request without an answer has left there."""
         if seen is None or seen.claim is None or seen.claim.owner != self._claim.owner:
             self._lost = (
                 f"{self._home.url} has another owner now: this one gave no sign of life for "
@@ -89,11 +88,6 @@ class LeaseOwner:
             )
             raise HomeLost(self._lost)
         return seen.tag
-
-    def _adopt(self) -> None:
-        """A request without an answer may have been carried out: see what stands there."""
-        with suppress(OSError):  # the next attempt finds out
-            self._tag = self._ours(_seen(self._store))
 
     def check(self) -> None:
         """Raise HomeLost when the home is known to have another owner; then it is lost for ever.
