@@ -72,9 +72,11 @@ class LeaseOwner:
 
     def _say(self, claim: Claim) -> None:
         try:
-            tag = self._store.exchange(LEASE, msgspec.json.encode(claim), self._tag)
+            said = msgspec.json.encode(claim)
+            tag = self._store.exchange(LEASE, said, self._tag)
             if tag is None:
-                tag = self._ours(_seen(self._store))
+                self._tag = self._ours(_seen(self._store))
+                tag = self._store.exchange(LEASE, said, self._tag) or self._tag
         except OSError as error:
             raise BeatFailed(f"the lease of {self._home.url} can't be renewed: {error}") from error
         self._claim, self._tag = claim, tag
