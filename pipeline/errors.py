@@ -14,6 +14,7 @@
     x ForeignCommit       somebody else committed to a table of which we are the only writer
     x HomeLocked          another gateway owns this home
     x HomeLost            another gateway has taken this home over from us
+    x BeatFailed          an owner's sign of life could not be shown, for now
     x TablesLocked        another process writes Spark's tables (`jobs.tables.writer_lock`)
     x BackupLocked        another process uses the folder of a backup
 """
@@ -78,6 +79,10 @@ class HomeLocked(StoreError):
 
 class HomeLost(StoreError):
     """Another gateway has taken this home over; nothing more may be accepted or written."""
+
+
+class BeatFailed(StoreError):
+    """An owner's sign of life could not be shown, for now; the home may be ours still."""
 
 
 class TablesLocked(StoreError):

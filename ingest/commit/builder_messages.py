@@ -12,11 +12,12 @@ from distributary.pipeline.tables.journal.segment import FrameRef
 
 class BuildRequest(msgspec.Struct, frozen=True):
     """Encode these frames, each with the file in which it lies, behind the last group and the first
-    free sequence that the table has."""
+    free sequence that the table has. Frames that lie in no file come with it."""
 
     places: list[tuple[str, list[FrameRef]]]
     group: int
     sequence: int
+    frames: list[memoryview] = []
 
 
 class BuildAnswer(msgspec.Struct, frozen=True):

@@ -63,7 +63,7 @@ def _answer(request: BuildRequest) -> tuple[BuildAnswer, list[Bytes]]:
 
 def read(request: BuildRequest) -> list[memoryview]:
     """The frames' bytes. Raises OSError, and StoreError where other groups lie."""
-    views: list[memoryview] = []
+    views = [*request.frames]
     for path, refs in request.places:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

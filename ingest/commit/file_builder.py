@@ -18,7 +18,7 @@ import structlog
 
 from distributary.ingest.commit.builder_messages import BuildAnswer, BuildRequest
 from distributary.ingest.processes.child_process import ChildProcess, receive, receive_bytes, send
-from distributary.pipeline.tables.journal.journal import Journal
+from distributary.pipeline.tables.journal.group_journal import GroupJournal
 from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.topic_log.commit_content import CommitFiles
 
@@ -38,7 +38,7 @@ class FileBuilder:
     `elsewhere`, which any thread may ask."""
 
     def __init__(
-        self, journal: Journal, groups_min: int, seconds_max: float = BUILD_SECONDS_MAX
+        self, journal: GroupJournal, groups_min: int, seconds_max: float = BUILD_SECONDS_MAX
     ) -> None:
         """`groups_min`: groups of a commit from which on a process encodes it; 0: never.
         `seconds_max`: how long it may take for one."""
@@ -55,7 +55,8 @@ class FileBuilder:
         """The files of a commit of these frames, as `commit_files.encode` has them."""
         if self._groups_min and len(refs) >= self._groups_min and self._there():
             places = [(str(path), list(some)) for path, some in self._journal.places(refs)]
-            answer = self._ask(BuildRequest(places, group, sequence))
+            frames = [] if places else self._journal.read(refs)
+            answer = self._ask(BuildRequest(places, group, sequence, frames))
             if answer is not None:
                 return answer if answer.group > group else None
         # With Arrow, which `TopicLog.commit_files` has loaded by now.

@@ -15,7 +15,6 @@ from time import monotonic
 from distributary.ingest.commit.batches import batches_of, joined
 from distributary.ingest.commit.committer import Committer
 from distributary.ingest.commit.group_timer import GroupTimer
-from distributary.ingest.commit.group_writer import GroupWriter
 from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.commit.pending_group import (
     CreditGiven,
@@ -53,11 +52,8 @@ __all__ = ["Inside", "Log", "Receipt", "answer"]
 
 
 class Log:
-    """The gateway's end of the one log.
-
-    `complete` is told of each group that has become durable, in their order, once. What can't be
-    written stops all.
-    """
+    """The gateway's end of the one log. `complete` is told of each group that is durable, in order,
+    once. What can't be written stops all."""
 
     def __init__(
         self,
@@ -73,10 +69,7 @@ class Log:
         owed to any durable subscription, by what is in memory; `served_floor`: nor to anybody else
         who is served."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
-        limits = host.settings.journal
-        #: For how long a group may wait for more, and one for which nobody waits.
-        self._linger_seconds = limits.linger_ms / 1_000
-        self._settlement_linger_seconds = max(limits.linger_ms, limits.settlement_linger_ms) / 1_000
+        self._pace, self._under_way_max = store.pace, store.pace.under_way
         self._counts, self._turn = host.counts, host.turn
         self._journal, self._table = store.journal, store.table
         self._lowest_floor, self._served_floor = lowest_floor, served_floor
@@ -90,11 +83,12 @@ class Log:
         self._waiting = PendingGroup()
         self._full_groups: deque[PendingGroup] = deque()  # what waits before it, large enough each
         self._waiting_bytes = self._brought = 0  # all; since a peer was last asked to wait
-        self._writing: SealedGroup | None = None
+        #: Groups that are being written, in order.
+        self._writing: deque[SealedGroup] = deque()
         #: How many groups have become durable since the start, and how many were closed to more.
         self._durable_count = self._closed_count = 0
         self._committer = Committer(host, store, self.recent, self._floors, complete)
-        self._writer = GroupWriter(host, store.journal, self._committer.works, self._written)
+        self._writer = store.writer(host, self._committer.works, self._written)
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun = {one.key.id: one.began for one in state.subscriptions}
         self._timer = GroupTimer(host.loop, self._begin)
@@ -137,8 +131,7 @@ class Log:
         if self.durable(number):
             then()
             return
-        writing = () if self._writing is None else (self._writing.waiting,)
-        groups = [*writing, *self._full_groups, self._waiting]
+        groups = [*(one.waiting for one in self._writing), *self._full_groups, self._waiting]
         groups[number - self._durable_count - 1].then.append(then)
 
     def publish(self, run: PublishBatch, receipt: Receipt) -> None:
@@ -182,7 +175,7 @@ class Log:
     def acknowledge(self, receipt: Receipt) -> None:
         """Its messages are in the log, or wait for it as well as any: the sender hears that they
         are accepted when all that waits now is durable."""
-        busy = self._waiting or self._full_groups or self._writing is not None
+        busy = self._waiting or self._full_groups or self._writing
         if busy or self._halt.on:
             self._waiting.receipts.append(receipt)
         else:
@@ -224,9 +217,7 @@ class Log:
 
     def coming(self, topic: str) -> tuple[int, int]:
         """How many messages of this topic or pattern aren't durable yet, and their bytes."""
-        groups = [*self._full_groups, self._waiting]
-        if self._writing is not None:
-            groups.append(self._writing.waiting)
+        groups = [*(one.waiting for one in self._writing), *self._full_groups, self._waiting]
         runs = [run for group in groups for run in group.runs if matches(topic, run.topic)]
         return sum(run.count for run in runs), sum(len(run.blob) for run in runs)
 
@@ -250,8 +241,7 @@ class Log:
         self._waiting.then.append(then)
 
     def begin_group(self) -> int:
-        """What comes from now on lies in a later group than what waits; the sequence of its first
-        message."""
+        """What comes from now on lies in a later group: the sequence of its first message."""
         if self._waiting:
             self._close_full()
         waiting = sum(run.count for group in self._full_groups for run in group.runs)
@@ -269,33 +259,41 @@ class Log:
         """Nobody will read this topic any more: its messages leave memory, those that wait or are
         written now when they are durable."""
         self.recent.forget(topic)
-        if self._waiting.runs or self._full_groups or self._writing is not None:
+        if self._waiting.runs or self._full_groups or self._writing:
             self.after(partial(self.recent.forget, topic))
 
     def flush(self, *, last: bool = False) -> None:
-        """Write what waits, unless a group is being written: then it goes next. First what else
-        comes in this turn of the loop joins it, and what comes in the time for which it may wait
-        (`journal.linger_ms`; `journal.settlement_linger_ms` where nobody waits for it). If this is
-        the `last` that its caller does, in a turn that serves its peer alone, there is nobody to
-        wait for: it is written before this returns."""
-        if self._writing is not None or self._halt.on:
+        """Write what waits, unless as many groups are being written as may be: then it goes next.
+        First what else comes in this turn of the loop joins it, and what comes in the time for
+        which it may wait (`journal.linger_ms` and its like). If this is the `last` that its caller
+        does, in a turn that serves its peer alone, there is nobody to wait for: it is written
+        before this returns."""
+        if len(self._writing) >= self._under_way_max or self._halt.on:
             return
         if self._full_groups or self._ending:
-            self._begin(own_turn=False)
+            self._begin_full()
         elif (awaited := self._waiting.awaited) or self._waiting.settlements:
-            seconds = self._linger_seconds if awaited else self._settlement_linger_seconds
+            pace = self._pace
+            seconds = pace.linger_seconds if awaited else pace.settlement_linger_seconds
             if last and not seconds and self._turn.alone and not self._handing_out:
                 self._turn.alone = False
                 self._begin()
             else:
                 self._timer.set(seconds)
 
+    def _begin_full(self) -> None:
+        """Begin what is large enough, and at the end all that waits, as far as may be under way."""
+        while len(self._writing) < self._under_way_max and not self._halt.on:
+            if not self._full_groups and not (self._ending and self._waiting):
+                return
+            self._begin(own_turn=False)
+
     def _begin(self, *, own_turn: bool = True) -> None:
         """What waits longest becomes a group, and the group is written. In a turn of its own the
         loop may write it by itself, and all that follows is done before this returns; in the middle
         of something else a thread does."""
         self._timer.clear()
-        if self._writing is not None or self._halt.on:
+        if len(self._writing) >= self._under_way_max or self._halt.on:
             return
         if self._full_groups:
             waiting = self._full_groups.popleft()
@@ -325,7 +323,7 @@ class Log:
         count = group.message_count
         self._next_group += 1
         self._next_sequence += count
-        self._writing = SealedGroup(group, waiting, batches, count)
+        self._writing.append(SealedGroup(group, waiting, batches, count))
         for link in waiting.held:
             if not self._committer.hold(link):
                 link.connection.hold(False)
@@ -340,19 +338,21 @@ class Log:
             self._writer.write(parts, own_turn=own_turn)
 
     def _written(self, ref: FrameRef) -> None:
-        """The group that is being written lies in the journal, durably."""
-        self._committer.add(ref, self._next_sequence)  # no group is begun while one is written
+        """The first of the groups that are being written lies in the journal, durably."""
+        first = self._writing[0]
+        self._committer.add(ref, first.group.first_sequence + first.count)
         self._durable()
         self._committer.flush()
 
     def _durable(self) -> None:
-        sealed, self._writing = self._writing, None
-        assert sealed is not None  # noqa: S101
+        sealed = self._writing.popleft()
         if sealed.batches:
             self._counts.group_messages.observe(sealed.count)
         self._durable_count += 1
-        awaited = self._waiting.awaited
-        if self._full_groups or (awaited and not self._writer.by_loop(self._waiting.size)):
+        waits = self._waiting.awaited
+        if self._under_way_max > 1:
+            self._begin_full()
+        elif self._full_groups or (waits and not self._writer.by_loop(self._waiting.size)):
             self._begin(own_turn=False)  # it goes to the disk while this one is handed out
         self._handing_out = True
         self._complete(GroupDurable(sealed))
@@ -392,7 +392,7 @@ class Log:
     def _busy(self) -> bool:
         """Whether there is something to write or to commit, and a disk that takes it."""
         halted = self._writer.full or self._halt.on or self._committer.parked
-        return (self._writing is not None and not halted) or self._committer.busy
+        return (bool(self._writing) and not halted) or self._committer.busy
 
     def _join(self) -> None:
         self._writer.stop()

@@ -7,6 +7,7 @@ nothing is ever written again.
 
 from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
+from typing import Protocol
 
 import structlog
 
@@ -22,6 +23,24 @@ _events = structlog.get_logger("log")
 
 #: Seconds for which the loop writes nothing by itself, at least, after its writes were slow.
 REST_SECONDS = 1.0
+
+
+class Writer(Protocol):
+    """Makes sealed groups durable, and tells of each on the loop, in order, once."""
+
+    @property
+    def full(self) -> bool:
+        """Whether what lies below takes nothing, and a group waits for it."""
+
+    def by_loop(self, size: int) -> bool:
+        """Whether the loop would write a group of so many bytes by itself now."""
+
+    def write(self, parts: Sequence[Bytes], *, own_turn: bool = False) -> None:
+        """Make these parts of one frame durable. They may not change until that is told, which may
+        be before this returns if the loop has a turn for it (`own_turn`)."""
+
+    def stop(self) -> None:
+        """End its threads; what they do is finished first. Blocks."""
 
 
 class GroupWriter:

@@ -2,17 +2,22 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Self, TypeAlias
 
 import msgspec
 import structlog
 
+from distributary.ingest.commit.group_writer import GroupWriter, Writer
 from distributary.ingest.commit.table_location import table_store
-from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.errors import StoreError
+from distributary.ingest.runtime.host import Host
+from distributary.ingest.runtime.settings import JournalLimits, Settings
+from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log.failures import PossiblyDelivered
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner
 from distributary.pipeline.tables.journal import segment
+from distributary.pipeline.tables.journal.group_journal import GroupJournal
 from distributary.pipeline.tables.journal.journal import Journal, Opened
 from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.recovery import dispatch_marks
@@ -22,17 +27,39 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 _events = structlog.get_logger("gateway")
 
+#: Makes what writes groups: given the host, whether the committer's thread works now, and who is
+#: told of each group that is durable.
+MakeWriter: TypeAlias = Callable[[Host, Callable[[], bool], Callable[[FrameRef], None]], Writer]
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How groups go to the journal: for how long one waits for more, one for which nobody waits,
+    and how many may be on their way at once."""
+
+    linger_seconds: float
+    settlement_linger_seconds: float
+    under_way: int = 1
+
+    @classmethod
+    def of(cls, limits: JournalLimits) -> Self:
+        """One at a time, on a disk or into the table."""
+        settlements = max(limits.linger_ms, limits.settlement_linger_ms)
+        return cls(limits.linger_ms / 1_000, settlements / 1_000)
+
 
 class Store(msgspec.Struct, frozen=True):
     """What was found at the start: the journal is empty, and the table has all. `owned` raises
-    HomeLost when another gateway has the home by now; each commit asks it first."""
+    HomeLost when another gateway has the home by now; each commit asks it first. `writer` makes
+    what writes groups, at this `pace`."""
 
-    journal: Journal
+    journal: GroupJournal
     table: TopicLog
     snapshot: Snapshot
     marks: DispatchMarks
     uncertain: dict[str, PossiblyDelivered]
     owned: Callable[[], None]
+    pace: Pace
+    writer: MakeWriter
 
 
 def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
@@ -54,6 +81,11 @@ def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
     segment.refuse_other_versions(home.journal_dir)
     dispatch_marks.look(home.marks)
     table = TopicLog.open(home.topic_log, store=place, limits=settings.upkeep.limits)
+    if table.state.live:
+        raise InvalidRequest(
+            f"{table.uri} is the table of a home without a disk, and what comes next is in its "
+            "journal there: start with --home and that home's address"
+        )
     if owner.taken or place.answers_late:
         table.fence(owner.epoch)
     used = settings.journal.durability == "journal"
@@ -70,7 +102,7 @@ def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
         journal.clear()
     if used:
         journal.recycle(table.journal_version)
-    state = _recovered(home, table)
+    state = recovered(table)
     marks, uncertain = DispatchMarks.open(
         home.marks,
         [Standpoint(one.key.id, one.floor, one.began) for one in state.subscriptions],
@@ -86,10 +118,20 @@ def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
         doubtful=sum(1 for possible in uncertain.values() if possible.below),
         milliseconds=round((time.perf_counter() - began) * 1_000),
     )
-    return Store(journal, table, state, marks, uncertain, owner.check)
+    pace, writer = Pace.of(settings.journal), partial(_writer, journal)
+    return Store(journal, table, state, marks, uncertain, owner.check, pace, writer)
 
 
-def _recovered(home: Home, table: TopicLog) -> Snapshot:
+def _writer(
+    journal: Journal,
+    host: Host,
+    committing: Callable[[], bool],
+    written: Callable[[FrameRef], None],
+) -> Writer:
+    return GroupWriter(host, journal, committing, written)
+
+
+def recovered(table: TopicLog) -> Snapshot:
     """Where all subscriptions stand. Folding rows needs Arrow, which takes a tenth of a second and
     35 MB; a home that has none starts without it."""
     if not table.state.files:
@@ -97,7 +139,7 @@ def _recovered(home: Home, table: TopicLog) -> Snapshot:
     table.prepare()
     from distributary.pipeline.tables.recovery import snapshot  # noqa: PLC0415
 
-    return snapshot.load(home, table)
+    return snapshot.load(table)
 
 
 def _say_what_was_found(opened: Opened) -> None:

@@ -1,8 +1,17 @@
-"""Where the log's table lies, as the settings say."""
+"""Where a home without a disk is, and where the log's table lies, as the settings say."""
+
+from typing import TYPE_CHECKING
 
 from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.delta.store import LocalStore, Store
 from distributary.pipeline.tables.home.home import Home
+
+if TYPE_CHECKING:
+    from distributary.pipeline.tables.object_home.object_home import ObjectHome
+
+#: The stores that a home may lie in, by the first word of its address.
+STORES = ("s3", "gs", "az", "abfs", "abfss")
 
 
 def table_store(home: Home, settings: Settings) -> Store:
@@ -14,3 +23,18 @@ def table_store(home: Home, settings: Settings) -> Store:
     from distributary.pipeline.tables.delta.object_store import ObjectStore  # noqa: PLC0415
 
     return ObjectStore(f"{url}/topic_log", settings.tables.storage_options)
+
+
+def object_home(address: str, settings: Settings) -> "ObjectHome":
+    """The home at a store's address. Raises InvalidRequest for one of another kind."""
+    from distributary.pipeline.tables.object_home.object_home import ObjectHome  # noqa: PLC0415 (as above)
+
+    if address.partition("://")[0] not in STORES:
+        known = ", ".join(f"{one}://" for one in STORES)
+        raise InvalidRequest(f"--home {address}: it may be a folder, or begin with {known}")
+    return ObjectHome(address.rstrip("/"), settings.tables.storage_options)
+
+
+def table_url(home: "ObjectHome", settings: Settings) -> str:
+    """The address of the log's table of a home without a disk."""
+    return f"{settings.tables.url.rstrip('/') or home.tables}/topic_log"

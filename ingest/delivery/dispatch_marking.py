@@ -82,15 +82,16 @@ class DispatchMarking:
         self._marks.free(subscription.key.id)
         subscription.mark_slot = 0
 
-    def close(self) -> None:
-        """Make the marks that went back to 0 at the end durable; call it after the log is
-        closed. Raises StoreError when that fails: the next start then takes more messages for
-        possibly delivered."""
+    def close(self, *, failed: bool) -> None:
+        """Make the marks that went back to 0 at the end durable, unless that was a failure; call it
+        after the log is closed. Raises StoreError when it can't be done: the next start then takes
+        more messages for possibly delivered."""
         self._worker.stop()
         try:
-            self._marks.sync()
+            if not failed:
+                self._marks.sync()
         except OSError as error:
-            raise StoreError(f"fsync of {self._marks.path} failed: {error}") from error
+            raise StoreError(f"fsync of {self._marks.name} failed: {error}") from error
         finally:
             self._marks.close()
 
@@ -118,7 +119,7 @@ class DispatchMarking:
     ) -> None:
         self._syncing = False
         if isinstance(result, Failure):
-            self._halt.now(f"fsync of {self._marks.path} failed: {result.error}")
+            self._halt.now(f"fsync of {self._marks.name} failed: {result.error}")
             return
         for slot, change, then in waiting:
             if self._changes[slot] == change:

@@ -12,14 +12,14 @@ from time import CLOCK_BOOTTIME, clock_gettime
 
 import structlog
 
+from distributary.ingest.gateway.any_home import HomeOwner
 from distributary.ingest.runtime.host import Host
-from distributary.pipeline.errors import HomeLost
-from distributary.pipeline.tables.home.owner import Owner
+from distributary.pipeline.errors import BeatFailed, HomeLost
 
 _events = structlog.get_logger("owner")
 
-#: Signs of life in a lease: a few may be late and nobody takes the home from us.
-BEATS = 6
+#: How much sooner than a sign of life would be due one that failed is tried again.
+AGAIN = 4
 #: The part of a lease after a sign in which no standby can have taken over, with room for clocks
 #: that don't run alike.
 SURE = 2 / 3
@@ -34,14 +34,14 @@ class Heartbeat:
     """Keeps a home for as long as the loop turns. When somebody else has it `sure` is False, and
     all stops."""
 
-    def __init__(self, host: Host, owner: Owner) -> None:
+    def __init__(self, host: Host, owner: HomeOwner) -> None:
         self._loop, self._halt, self._owner = host.loop, host.halt, owner
         self._lease = host.settings.owner.lease_ms / 1_000
-        self._period = self._lease / BEATS
+        self._period = self._lease / owner.beats
         self._reason: str | None = None
         self._said = False
         self._sure_until = 0.0
-        self._turned = _clock()  # when the loop showed last that it turns
+        self._begun = self._turned = _clock()  # when the loop showed last that it turns
         self._starting = True
         self._timer: asyncio.TimerHandle | None = None
         self._end = threading.Event()
@@ -73,27 +73,37 @@ class Heartbeat:
         self._timer = self._loop.call_later(self._period, self._turn)
 
     def _run(self) -> None:
-        shown = 0.0
-        while not self._end.wait(self._period):
-            turned = _clock() if self._starting else self._turned
+        shown, wait = 0.0, self._period
+        while not self._end.wait(wait):
+            turned, wait = _clock() if self._starting else self._turned, self._period
             if turned != shown and self._reason is None:
                 shown = turned
-                self._look(turned)
+                if not self._look(turned):
+                    shown, wait = 0.0, self._period / AGAIN
 
-    def _look(self, since: float) -> None:
+    def _look(self, since: float) -> bool:
         """Show that we live, then look whose the home is; on the heartbeat's thread or the loop's.
+        False when that isn't known: then it is tried again while the home is ours all the same.
 
         `since` is a moment at which the loop was alive, before the sign.
         """
         try:
             self._owner.beat()
             self._owner.check()
+        except BeatFailed as error:
+            if _clock() < max(self._sure_until, self._begun + SURE * self._lease):
+                return False
+            self._lose(error)
         except (HomeLost, OSError) as error:
-            self._sure_until = 0.0
-            self._reason = str(error)
-            self._loop.call_soon_threadsafe(self._say)
+            self._lose(error)
         else:
             self._sure_until = max(self._sure_until, since + SURE * self._lease)
+        return True
+
+    def _lose(self, error: Exception) -> None:
+        self._sure_until = 0.0
+        self._reason = str(error)
+        self._loop.call_soon_threadsafe(self._say)
 
     def _say(self) -> None:
         if not self._said:

@@ -382,4 +382,4 @@ class MessageLoop:
             await self._delivery.finish()
         self._delivery.close()
         await self._log.close()
-        self._messages.marking.close()
+        self._messages.marking.close(failed=failed)

@@ -10,7 +10,7 @@ import time
 import msgspec
 import structlog
 
-from distributary.ingest.commit.home_opening import open_store
+from distributary.ingest.gateway.any_home import AnyHome, HomeOwner, OwnedHome
 from distributary.ingest.gateway.heartbeat import Heartbeat
 from distributary.ingest.gateway.message_loop import MessageLoop
 from distributary.ingest.gateway.service_notice import ServiceNotice
@@ -29,8 +29,6 @@ from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.security.access import Access
 from distributary.pipeline.errors import HomeLost
 from distributary.pipeline.log.message_counts import MessageCounts
-from distributary.pipeline.tables.home.home import Home
-from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
 from distributary.pipeline.tracing.tracer import Tracer
 
 _events = structlog.get_logger("gateway")
@@ -40,8 +38,6 @@ _events = structlog.get_logger("gateway")
 SWITCH_SECONDS = 0.000_5
 #: Seconds that peers have to answer our close when the gateway stops.
 FAREWELL_SECONDS = 1.0
-#: Seconds between two looks of a standby at the home's lock.
-STANDBY_SECONDS = 0.1
 _STANDS_BY = "it stands by for the home's owner"
 
 
@@ -56,7 +52,7 @@ class _Probes(msgspec.Struct, frozen=True):
         self.http.close()
 
 
-def run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool = False) -> int:
+def run(home: AnyHome, settings: Settings, lines: LineBudget, *, standby: bool = False) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. As a standby wait first until the home's owner
     has gone. `lines` says now and then what the log lacks. Raises StoreError, HomeLocked,
     InvalidRequest when it can't start."""
@@ -70,7 +66,7 @@ def run(home: Home, settings: Settings, lines: LineBudget, *, standby: bool = Fa
 
 
 async def _run(
-    home: Home, settings: Settings, lines: LineBudget, sockets: FewAtOnce, *, standby: bool
+    home: AnyHome, settings: Settings, lines: LineBudget, sockets: FewAtOnce, *, standby: bool
 ) -> int:
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)
@@ -86,50 +82,50 @@ async def _run(
     if standby:
         await probes.http.open()
         probes.notice.ready(_STANDS_BY)
-        owner = await _stand_by(home, host)
+        owned = await _stand_by(home, host)
     else:
-        owner = acquire(home)
-    if owner is None:
+        owned = home.acquire()
+    if owned is None:
         probes.close()
         return 0
-    heartbeat = Heartbeat(host, owner)
+    heartbeat = Heartbeat(host, owned.owner)
     try:
-        return await _serve(home, host, access, policies, owner, heartbeat, probes)
+        return await _serve(home, host, access, policies, owned, heartbeat, probes)
     finally:
         probes.close()
         heartbeat.stop()
         access.close()
         policies.close()
-        owner.release()
+        owned.owner.release()
 
 
-async def _stand_by(home: Home, host: Host) -> Owner | None:
+async def _stand_by(home: AnyHome, host: Host) -> OwnedHome | None:
     """Wait for the home; None when it is to end before."""
-    standby = Standby(home, host.settings.owner.lease_ms / 1_000)
+    standby = home.standby()
     waiting = False
     while not host.halt.asked:
-        owner = standby.attempt(time.monotonic())
-        if owner is not None:
-            _events.info("standby.took_over", epoch=owner.epoch, from_pid=standby.owner_pid)
-            return owner
+        owned = standby.attempt(time.monotonic())
+        if owned is not None:
+            _events.info("standby.took_over", from_pid=standby.owner_pid)
+            return owned
         if not waiting:
             waiting = True
-            _events.info("standby.waiting", home=str(home.root), owner_pid=standby.owner_pid)
-        await host.halt.ended(STANDBY_SECONDS)
+            _events.info("standby.waiting", home=home.address, owner_pid=standby.owner_pid)
+        await host.halt.ended(standby.seconds)
     return None
 
 
 async def _serve(
-    home: Home,
+    home: AnyHome,
     host: Host,
     access: Access,
     policies: Policies,
-    owner: Owner,
+    owned: OwnedHome,
     heartbeat: Heartbeat,
     probes: _Probes,
 ) -> int:
     loop, settings = host.loop, host.settings
-    store = open_store(home, settings, owner)
+    store, owner = owned.open(settings), owned.owner
     messages = MessageLoop(host, store, access, policies, heartbeat.sure)
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
@@ -146,7 +142,7 @@ async def _serve(
     await probes.http.open()
     if host.traces is not None:
         host.traces.open()
-    _events.info("listening", address=settings.gateway.listen, home=str(home.root))
+    _events.info("listening", address=settings.gateway.listen, home=home.address)
     probes.notice.ready(f"it serves on {settings.gateway.listen}")
     failure = await host.halt.ended()
     probes.notice.stops()
@@ -184,7 +180,7 @@ def _reload(access: Access, policies: Policies) -> None:
     policies.reload()
 
 
-def _owned(owner: Owner) -> bool:
+def _owned(owner: HomeOwner) -> bool:
     try:
         owner.check()
     except HomeLost:
@@ -205,7 +201,7 @@ def _crashed(halt: Halt, context: dict[str, object]) -> None:
     halt.now(f"a bug: {error!r}")
 
 
-async def _part(engine: Engine, owner: Owner, failure: str | None) -> None:
+async def _part(engine: Engine, owner: HomeOwner, failure: str | None) -> None:
     """End with the peers: with a word, unless the home is somebody else's by now."""
     if failure is not None and not _owned(owner):
         engine.abort()

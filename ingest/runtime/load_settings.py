@@ -19,6 +19,7 @@ from distributary.ingest.runtime.settings import Amqp, DeliveryLimits, Settings,
 from distributary.pipeline.codec.amqp_types import DEPTH_MAX as NESTING_MAX
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.layered_settings import Tree, merge
+from distributary.pipeline.object_journal.put_window import WINDOW_MAX
 from distributary.pipeline.selector.parser import CHARS_MAX, DEPTH_MAX, PASSES_MAX
 from distributary.pipeline.subscriptions import policy_table
 
@@ -197,6 +198,22 @@ def _journal_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
         (
             1 <= journal.loop_write_us <= 5_000,
             "journal.loop_write_us must be from 1 to 5000: the loop does nothing else then",
+        ),
+        (
+            1 <= journal.puts_max <= WINDOW_MAX,
+            f"journal.puts_max must be from 1 to {WINDOW_MAX}",
+        ),
+        (
+            0 <= journal.put_linger_ms <= 1_000,
+            "journal.put_linger_ms must be from 0 to 1000: every accept waits for it",
+        ),
+        (
+            0 <= journal.put_settlement_linger_ms <= 1_000,
+            "journal.put_settlement_linger_ms must be from 0 to 1000: a crash forgets what waits",
+        ),
+        (
+            100 <= journal.put_ms_max <= 60_000,
+            "journal.put_ms_max must be from 100 to 60000",
         ),
         (
             journal.backlog_bytes_max >= 2 * settings.amqp.message_bytes_max,

@@ -123,6 +123,10 @@ class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settlement_linger_ms: int
     loop_write_bytes: int
     loop_write_us: int
+    puts_max: int
+    put_linger_ms: int
+    put_settlement_linger_ms: int
+    put_ms_max: int
 
 
 class CommitLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

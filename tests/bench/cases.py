@@ -17,6 +17,7 @@ from tests.bench.compaction import compaction
 from tests.bench.consoling import console
 from tests.bench.crowd import crowd
 from tests.bench.decoding import decode
+from tests.bench.diskless import on_a_store
 from tests.bench.dispatching import dispatch
 from tests.bench.hostile import hostile
 from tests.bench.large_operations import OPERATIONS
@@ -254,6 +255,8 @@ CASES = (
     Case("end-to-end-200", "end-to-end", _end_to_end(200.0)),
     Case("delta-publish", "delta", _by_commits(_publish("publish", 100_000, 1)), own=True),
     Case("delta-sync", "delta", _by_commits(_publish("one-at-a-time", 200, 1)), own=True),
+    Case("diskless-publish", "diskless", on_a_store(_publish("publish", 200_000, 1)), own=True),
+    Case("diskless-sync", "diskless", on_a_store(_publish("one-at-a-time", 200, 1)), own=True),
     Case(
         "interleaved",
         "interleaved",

@@ -366,7 +366,12 @@ class World:
             search(self.history, self.gateway.port, subscription)
         self.gateway.stop()
         self.verify()
-        return Checker(flags=(self.home / "dispatch").exists()).read(self.history).report()
+        return Checker(flags=self.flags).read(self.history).report()
+
+    @property
+    def flags(self) -> bool:
+        """Whether delivery counts are judged: there are marks."""
+        return (self.home / "dispatch").exists()
 
     def verify(self) -> None:
         """What `distributary verify` says of the home; it must be sound."""

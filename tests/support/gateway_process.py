@@ -88,6 +88,7 @@ class Gateway:
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.home = folder / "home"
+        self.address = ""  #: of a home without a disk; empty: `home` is its folder
         self.log_path = folder / "gateway.log"
         self.config = folder / "gateway.toml"
         given = settings or {}
@@ -127,7 +128,7 @@ class Gateway:
     ) -> "subprocess.Popen[bytes] | Forked":
         """Start the process without waiting for anything."""
         assert self.process is None, "it runs already"
-        given = ["--home", self.home, "--listen", f"127.0.0.1:{self.port}"]
+        given = ["--home", self.address or self.home, "--listen", f"127.0.0.1:{self.port}"]
         words = ["serve", *given, "--config", self.config, *self.LOGGING, *self.options]
         with self.log_path.open("ab") as log:
             forked = self.preloaded or "LD_PRELOAD" not in self.environment

@@ -14,17 +14,17 @@ import msgspec
 from msgspec import structs
 
 from distributary.ingest.runtime import load_settings
+from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.home.home import Home
 
 if TYPE_CHECKING:
     from distributary.pipeline.tables.journal.journal import Cut
+    from distributary.pipeline.tables.verify.home_parts import HomeParts
     from distributary.pipeline.tables.verify.verify_home import Report
 
 SOUND, NOT_SOUND = 0, 1
 
-_home = click.option(
-    "--home", type=click.Path(path_type=Path), required=True, help="The gateway's folder."
-)
+_home = click.option("--home", required=True, help="The gateway's folder, or its address.")
 _config = click.option(
     "--config", type=click.Path(path_type=Path), help="The gateway's settings, for tables.url."
 )
@@ -37,7 +37,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object
 @click.option("--deep", is_flag=True, help="Read the messages' bytes, too.")
 @click.option("--repair", is_flag=True, help="Cut a torn tail of the journal first.")
 @_as_json
-def verify(home: Path, config: Path | None, deep: bool, repair: bool, as_json: bool) -> None:
+def verify(home: str, config: Path | None, deep: bool, repair: bool, as_json: bool) -> None:
     """Read all of a home and say whether it is sound.
 
     \b
@@ -50,13 +50,14 @@ def verify(home: Path, config: Path | None, deep: bool, repair: bool, as_json: b
     Exit code 0: sound. 1: not sound, or it could not be read. 2: that is no gateway's home.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
-    from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify import verify_home as verification  # noqa: PLC0415 (as above)
 
-    at, store = Home(home), table_store(Home(home), load_settings.load(config, flags={}))
-    cut = verification.repair(at) if repair else None
+    if repair and "://" in home:
+        raise InvalidRequest("--repair is for a journal on a disk: objects have no torn end")
+    cut = verification.repair(Home(Path(home))) if repair else None
+    parts = _parts(home, config)
     with show.progress_bar(hidden=as_json) as progress:
-        report = verification.verify(at, store=store, deep=deep, progress=progress)
+        report = verification.verify_parts(parts, deep=deep, progress=progress)
     if as_json:
         _print_json(_report_as_json(report, cut, repair=repair))
     else:
@@ -68,7 +69,7 @@ def verify(home: Path, config: Path | None, deep: bool, repair: bool, as_json: b
 @_home
 @_config
 @_as_json
-def info(home: Path, config: Path | None, as_json: bool) -> None:
+def info(home: str, config: Path | None, as_json: bool) -> None:
     """Show what a home holds: topics, subscriptions and their backlog, files, sizes, versions.
 
     \b
@@ -80,15 +81,29 @@ def info(home: Path, config: Path | None, as_json: bool) -> None:
     Exit code 1: something can't be read. 2: that is no gateway's home.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
-    from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify import home_info  # noqa: PLC0415 (as above)
 
-    store = table_store(Home(home), load_settings.load(config, flags={}))
-    found = home_info.take(Home(home), store)
+    found = home_info.take_parts(_parts(home, config))
     if as_json:
-        _print_json(asdict(found) | {"home": str(found.home)})
+        _print_json(asdict(found))
     else:
         show.show_home_info(found)
+
+
+def _parts(home: str, config: Path | None) -> "HomeParts":
+    """What is read of the home. Raises InvalidRequest for what is none."""
+    from distributary.ingest.commit.table_location import object_home, table_store, table_url  # noqa: PLC0415 (with the tables half a second)
+    from distributary.pipeline.tables.verify import home_parts, verify_home  # noqa: PLC0415 (as above)
+
+    settings = load_settings.load(config, flags={})
+    if "://" in home:
+        from distributary.pipeline.tables.verify import object_home_parts  # noqa: PLC0415 (with its client)
+
+        at = object_home(home, settings)
+        return object_home_parts.object_parts(at, table_url(at, settings))
+    place = Home(Path(home))
+    verify_home.check_is_home(place)
+    return home_parts.disk_parts(place, table_store(place, settings))
 
 
 def _print_json(value: object) -> None:
@@ -97,7 +112,7 @@ def _print_json(value: object) -> None:
 
 def _report_as_json(report: "Report", cut: "Cut | None", *, repair: bool) -> dict[str, object]:
     found: dict[str, object] = {
-        "home": str(report.home),
+        "home": report.home,
         "version": report.version,
         "sound": report.sound,
         "checks": [asdict(check) for check in report.checks],

@@ -8,13 +8,16 @@ process that dies in a commit leaves its data files behind.
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Final, cast
+from datetime import timedelta
+from typing import IO, TYPE_CHECKING, Final, TypeVar, cast
 
 import obstore
 import pyarrow.parquet as pq
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 from obstore.store import from_url
 
 from distributary.pipeline.codec.buffers import Bytes
@@ -22,17 +25,40 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.delta.store import UndecidedError
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig
+    from obstore import ObjectMeta, PutMode
+    from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as Place
 
 #: Settings of the HTTP client, which obstore takes apart from those of the store.
 _CLIENT: Final = ("allow_http", "allow_invalid_certificates", "timeout", "connect_timeout")
 
 
-class ObjectStore:
-    """A prefix of a bucket. `options` are those of deltalake: names in either case, as text."""
+T = TypeVar("T")
 
-    def __init__(self, url: str, options: Mapping[str, str]) -> None:
+#: Bytes of an object's end that come with its size.
+END_BYTES: Final = 64 << 10
+#: Objects that are read at the same time where many are.
+AHEAD: Final = 16
+#: The shortest and the longest pause between two attempts of the client's own.
+_BACKOFF_MIN: Final = timedelta(milliseconds=50)
+_BACKOFF_MAX: Final = timedelta(seconds=1)
+
+
+class ObjectStore:
+    """A prefix of a bucket. `options` are those of deltalake: names in either case, as text.
+
+    A request takes `seconds_max` at most, and is repeated by the client itself for `patience`
+    seconds, by default not after that; None leaves both to the client, whose patience is minutes.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        options: Mapping[str, str],
+        *,
+        seconds_max: float | None = None,
+        patience: float = 0.0,
+    ) -> None:
         self._url, self._options = url.rstrip("/"), dict(options)
         names = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): value for name, value in os.environ.items()} | names
@@ -43,15 +69,24 @@ class ObjectStore:
                     client[key] = known[name]
                 names.pop(name, None)
         allow = client.get("allow_http", "").lower() == "true"
+        retries: RetryConfig | None = None
+        if seconds_max is not None:
+            client["timeout"] = client["connect_timeout"] = f"{round(seconds_max * 1_000)} ms"
+            retries = {
+                "backoff": {"init_backoff": _BACKOFF_MIN, "max_backoff": _BACKOFF_MAX, "base": 2},
+                "max_retries": 10,
+                "retry_timeout": timedelta(seconds=max(patience, seconds_max)),
+            }
         try:
             # obstore types the names of each kind of store apart; which one it is the URL says.
             self._store = from_url(
                 self._url,
                 config=names or None,  # type: ignore[arg-type]
                 client_options=cast("ClientConfig", {**client, "allow_http": allow}),
+                retry_config=retries,
             )
         except (BaseError, ValueError) as error:
-            raise InvalidRequest(f"tables.url {url} can't be used: {error}") from error
+            raise InvalidRequest(f"the address {url} can't be used: {error}") from error
 
     @property
     def uri(self) -> str:
@@ -91,6 +126,39 @@ class ObjectStore:
     def replace(self, path: str, data: Bytes) -> None:
         self.put(path, data)
 
+    def exchange(self, path: str, data: Bytes, seen: str | None) -> str | None:
+        """Put an object in the place of the one whose tag was `seen` (None: of none): the new one's
+        tag, or None when something else is there. Raises OSError when it isn't known."""
+        mode: PutMode = "create" if seen is None else {"e_tag": seen}
+        try:
+            with _as_os_errors(path):
+                return obstore.put(self._store, path, bytes(data), mode=mode)["e_tag"] or ""
+        except FileExistsError:
+            return None
+
+    def tagged(self, path: str) -> tuple[bytes, str]:
+        """An object and its tag, which is another one for other bytes. Raises FileNotFoundError."""
+        with _as_os_errors(path):
+            found = obstore.get(self._store, path)
+            return bytes(found.bytes()), found.meta["e_tag"] or ""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The names of the objects right in a folder, and their bytes."""
+        return {name: one["size"] for name, one in self._listed(folder).items()}
+
+    def _listed(self, folder: str) -> "dict[str, ObjectMeta]":
+        found: dict[str, ObjectMeta] = {}
+        with _as_os_errors(folder):
+            for some in obstore.list(self._store, prefix=folder):
+                found.update({one["path"].rpartition("/")[2]: one for one in some})
+        return found
+
+    def remove(self, paths: Sequence[str]) -> None:
+        """Remove objects, many in one request; in no order. Those that are gone are no error where
+        the store has requests for many."""
+        with _as_os_errors("several objects"):
+            obstore.delete(self._store, paths)
+
     def read(self, path: str) -> bytes:
         with _as_os_errors(path):
             return bytes(obstore.get(self._store, path).bytes())
@@ -98,11 +166,29 @@ class ObjectStore:
     def exists(self, path: str) -> bool:
         return bool(self._modified(path))
 
+    def each(self, paths: Sequence[str]) -> Iterator[bytes]:
+        return _ahead(self.read, paths)
+
     def parquet(self, path: str) -> pq.ParquetFile:
-        with _as_os_errors(path):
-            size = obstore.head(self._store, path)["size"]
-        source = cast("IO[bytes]", _Ranges(self._store, path, size))
+        size, end = self._end(path)
+        source = cast("IO[bytes]", _Ranges(self._store, path, size, end))
         return pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
+
+    def parquets(self, paths: Sequence[str]) -> Iterator[pq.ParquetFile]:
+        return _ahead(self.parquet, paths)
+
+    def _end(self, path: str) -> tuple[int, bytes]:
+        """An object's size and its last bytes: of a Parquet file what one needs first, and all of a
+        small one. Nothing of it where the store has no requests for an end."""
+        try:
+            with _as_os_errors(path):
+                found = obstore.get(self._store, path, options={"range": {"suffix": END_BYTES}})
+                return found.meta["size"], bytes(found.bytes())
+        except FileNotFoundError:
+            raise
+        except OSError:
+            with _as_os_errors(path):
+                return obstore.head(self._store, path)["size"], b""
 
     def size(self, path: str) -> int:
         try:
@@ -121,6 +207,13 @@ class ObjectStore:
         except FileNotFoundError:
             return 0
         return int(at.timestamp() * 1e9)
+
+    def newer(self, folder: str, /, paths: set[str], since: int) -> set[str]:
+        if not paths:
+            return set()
+        listed = self._listed(folder)
+        found = ((path, listed.get(path.rpartition("/")[2])) for path in paths)
+        return {path for path, one in found if one is not None and _nanoseconds(one) >= since}
 
     def files(self, folder: str) -> list[str]:
         return self._names(folder, "objects")
@@ -152,8 +245,10 @@ class ObjectStore:
 class _Ranges(io.RawIOBase):
     """An object as a file: each read asks for just these bytes."""
 
-    def __init__(self, store: "Place", path: str, size: int) -> None:
+    def __init__(self, store: "Place", path: str, size: int, end: bytes) -> None:
+        """`end`: its last bytes, if they are there already."""
         self._store, self._path, self._size = store, path, size
+        self._end, self._end_at = end, size - len(end)
         self._at = 0
 
     def readable(self) -> bool:
@@ -174,10 +269,31 @@ class _Ranges(io.RawIOBase):
         end = self._size if size < 0 else min(self._at + size, self._size)
         if end <= self._at:
             return b""
-        with _as_os_errors(self._path):
-            data = bytes(obstore.get_range(self._store, self._path, start=self._at, end=end))
+        if self._at >= self._end_at:
+            data = self._end[self._at - self._end_at : end - self._end_at]
+        else:
+            with _as_os_errors(self._path):
+                data = bytes(obstore.get_range(self._store, self._path, start=self._at, end=end))
         self._at = end
         return data
+
+
+def _ahead(read: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]:
+    """What is read of each path, in order, while the next ones are being read."""
+    if not paths:
+        return
+    with ThreadPoolExecutor(AHEAD) as pool:
+        reading = deque(pool.submit(read, path) for path in paths[:AHEAD])
+        for path in paths[AHEAD:]:
+            yield reading.popleft().result()
+            reading.append(pool.submit(read, path))
+        while reading:
+            yield reading.popleft().result()
+
+
+def _nanoseconds(one: "ObjectMeta") -> int:
+    """When it was written."""
+    return int(one["last_modified"].timestamp() * 1e9)
 
 
 @contextmanager
@@ -186,6 +302,8 @@ def _as_os_errors(path: str) -> Iterator[None]:
         yield
     except NotFoundError as error:
         raise FileNotFoundError(f"{path}: {_first_line(error)}") from error
+    except (AlreadyExistsError, PreconditionError) as error:
+        raise FileExistsError(f"{path}: {_first_line(error)}") from error
     except BaseError as error:
         raise OSError(f"{path}: {_first_line(error)}") from error
 

@@ -14,6 +14,7 @@ from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.delta.table_log import TableHead, TableLog
 from distributary.pipeline.tables.delta.table_state import (
     JOURNAL_APP,
+    LIVE_APP,
     OWNER_APP,
     SEQUENCE_APP,
     TableState,
@@ -64,7 +65,7 @@ def head_of(table: DeltaTable) -> TableHead:
 
 def state_of(table: DeltaTable) -> TableState:
     """A `topic_log`, which `check_ours` has found to be one, at the version that was opened."""
-    apps = (JOURNAL_APP, SEQUENCE_APP, OWNER_APP)
+    apps = (JOURNAL_APP, SEQUENCE_APP, OWNER_APP, LIVE_APP)
     positions = {app: table.transaction_version(app) or 0 for app in apps}
     files = tuple(live_files(table))
     return TableState.of(TableLog(table.version(), head_of(table), positions, files))

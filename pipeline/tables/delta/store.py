@@ -5,7 +5,7 @@ folder on a disk. Data is on the disk before anything that names it is made.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -62,14 +62,23 @@ class Store(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def each(self, paths: Sequence[str]) -> "Iterator[bytes]":
+        """These files, in order, as `read` has each; several at once where each takes long."""
+
     def parquet(self, path: str) -> "pq.ParquetFile":
         """Open a Parquet file, its pages' checksums to be verified. Raises FileNotFoundError."""
+
+    def parquets(self, paths: Sequence[str]) -> "Iterator[pq.ParquetFile]":
+        """These files, in order, as `parquet` has each; the caller closes them."""
 
     def size(self, path: str) -> int:
         """Bytes of the file; 0 if there is none."""
 
     def modified(self, path: str) -> int:
         """When the file was written, or a name of the folder changed (ns); 0 if it's unknown."""
+
+    def newer(self, folder: str, /, paths: set[str], since: int) -> set[str]:
+        """Those of these files, all right in one folder, that were written at `since` or later."""
 
     def files(self, folder: str) -> list[str]:
         """The names of the files right in a folder, in no order; none when there is no folder."""
@@ -186,6 +195,12 @@ class LocalStore:
     def exists(self, path: str) -> bool:
         return (self.root / path).exists()
 
+    def each(self, paths: Sequence[str]) -> Iterator[bytes]:
+        return map(self.read, paths)
+
+    def parquets(self, paths: Sequence[str]) -> "Iterator[pq.ParquetFile]":
+        return map(self.parquet, paths)
+
     def parquet(self, path: str) -> "pq.ParquetFile":
         import pyarrow.parquet as pq  # noqa: PLC0415 (35 MB, which a home without rows needn't load)
 
@@ -198,6 +213,9 @@ class LocalStore:
     def modified(self, path: str) -> int:
         found = self._stat(path)
         return found.st_mtime_ns if found else 0
+
+    def newer(self, _folder: str, paths: set[str], since: int) -> set[str]:
+        return {path for path in paths if self.modified(path) >= since}
 
     def _stat(self, path: str) -> os.stat_result | None:
         try:

@@ -127,10 +127,12 @@ def _folded(store: Store) -> tuple[int, _Fold]:
     fold = _Fold()
     for action in _checkpointed(store, base) if base >= 0 else ():
         fold.add(action)
-    for version in range(base + 1, last + 1):
+    versions = range(base + 1, last + 1)
+    for version in versions:
         if version not in entries:
             raise StoreError(f"{store.uri} lacks the entry {commits.json_name(version)} of its log")
-        for line in store.read(commits.json_name(version)).splitlines():
+    for text in store.each([commits.json_name(version) for version in versions]):
+        for line in text.splitlines():
             fold.add(json.loads(line))
     return max(base, last), fold
 

@@ -24,13 +24,17 @@ from distributary.pipeline.tables.delta.table_log import TableLog
 #: isn't in the table.
 JOURNAL_APP = "journal"
 SEQUENCE_APP = "sequence"
-#: The application whose version is the epoch of the table's owner.
+#: The application whose version is the epoch of the table's owner; and that of the owner whose
+#: journal of objects is live, where the home has no disk (`pipeline.object_journal`).
 OWNER_APP = "owner"
+LIVE_APP = "live_journal"
 
 
 class TableState(msgspec.Struct, frozen=True):
     """The table as of `version`: the last group in it, the first sequence that isn't in it, the
-    epoch of the last fence, its files by group, and those of messages as the pager wants them."""
+    epoch of the last fence, its files by group, and those of messages as the pager wants them.
+    `live` is the epoch whose journal of objects has what comes next, 0 where the journal is on a
+    disk."""
 
     version: int
     group: int
@@ -38,13 +42,15 @@ class TableState(msgspec.Struct, frozen=True):
     epoch: int
     files: tuple[AddedFile, ...]
     messages: tuple[MessageFile, ...]
+    live: int = 0
 
     @classmethod
     def of(cls, log: TableLog) -> Self:
         files = sorted(log.files, key=_order)
         at = log.transactions
         group, sequence, epoch = (at.get(app, 0) for app in (JOURNAL_APP, SEQUENCE_APP, OWNER_APP))
-        return cls(log.version, group, sequence, epoch, tuple(files), index((), files))
+        messages, live = index((), files), at.get(LIVE_APP, 0)
+        return cls(log.version, group, sequence, epoch, tuple(files), messages, live)
 
     @property
     def first_sequence(self) -> int:
@@ -54,7 +60,12 @@ class TableState(msgspec.Struct, frozen=True):
     @property
     def transactions(self) -> dict[str, int]:
         """The positions as the log has them."""
-        found = {JOURNAL_APP: self.group, SEQUENCE_APP: self.sequence, OWNER_APP: self.epoch}
+        found = {
+            JOURNAL_APP: self.group,
+            SEQUENCE_APP: self.sequence,
+            OWNER_APP: self.epoch,
+            LIVE_APP: self.live,
+        }
         return {app: version for app, version in found.items() if version}
 
     def appended(self, group: int, sequence: int, added: Iterable[AddedFile]) -> "TableState":
@@ -67,11 +78,12 @@ class TableState(msgspec.Struct, frozen=True):
             self.epoch,
             self.files + tuple(new),
             index(self.messages, new),
+            self.live,
         )
 
-    def fenced(self, epoch: int) -> "TableState":
-        """The state after a commit in which only the owner changed."""
-        return replace(self, version=self.version + 1, epoch=epoch)
+    def fenced(self, epoch: int, live: int = 0) -> "TableState":
+        """The state after a commit in which only the owner changed, or whose journal is `live`."""
+        return replace(self, version=self.version + 1, epoch=epoch, live=live)
 
     def swapped(self, removed: Collection[str], added: Iterable[AddedFile]) -> "TableState":
         """The state after a commit that changed files, but no position."""

@@ -29,6 +29,8 @@ from distributary.pipeline.errors import HomeLocked, HomeLost
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal.segment import sync_directory
 
+#: Seconds between two looks of a standby at the lock.
+STANDBY_SECONDS = 0.1
 #: The file is one line of this length, so that a heartbeat is one small write in place.
 CLAIM_BYTES = 64
 
@@ -53,11 +55,14 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Owner:
-    """The right to write under a home, as long as `check` raises nothing.
+    """The right to write under a home, as long as `check` raises nothing. `beats`: signs of life in
+    a lease, of which a few may be late and nobody takes the home from us.
 
     `taken` says that the former owner may still live without knowing: none of the files that it
     may have open is to be written. Threads: `beat` and `check` on any.
     """
+
+    beats = 6
 
     def __init__(self, home: Home, fd: int, claim: Claim, *, taken: bool) -> None:
         self.home, self.epoch, self.taken = home, claim.epoch, taken
@@ -129,6 +134,8 @@ class Standby:
     def __init__(self, home: Home, lease_seconds: float) -> None:
         home.make()
         self._home, self._lease = home, lease_seconds
+        #: Seconds between two attempts.
+        self.seconds = STANDBY_SECONDS
         self._seen: tuple[int, Claim] | None = None
         self._since = 0.0  # when what is seen was seen first
 

@@ -15,8 +15,6 @@ Rule 3: each start reads the file and puts a new one in its place. What a former
 Stores and slots belong to the loop's thread; `sync` may be called on another one.
 """
 
-import mmap
-import os
 import struct
 import zlib
 from collections.abc import Iterable
@@ -28,7 +26,7 @@ import msgspec
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.failures import POSSIBLY_DELIVERED_STEPS_MAX, PossiblyDelivered
-from distributary.pipeline.tables.journal.segment import sync_directory, write_all
+from distributary.pipeline.tables.recovery.marks_file import MappedFile, MarksFile
 
 #: Says which start of the machine this is: the kernel keeps what was stored for as long.
 BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -65,7 +63,7 @@ class _Slot(msgspec.Struct, frozen=True):
     mark: int
 
 
-class _Left(msgspec.Struct, frozen=True):
+class Left(msgspec.Struct, frozen=True):
     """What the process before left: `slots` by key. Of what isn't in them, `unknown` holds."""
 
     slots: dict[bytes, _Slot]
@@ -77,9 +75,9 @@ class _Left(msgspec.Struct, frozen=True):
 class DispatchMarks:
     """The open file. `found` says in words what the process before had left."""
 
-    def __init__(self, path: Path, fd: int, found: str) -> None:
-        self.path, self.found = path, found
-        self._fd = fd
+    def __init__(self, file: MarksFile, found: str) -> None:
+        self.name, self.found = file.name, found
+        self._file = file
         self._slots: dict[bytes, int] = {}
         self._free: list[int] = []
         self._uncertain: dict[int, PossiblyDelivered] = {}
@@ -96,7 +94,22 @@ class DispatchMarks:
         delivered. Raises StoreError when the file can't be written.
         """
         boot = _boot_id()
-        left = _read(path, boot)
+        file = MappedFile(path)
+        return cls.begin(file, boot, _read(path, boot), standpoints, head, next_group)
+
+    @classmethod
+    def begin(
+        cls,
+        file: MarksFile,
+        boot: bytes,
+        left: Left,
+        standpoints: Iterable[Standpoint],
+        head: int,
+        next_group: int,
+    ) -> tuple[Self, dict[str, PossiblyDelivered]]:
+        """The same in any place: what the process before left there was read, and a new file takes
+        its place. `boot` says which start of the machine this is; marks that don't outlive the
+        process have none."""
         uncertain = {
             at.subscription: _uncertain_of(left, at, head=head, next_group=next_group)
             for at in standpoints
@@ -105,17 +118,18 @@ class DispatchMarks:
         count = SLOTS_MIN
         while count < 2 * len(kept):
             count *= 2
+        header = checked(HEADER.pack(MAGIC, VERSION, count, boot))
         try:
-            marks = cls(path, _make(path, boot, count), left.found)
+            file.make(header, count * SLOT_BYTES)
+            marks = cls(file, left.found)
             for name, possible in kept.items():
                 marks._uncertain[marks._take(_key(name))] = possible
             for slot in marks._uncertain:
                 marks._write(slot, attached=False)
             marks.sync()
-            path.with_name(f".{path.name}.tmp").rename(path)
-            sync_directory(path.parent)
+            file.publish()
         except OSError as error:
-            raise StoreError(f"{path} can't be written: {error}") from error
+            raise StoreError(f"{file.name} can't be written: {error}") from error
         return marks, uncertain
 
     def attach(self, subscription: str) -> int:
@@ -162,7 +176,7 @@ class DispatchMarks:
         if self._failed is not None:
             raise self._failed
         try:
-            os.fdatasync(self._fd)
+            self._file.sync()
         except OSError as error:
             self._failed = error
             raise
@@ -170,12 +184,11 @@ class DispatchMarks:
     def close(self) -> None:
         self._marks.release()
         self._words.release()
-        self._mapped.close()
-        os.close(self._fd)
+        self._file.close()
 
     def _map(self) -> None:
-        size = os.fstat(self._fd).st_size
-        self._mapped = mmap.mmap(self._fd, size)
+        self._mapped = self._file.memory
+        size = len(self._mapped)
         self._words = memoryview(self._mapped).cast("Q")
         self._marks = self._words[_MARK_WORD :: SLOT_BYTES // 8]
         known = {*self._slots.values(), *self._free}
@@ -193,17 +206,15 @@ class DispatchMarks:
     def _grow(self) -> None:
         """Twice the slots. The new half is written, not only reserved: a store into a hole of a
         full disk would kill the process."""
-        size = len(self._mapped)
         try:
-            write_all(self._fd, [bytes(size)], size)
+            outgrown = self._file.grow(2 * len(self._mapped))
         except OSError as error:
-            os.ftruncate(self._fd, size)
-            raise StoreError(f"{self.path} can't grow: {error}") from error
-        old = (self._marks, self._words, self._mapped)
+            raise StoreError(f"{self.name} can't grow: {error}") from error
+        views = (self._marks, self._words)
         self._map()
-        for view in old[:2]:
+        for view in views:
             view.release()
-        old[2].close()
+        outgrown()
 
     def _write(self, slot: int, *, attached: bool) -> None:
         """All of a slot but its mark, in one piece."""
@@ -225,7 +236,7 @@ def look(path: Path) -> tuple[str, bool]:
     return left.found, left.unknown and path.exists()
 
 
-def _uncertain_of(left: _Left, at: Standpoint, *, head: int, next_group: int) -> PossiblyDelivered:
+def _uncertain_of(left: Left, at: Standpoint, *, head: int, next_group: int) -> PossiblyDelivered:
     slot = left.slots.get(_key(at.subscription))
     if slot is None:
         return PossiblyDelivered().after_crash(
@@ -238,20 +249,28 @@ def _uncertain_of(left: _Left, at: Standpoint, *, head: int, next_group: int) ->
     return possible.after_crash(min(position, head), next_group, floor=at.floor)
 
 
-def _read(path: Path, boot: bytes) -> _Left:
+def _read(path: Path, boot: bytes) -> Left:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return _Left({}, exact=False, unknown=True, found="there were no marks")
+        return left_in(None, boot, str(path))
     except OSError as error:
         raise StoreError(f"{path} can't be read: {error}") from error
+    return left_in(data, boot, str(path))
+
+
+def left_in(data: bytes | None, boot: bytes, name: str) -> Left:
+    """What the process before left, in a file's bytes; None: there is none. Without a `boot` marks
+    aren't exact. Raises StoreError for one of another version."""
+    if data is None:
+        return Left({}, exact=False, unknown=True, found="there were no marks")
     header = _unchecked(data[: HEADER.size + _CRC.size])
     if header is None or not header.startswith(MAGIC):
-        return _Left({}, exact=False, unknown=True, found="the marks are damaged")
+        return Left({}, exact=False, unknown=True, found="the marks are damaged")
     _, version, count, last_boot = HEADER.unpack(header)
     if version != VERSION:
         raise StoreError(
-            f"{path} is of version {version}, ours is {VERSION}. Start the program that wrote it, "
+            f"{name} is of version {version}, ours is {VERSION}. Start the program that wrote it, "
             "stop it, and remove the file; or remove it now, then all that is owed counts as "
             "delivered once"
         )
@@ -267,7 +286,7 @@ def _read(path: Path, boot: bytes) -> _Left:
             slots |= [read] if read else []
     if damaged:
         found += ", some damaged"
-    return _Left(slots, exact, unknown=damaged, found=found)
+    return Left(slots, exact, unknown=damaged, found=found)
 
 
 def _read_slot(data: bytes) -> tuple[bytes, _Slot] | None:
@@ -279,17 +298,6 @@ def _read_slot(data: bytes) -> tuple[bytes, _Slot] | None:
     steps = tuple(zip(words[: 2 * count : 2], words[1 : 2 * count : 2], strict=True))
     (mark,) = struct.unpack("<Q", data[-8:])
     return key, _Slot(bool(attached), PossiblyDelivered(steps), mark)
-
-
-def _make(path: Path, boot: bytes, count: int) -> int:
-    """A new file beside the old one, open: whole, so that no store meets a full disk."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.unlink(missing_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o644)
-    header = checked(HEADER.pack(MAGIC, VERSION, count, boot))
-    write_all(fd, [header, bytes(count * SLOT_BYTES - len(header))], 0)
-    return fd
 
 
 def _boot_id() -> bytes:

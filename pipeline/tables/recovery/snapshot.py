@@ -34,7 +34,6 @@ from distributary.pipeline.tables.arrow.bitmaps import set_of
 from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settlements, Standing
 from distributary.pipeline.tables.delta.store import delta_table
-from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.recovery.log_batches import tables
 from distributary.pipeline.tables.recovery.standpoints import (
     WHOLE_LOG,
@@ -121,13 +120,13 @@ class _Unusable(Exception):
     """Why the table `cursors` can't be used."""
 
 
-def load(home: Home, log: TopicLog) -> Snapshot:
+def load(log: TopicLog) -> Snapshot:
     """The state as of the log's last commit. The caller has committed the journal before.
 
     Called on the committer's thread, or before it starts.
     """
     try:
-        cursors = _cursors(home, log)
+        cursors = _cursors(log)
         since = min(standing.group for standing in cursors.values())
         source = f"cursors and the log after group {since}"
     except _Unusable as why:
@@ -160,9 +159,9 @@ def load(home: Home, log: TopicLog) -> Snapshot:
     return Snapshot(log.journal_version + 1, head, tuple(states), source, tuple(schemas))
 
 
-def _cursors(home: Home, log: TopicLog) -> dict[str, Standing]:
+def _cursors(log: TopicLog) -> dict[str, Standing]:
     """Spark's rows. Raises _Unusable when there are none, or they aren't of this log as it is."""
-    uri, options = log.cursors or (str(home.cursors), {})
+    uri, options = log.cursors
     try:
         cursors = delta_table(uri, options)
         if cursors is None:

@@ -28,6 +28,7 @@ from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
 from distributary.pipeline.tables.delta.table_log import TableLog
 from distributary.pipeline.tables.delta.table_state import (
     JOURNAL_APP,
+    LIVE_APP,
     OWNER_APP,
     SEQUENCE_APP,
     TableState,
@@ -173,7 +174,7 @@ class TopicLog:
 
     def parquets(self, record: str, after_group: int) -> "Iterator[pq.ParquetFile]":
         """The same files, opened one after the other wherever they lie; the caller closes each."""
-        return (self._store.parquet(file.path) for file in self._later(record, after_group))
+        return self._store.parquets([file.path for file in self._later(record, after_group)])
 
     def _later(self, record: str, after_group: int) -> list[AddedFile]:
         return [
@@ -183,11 +184,8 @@ class TopicLog:
         ]
 
     @property
-    def cursors(self) -> tuple[str, dict[str, str]] | None:
-        """The address of Spark's table beside this one, and what deltalake needs for it; None if
-        that is in the home."""
-        if isinstance(self._store, LocalStore):
-            return None
+    def cursors(self) -> tuple[str, dict[str, str]]:
+        """The address of Spark's table beside this one, and what deltalake needs for it."""
         return beside(self._store, "cursors"), self._store.options
 
     # The reader thread
@@ -343,6 +341,20 @@ class TopicLog:
         raise ForeignCommit(
             f"somebody else goes on committing to {self.path}; stop the other writer"
         )
+
+    def own(self, epoch: int, live: int) -> None:
+        """Make one version in which nothing changes but the owner's epoch, and which owner's
+        journal is live (`pipeline.object_journal.take_over`).
+
+        Raises ForeignCommit when somebody else made that version; `reopen` shows what it says.
+        """
+        said = {app: at for app, at in ((OWNER_APP, epoch), (LIVE_APP, live)) if at}
+        text = commits.encode("OWN", at=_now(), transactions=said)
+        self._writer.make(lambda _: text, lambda at, _: at.fenced(epoch, live))
+
+    def reopen(self) -> None:
+        """Take in what somebody else committed. Nothing else was done with the table before."""
+        self._writer.reopen(TableState.of(_open(self._store)))
 
     def upkeep(self, *, now: int, floor: int, served: int | None = None) -> Upkeep | None:
         """Do one bounded step of what keeps the table small and quick, if one is due.

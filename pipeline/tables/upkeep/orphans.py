@@ -27,15 +27,15 @@ class Orphans:
         live = {file.path for file in state.files}
         messages = commits.partition(topic_log_schema.MESSAGE, "").partition("/")[0]
         written = f"/{commits.file_name(recluster.TIER, '').partition('-')[0]}-"
-        self._suspects = {
-            path
-            for record in store.folders("")
-            for day in store.folders(record)
-            if store.modified(folder := f"{record}/{day}") >= since or record == messages
-            for name in store.files(folder)
-            if (path := f"{folder}/{name}") not in live
-            if written in path or store.modified(path) >= since
-        }
+        self._suspects: set[str] = set()
+        for record in store.folders(""):
+            for day in store.folders(record):
+                folder = f"{record}/{day}"
+                if record != messages and store.modified(folder) < since:
+                    continue
+                paths = {f"{folder}/{name}" for name in store.files(folder)} - live
+                spread = {path for path in paths if written in path}
+                self._suspects |= spread | store.newer(folder, paths - spread, since)
 
     def reach(self, version: int) -> None:
         """The log has gone on to this version before the first step: its entries are read too."""

@@ -7,7 +7,6 @@ counted in groups and bytes, and is in no other number.
 
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
-from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
+from distributary.pipeline.tables.delta.store import Store, beside
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.topic_log.table_view import (
     Replaced,
@@ -27,6 +26,7 @@ from distributary.pipeline.tables.topic_log.table_view import (
     open_view,
 )
 from distributary.pipeline.tables.verify.check import Findings
+from distributary.pipeline.tables.verify.home_parts import HomeParts, disk_parts
 from distributary.pipeline.tables.verify.verify_entries import LogFolder, made
 from distributary.pipeline.tables.verify.verify_files import FileReader
 from distributary.pipeline.tables.verify.verify_home import check_is_home
@@ -35,7 +35,7 @@ from distributary.pipeline.tables.verify.verify_incarnations import (
     Said,
     read_incarnations,
 )
-from distributary.pipeline.tables.verify.verify_journal import JournalView, read_journal
+from distributary.pipeline.tables.verify.verify_journal import JournalView
 from distributary.pipeline.tables.verify.verify_messages import GroupRows, Messages, check_messages
 from distributary.pipeline.tables.verify.verify_settlements import Settlements, Standing
 
@@ -114,7 +114,7 @@ class SparkLine:
 class HomeInfo:
     """All of it, as of `table.version`; `table` is None in a home that has none yet."""
 
-    home: Path
+    home: str
     journal: JournalLine
     table: TableLine | None = None
     topics: tuple[TopicLine, ...] = ()
@@ -128,21 +128,25 @@ def take(home: Home, store: Store | None = None) -> HomeInfo:
     Raises InvalidRequest for what is no home, StoreError for what can't be read.
     """
     check_is_home(home)
-    log = store or LocalStore(home.topic_log)
-    return again_if_replaced(log, lambda: _take(home, log))
+    return take_parts(disk_parts(home, store))
 
 
-def _take(home: Home, store: Store) -> HomeInfo:
-    journal = read_journal(home.journal_dir)
+def take_parts(parts: HomeParts) -> HomeInfo:
+    """The same of a home whose parts lie anywhere. Raises StoreError as above."""
+    return again_if_replaced(parts.store, lambda: _take(parts))
+
+
+def _take(parts: HomeParts) -> HomeInfo:
+    journal, store = parts.journal(), parts.store
     if journal.problems:
         raise StoreError(f"{journal.problems[0]}. `distributary verify` says more")
     if not made(store):
-        return HomeInfo(home.root, _journal(journal, 0))
+        return HomeInfo(parts.address, _journal(journal, 0))
     view = open_view(store)
     counted = _Counted(view)
     messages, incarnations, standing = counted.read()
     return HomeInfo(
-        home.root,
+        parts.address,
         _journal(journal, view.state.group),
         _table(view),
         tuple(_topic(name, messages, counted.bytes[name]) for name in sorted(messages.topics)),

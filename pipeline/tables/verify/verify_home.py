@@ -8,15 +8,13 @@ reader all the same is read again from the beginning.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.tables.delta.store import LocalStore, Store
+from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import lock
 from distributary.pipeline.tables.journal.journal import Cut
-from distributary.pipeline.tables.recovery import dispatch_marks
 from distributary.pipeline.tables.topic_log.table_view import (
     TableView,
     again_if_replaced,
@@ -31,6 +29,7 @@ from distributary.pipeline.tables.verify import (
 )
 from distributary.pipeline.tables.verify import verify_journal as journals
 from distributary.pipeline.tables.verify.check import Check, Findings, Verdict, unknown
+from distributary.pipeline.tables.verify.home_parts import HomeParts, disk_parts
 from distributary.pipeline.tables.verify.verify_incarnations import read_incarnations
 
 #: Told what is being read, how many bytes of it are done, and how many there are.
@@ -41,7 +40,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 class Report:
     """What was found: one check after the other, as of one version of the table."""
 
-    home: Path
+    home: str
     version: int | None
     checks: tuple[Check, ...]
 
@@ -68,8 +67,12 @@ def verify(
     can be read.
     """
     check_is_home(home)
-    log = store or LocalStore(home.topic_log)
-    return again_if_replaced(log, lambda: _verify(home, log, deep, progress))
+    return verify_parts(disk_parts(home, store), deep=deep, progress=progress)
+
+
+def verify_parts(parts: HomeParts, *, deep: bool = False, progress: Progress = quiet) -> Report:
+    """The same of a home whose parts lie anywhere. Raises StoreError as above."""
+    return again_if_replaced(parts.store, lambda: _verify(parts, deep, progress))
 
 
 def repair(home: Home) -> Cut | None:
@@ -96,25 +99,26 @@ def check_is_home(home: Home) -> None:
         )
 
 
-def _verify(home: Home, store: Store, deep: bool, progress: Progress) -> Report:
+def _verify(parts: HomeParts, deep: bool, progress: Progress) -> Report:
+    store = parts.store
     progress("journal", 0, 0)
-    journal = journals.read_journal(home.journal_dir)
+    journal = parts.journal()
     cursors = cursor_audit.read_cursors(store)
     if not verify_entries.made(store):
-        return Report(home.root, None, _check_without_table(store, journal))
+        return Report(parts.address, None, _check_without_table(store, journal))
     opened = _open(store)
     if not isinstance(opened, TableView):
-        return Report(home.root, None, (*opened, journals.check_journal(journal, None, None)))
+        return Report(parts.address, None, (*opened, journals.check_journal(journal, None, None)))
     state = opened.state
     log = verify_entries.check_entries(store, state)
     shared = _shared(journal, opened)
     rows = _check_rows(opened, shared, cursors, deep, progress)
     table = Check("table", Verdict.SOUND, f"version {state.version:,}, group {state.group:,}")
     behind = bool(journal.frames) and journal.frames[-1].group < state.group
-    later = journals.read_journal(home.journal_dir) if behind else journal
+    later = parts.journal() if behind and journal.lasting else journal
     last = journals.check_journal(journal, opened, shared if rows.whole else None, later=later)
-    checks = (table, log, *rows.checks, last, _check_marks(home.marks), *rows.audit)
-    return Report(home.root, state.version, checks)
+    checks = (table, log, *rows.checks, last, parts.marks(), *rows.audit)
+    return Report(parts.address, state.version, checks)
 
 
 def _open(store: Store) -> TableView | tuple[Check, ...]:
@@ -139,21 +143,6 @@ def _check_without_table(store: Store, journal: journals.JournalView) -> tuple[C
         )
     table = findings.check("table", "there is none yet")
     return (table, journals.check_journal(journal, None, None))
-
-
-def _check_marks(path: Path) -> Check:
-    findings = Findings()
-    try:
-        words, damaged = dispatch_marks.look(path)
-    except StoreError as error:
-        findings.problem(str(error))
-        return findings.check("marks", "")
-    if damaged:
-        findings.note(
-            f"{path} is damaged, or being written now: after a restart more messages are marked as "
-            "redelivered than were delivered. None is lost"
-        )
-    return findings.check("marks", words)
 
 
 def _shared(journal: journals.JournalView, view: TableView) -> verify_messages.GroupRows:

@@ -42,7 +42,8 @@ class JournalFrame:
 @dataclass(frozen=True, slots=True)
 class JournalView:
     """What stood in the journal at one moment. `torn` is a frame at its end that isn't whole;
-    `strays` were written by an owner that had lost the home, and count for nothing."""
+    `strays` were written by an owner that had lost the home, and count for nothing. In one that is
+    `lasting` the last group stays until a later one comes."""
 
     segments: int
     bytes: int
@@ -50,6 +51,7 @@ class JournalView:
     torn: Cut | None
     problems: tuple[str, ...] = ()
     strays: tuple[Path, ...] = ()
+    lasting: bool = True
 
     def after(self, group: int) -> Sequence[JournalFrame]:
         """The frames of later groups."""
@@ -107,16 +109,24 @@ def _frame(of: segment.Segment, ref: segment.FrameRef) -> JournalFrame:
     header = frame.read_header(view)
     if header is None or header.group != ref.group:
         raise Replaced(f"{of.path} was used again while it was read")
+    return decoded(
+        view, f"{of.path} is broken at offset {ref.offset}: group {ref.group}", ref.group
+    )
+
+
+def decoded(view: memoryview, what: str, group: int) -> JournalFrame:
+    """A frame whose checksums are right, decoded; `what` begins the sentence if it can't be."""
     try:
-        decoded = frame.decode(view)
-        if np.frombuffer(decoded.lengths, np.uint32).sum() != len(decoded.blob):
+        found = frame.decode(view)
+        if found.group != group:
+            raise StoreError(f"it is group {found.group}")  # noqa: TRY301
+        if np.frombuffer(found.lengths, np.uint32).sum() != len(found.blob):
             raise StoreError("the lengths of its messages don't fit its bytes")  # noqa: TRY301
     except StoreError as error:
         raise JournalBroken(
-            f"{of.path} is broken at offset {ref.offset}: group {ref.group} has right checksums "
-            f"but can't be decoded: {error}. Report this, and keep the file"
+            f"{what} has right checksums but can't be decoded: {error}. Report this, and keep it"
         ) from error
-    return JournalFrame(header.group, header.first_sequence, header.count, ref.size)
+    return JournalFrame(found.group, found.first_sequence, found.count, len(view))
 
 
 def _still_there(found: Sequence[segment.Found]) -> None:
@@ -200,7 +210,7 @@ def _check_end(view: JournalView, table: TableView, findings: Findings) -> None:
     """Its last group stays in the journal until a later one comes, whatever the table has: a
     journal that ends before the table lost its end, or is an older one."""
     group = table.state.group
-    if view.frames and not view.problems and view.frames[-1].group < group:
+    if view.lasting and view.frames and not view.problems and view.frames[-1].group < group:
         findings.note(
             f"the journal ends with group {view.frames[-1].group}, the table with {group}: its end "
             "was damaged, or an older journal was put here. The table has all of it, and the "

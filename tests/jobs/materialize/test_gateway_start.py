@@ -13,7 +13,7 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 def standing(place: Place) -> tuple[str, list[object]]:
     """What the gateway reads, and in words what from."""
-    found = snapshot.load(place.home, TopicLog.open(place.home.topic_log))
+    found = snapshot.load(TopicLog.open(place.home.topic_log))
     states = [(s.key, s.floor, list(s.settled.runs()), s.failures) for s in found.subscriptions]
     return found.source, states
 

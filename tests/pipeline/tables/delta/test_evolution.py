@@ -87,7 +87,7 @@ def test_old_and_new_rows_lie_in_one_table(home: Home) -> None:
     assert paged(log, "orders") == [
         (s, m) for s, t, m in [*ROWS, (6, "orders", b"late")] if t == "orders"
     ]
-    (state,) = load(home, log).subscriptions
+    (state,) = load(log).subscriptions
     assert (state.key, state.floor, state.paused) == (KEY, 1, True)
     assert list(state.settled.runs()) == [range(2, 3)]
 
@@ -176,13 +176,13 @@ def test_a_table_of_any_former_format_is_taken_over(tmp_path: Path, lacking: int
         ("operator", "ops", 0, None),
         ("operator", "ops", 3, "hand"),
     ]
-    (state,) = load(home, log).subscriptions
+    (state,) = load(log).subscriptions
     assert (state.made, state.floor) == (made, 3)
 
 
 def test_who_made_what_is_of_before_nobody_knows(home: Home) -> None:
     """It counts as a client's."""
-    (state,) = load(home, TopicLog.open(home.topic_log)).subscriptions
+    (state,) = load(TopicLog.open(home.topic_log)).subscriptions
     assert state.made == Made(Origin.CLIENT, "")
 
 

@@ -182,10 +182,10 @@ def test_with_and_without_cursors_the_same(tmp_path: Path, seed: int) -> None:
             log.commit([framed(one) for one in groups[at : min(at + 15, end)]])
         if end == half:
             write_cursors(home, model, number=half, version=log.version)
-    with_cursors = load(home, log)
+    with_cursors = load(log)
     assert with_cursors.source.startswith("cursors")
     home.cursors.rename(tmp_path / "away")
-    without = load(home, log)
+    without = load(log)
     assert without.source.startswith(WHOLE_LOG)
     check(with_cursors, model)
     check(without, model)
@@ -194,7 +194,7 @@ def test_with_and_without_cursors_the_same(tmp_path: Path, seed: int) -> None:
 def test_an_empty_log_has_no_subscriptions(tmp_path: Path) -> None:
     """A new home starts with group 1 and sequence 0."""
     home = Home(tmp_path)
-    snapshot = load(home, TopicLog.open(home.topic_log))
+    snapshot = load(TopicLog.open(home.topic_log))
     assert (snapshot.next_group, snapshot.next_sequence) == (1, 0)
     assert snapshot.subscriptions == ()
 
@@ -204,7 +204,7 @@ def test_the_next_numbers_follow_the_last_commit(tmp_path: Path) -> None:
     home = Home(tmp_path)
     log = TopicLog.open(home.topic_log)
     log.commit([framed(group(1, 0, run("t", [b"x"] * 7)))])
-    snapshot = load(home, log)
+    snapshot = load(log)
     assert (snapshot.next_group, snapshot.next_sequence) == (2, 7)
 
 
@@ -216,7 +216,7 @@ def test_the_definition_is_whole(tmp_path: Path) -> None:
     redefined = event(REDEFINED, 9, topic="flights", selector="carrier = 'UA'")
     log.commit([framed(group(1, subscriptions=[created]))])
     log.commit([framed(group(2, subscriptions=[redefined]))])
-    (state,) = load(home, log).subscriptions
+    (state,) = load(log).subscriptions
     assert (state.key, state.definition, state.floor) == (KEY, redefined.definition, 9)
 
 
@@ -228,7 +228,7 @@ def test_a_redefinition_forgets_what_was_settled(tmp_path: Path) -> None:
     both = group(2, settlements=[settled(range(20, 30))], subscriptions=[event(REDEFINED, 10)])
     after = group(3, settlements=[settled(range(12, 14), floor=10)])
     log.commit([framed(both), framed(after)])
-    (state,) = load(home, log).subscriptions
+    (state,) = load(log).subscriptions
     assert (state.floor, list(state.settled.runs())) == (10, [range(12, 14)])
 
 
@@ -246,7 +246,7 @@ def test_a_rewound_floor_falls_and_nothing_before_counts(tmp_path: Path) -> None
         group(4, settlements=[settled(range(12, 14), floor=10)]),
     ):
         log.commit([framed(one)])
-    (state,) = load(home, log).subscriptions
+    (state,) = load(log).subscriptions
     assert (state.floor, list(state.settled.runs())) == (10, [range(12, 14)])
     assert (state.failures, state.began, state.paused) == ({}, 3, True)
 
@@ -267,7 +267,7 @@ def test_in_one_group_a_beginning_wins_then_an_end(tmp_path: Path, turned: bool)
     ]
     log.commit([framed(group(1, subscriptions=made))])
     log.commit([framed(group(2, subscriptions=events[::-1] if turned else events))])
-    found = {one.key: (one.floor, one.paused, one.policy) for one in load(home, log).subscriptions}
+    found = {one.key: (one.floor, one.paused, one.policy) for one in load(log).subscriptions}
     assert found == {first: (3, False, "{}"), third: (7, True, "")}
 
 
@@ -282,7 +282,7 @@ def test_what_begins_nothing_forgets_nothing(tmp_path: Path, what: SubscriptionE
     one = group(3, subscriptions=[event(what, 99, paused=True, policy="{}")])
     model.apply(one)
     log.commit([framed(one)])
-    check(load(home, log), model)
+    check(load(log), model)
     assert model.said[KEY] == (True, "{}")
 
 
@@ -294,7 +294,7 @@ def test_what_ended_without_a_consumer_is_settled(tmp_path: Path, outcome: Outco
     home = Home(tmp_path)
     log, _ = only_dispatchers(home)
     log.commit([framed(group(3, settlements=[settled(range(20, 22), outcome=outcome)]))])
-    (state,) = load(home, log).subscriptions
+    (state,) = load(log).subscriptions
     assert list(state.settled.runs()) == [range(3, 9), range(20, 22)]
 
 
@@ -305,7 +305,7 @@ def test_an_event_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     later = cast("SubscriptionEvent", SimpleNamespace(value="forked"))
     log.commit([framed(group(3, subscriptions=[event(later, 0)]))])
     with pytest.raises(StoreError, match="'forked' of global/dispatchers"):
-        load(home, log)
+        load(log)
 
 
 def only_dispatchers(home: Home) -> tuple[TopicLog, Model]:
@@ -326,7 +326,7 @@ def test_cursors_ahead_of_the_log_are_not_used(tmp_path: Path) -> None:
     log, model = only_dispatchers(home)
     for number, version in ((2, 99), (99, 2)):
         write_cursors(home, model, number=number, version=version)
-        snapshot = load(home, log)
+        snapshot = load(log)
         assert f"log version {version} and group {number}" in snapshot.source
         assert snapshot.source.startswith(WHOLE_LOG)
         check(snapshot, model)
@@ -337,11 +337,11 @@ def test_cursors_of_another_schema_are_not_used(tmp_path: Path) -> None:
     home = Home(tmp_path)
     log, model = only_dispatchers(home)
     write_deltalake(home.cursors, pa.table({"subscription": ["global/dispatchers"]}))
-    missing = load(home, log)
+    missing = load(log)
     columns = {name: pa.array([], kind) for name, kind in CURSOR_COLUMNS.items()}
     columns["floor"] = pa.array([], pa.string())
     write_deltalake(home.cursors, pa.table(columns), mode="overwrite", schema_mode="overwrite")
-    other = load(home, log)
+    other = load(log)
     assert "floor of cursors is string, not int64" in other.source
     for snapshot in (missing, other):
         assert snapshot.source.startswith(WHOLE_LOG)
@@ -366,7 +366,7 @@ def test_a_damaged_bitmap_is_not_used(tmp_path: Path) -> None:
         "log_version": [2],
     }
     write_deltalake(home.cursors, pa.table(columns), mode="overwrite")
-    snapshot = load(home, log)
+    snapshot = load(log)
     assert "damaged" in snapshot.source
     check(snapshot, model)
 

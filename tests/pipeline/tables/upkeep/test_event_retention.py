@@ -69,7 +69,7 @@ class Life:
         assert fresh.state == self.log.state
         return [
             (one.key.id, one.definition, one.floor, one.began, one.paused)
-            for one in snapshot.load(self.home, fresh).subscriptions
+            for one in snapshot.load(fresh).subscriptions
         ]
 
     def events(self) -> list[tuple[str, str]]:

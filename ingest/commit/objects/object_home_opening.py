@@ -1,0 +1,284 @@
+"""A start on a home without a disk: it is taken over, as if its former owner lived.
+
+The steps and their order are those of `pipeline.object_journal.take_over`; here they are asked of
+the store and the table. What can't be answered now is asked again, until the patience is over.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from secrets import token_bytes
+from typing import TypeVar, assert_never
+
+import structlog
+
+from distributary.ingest.commit.group_writer import Writer
+from distributary.ingest.commit.home_opening import Pace, Store, recovered
+from distributary.ingest.commit.objects.put_writer import PutWriter
+from distributary.ingest.commit.table_location import table_url
+from distributary.ingest.runtime.host import Host
+from distributary.ingest.runtime.settings import JournalLimits, Settings
+from distributary.pipeline.errors import ForeignCommit, HomeLost, JournalBroken, StoreError
+from distributary.pipeline.object_journal import entry
+from distributary.pipeline.object_journal.entry import Kind
+from distributary.pipeline.object_journal.put_window import Put
+from distributary.pipeline.object_journal.take_over import (
+    Appoint,
+    Claim,
+    Look,
+    Overtaken,
+    Replay,
+    Seal,
+    Serve,
+    Standing,
+    TakeOver,
+)
+from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.delta.store import UndecidedError
+from distributary.pipeline.tables.journal.segment import FrameRef
+from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
+from distributary.pipeline.tables.object_home.lease import LeaseOwner
+from distributary.pipeline.tables.object_home.object_home import (
+    ObjectHome,
+    marks_path,
+)
+from distributary.pipeline.tables.object_home.object_journal import ObjectJournal
+from distributary.pipeline.tables.object_home.object_marks import ObjectMarks, read_marks
+from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks, Standpoint, left_in
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+T = TypeVar("T")
+
+_events = structlog.get_logger("gateway")
+
+#: Seconds for which one step of a start is asked for again while the store doesn't answer.
+PATIENCE_SECONDS = 60.0
+AGAIN_SECONDS = 0.1
+#: Seconds for which a request about the table is repeated.
+TABLE_PATIENCE_SECONDS = 10.0
+#: Entries that are read at the same time.
+READS = 16
+
+
+def open_object_store(home: ObjectHome, settings: Settings, owner: LeaseOwner) -> Store:
+    """Take the home over: nobody else can accept or commit anything from then on. Raises
+    StoreError, HomeLost when another one takes it over meanwhile, InvalidRequest."""
+    began = time.perf_counter()
+    url = table_url(home, settings)
+    seconds = settings.journal.put_ms_max / 1_000
+    place = ObjectStore(url, home.options, seconds_max=seconds, patience=TABLE_PATIENCE_SECONDS)
+    limits = settings.upkeep.limits
+    table = _asked(lambda: TopicLog.open(Path(url), store=place, limits=limits))
+    opening = _Opening(home, settings, owner, table)
+    store = opening.run()
+    _events.info(
+        "store.opened",
+        subscriptions=len(store.snapshot.subscriptions),
+        next_sequence=store.snapshot.next_sequence,
+        source=store.snapshot.source,
+        marks=store.marks.found,
+        doubtful=sum(1 for possible in store.uncertain.values() if possible.below),
+        milliseconds=round((time.perf_counter() - began) * 1_000),
+    )
+    return store
+
+
+class _Opening:
+    """One start."""
+
+    def __init__(
+        self, home: ObjectHome, settings: Settings, owner: LeaseOwner, table: TopicLog
+    ) -> None:
+        self._home, self._settings, self._owner, self._table = home, settings, owner, table
+        self._store = home.store(settings.journal.put_ms_max / 1_000)
+        self._objects = JournalObjects(self._store)
+        self._writer = token_bytes(entry.WRITER_BYTES)
+
+    def run(self) -> Store:
+        """All steps, in the order of the rules."""
+        taking = TakeOver(_standing(self._table))
+        store: Store | None = None
+        former = 0
+        while not isinstance(taking.step, Serve):
+            match taking.step:
+                case Look(epoch):
+                    taking.listed(_asked(partial(self._objects.kinds, epoch)))
+                case Seal(epoch, group):
+                    taking.stands(self._seal(epoch, group))
+                case Appoint(epoch):
+                    store = self._prepared(epoch)
+                    former = self._table.state.live
+                    self._own(taking, epoch)
+                case Claim() | Replay():
+                    self._commit(taking, taking.step)
+                case Overtaken():
+                    raise HomeLost(f"{self._home.url} was taken over by another gateway just now")
+                case _ as never:
+                    assert_never(never)
+        assert store is not None  # noqa: S101
+        self._empty(former)
+        return store
+
+    def _commit(self, taking: TakeOver, step: Claim | Replay) -> None:
+        """A version before the last one of a start."""
+        if isinstance(step, Claim):
+            if _made(partial(self._table.own, step.epoch, step.at.live)):
+                taking.claimed()
+            else:
+                self._table.reopen()
+                taking.overtaken(_standing(self._table))
+        elif self._replay(step.epoch, step.groups):
+            taking.replayed()
+        else:
+            taking.overtaken()
+
+    def _own(self, taking: TakeOver, epoch: int) -> None:
+        if _made(partial(self._table.own, epoch, epoch)):
+            taking.appointed()
+        else:
+            taking.overtaken()
+
+    def _seal(self, epoch: int, group: int) -> Kind:
+        """What stands under the name: our seal, or what was put there before."""
+        data = entry.encode(Kind.SEAL, self._table.state.epoch, group, self._writer)
+
+        def put() -> Kind:
+            answer = self._objects.put(epoch, group, data)
+            if answer.put is Put.UNKNOWN:
+                raise OSError(answer.why)
+            if answer.put is Put.STANDS:
+                return Kind.SEAL
+            return self._objects.read(epoch, group).kind
+
+        return _asked(put)
+
+    def _replay(self, epoch: int, groups: range) -> bool:
+        """Commit these groups, in commits of bounded size; False when somebody else committed."""
+        self._owner.check()
+        with ThreadPoolExecutor(READS) as pool:
+            frames = pool.map(partial(self._frame, epoch), groups)
+            for part in _parts(frames, self._settings.commit.bytes):
+                try:
+                    commit = _asked(partial(self._table.commit, part))
+                except ForeignCommit:
+                    return False
+                _events.info("journal.replayed", groups=len(part), version=commit.version)
+        return True
+
+    def _frame(self, epoch: int, group: int) -> memoryview:
+        read = _asked(partial(self._objects.read, epoch, group))
+        if (read.kind, read.epoch, read.group) != (Kind.GROUP, epoch, group):
+            raise JournalBroken(
+                f"the entry of group {group} in the journal of epoch {epoch} of {self._home.url} "
+                f"says that it is group {read.group} of epoch {read.epoch}. Was it put there by "
+                "hand? Nothing was changed"
+            )
+        return read.frame
+
+    def _prepared(self, epoch: int) -> Store:
+        """What is served with: the marks are durable before the journal of this epoch is live."""
+        table = self._table
+        state = _asked(lambda: recovered(table))
+        found = _asked(partial(read_marks, self._store, table.state.live))
+        left = left_in(found, b"", self._home.url)
+        marks, uncertain = _asked(
+            lambda: DispatchMarks.begin(
+                ObjectMarks(self._store, epoch),
+                b"",
+                left,
+                [Standpoint(one.key.id, one.floor, one.began) for one in state.subscriptions],
+                state.next_sequence,
+                state.next_group,
+            )
+        )
+        journal = ObjectJournal(self._objects, epoch)
+        limits = self._settings.journal
+        writer = partial(_writer, journal, self._writer)
+        return Store(
+            journal, table, state, marks, uncertain, self._owner.check, _pace(limits), writer
+        )
+
+    def _empty(self, former: int) -> None:
+        """The former owner's marks and journal mean nothing any more, but for its seal."""
+        if not former:
+            return
+        try:
+            kinds = self._objects.kinds(former)
+            groups = [group for group, kind in kinds.items() if kind is Kind.GROUP]
+            self._objects.remove(former, groups)
+            self._store.delete([marks_path(former)])
+        except OSError as error:
+            _events.warning("journal.left", reason=str(error), then="it costs what its bytes cost")
+
+
+def _standing(table: TopicLog) -> Standing:
+    state = table.state
+    return Standing(state.version, state.group, state.epoch, state.live)
+
+
+def _pace(limits: JournalLimits) -> Pace:
+    if limits.durability == "delta":
+        return Pace.of(limits)
+    linger = max(limits.linger_ms, limits.put_linger_ms) / 1_000
+    settlements = max(linger, limits.put_settlement_linger_ms / 1_000)
+    return Pace(linger, settlements, limits.puts_max)
+
+
+def _writer(
+    journal: ObjectJournal,
+    writer: bytes,
+    host: Host,
+    _committing: Callable[[], bool],
+    written: Callable[[FrameRef], None],
+) -> Writer:
+    return PutWriter(host, journal, writer, written)
+
+
+def _made(make: Callable[[], None]) -> bool:
+    """Whether the version was made; False when somebody else made it."""
+    try:
+        _asked(make)
+    except ForeignCommit:
+        return False
+    return True
+
+
+def _asked(job: Callable[[], T]) -> T:
+    """What the job gives, as soon as the store answers. Raises StoreError when it doesn't, and
+    what no patience helps against at once."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return job()
+        except (OSError, StoreError) as error:
+            if not _may_pass(error):
+                raise
+            if time.monotonic() > until:
+                raise StoreError(f"the store doesn't answer: {error}") from error
+        time.sleep(AGAIN_SECONDS)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether it comes of a store that doesn't answer, for now."""
+    if isinstance(error, ForeignCommit | HomeLost | JournalBroken):
+        return False
+    while not isinstance(error, OSError | UndecidedError):
+        if error.__cause__ is None:
+            return False
+        error = error.__cause__
+    return True
+
+
+def _parts(frames: Iterator[memoryview], bytes_max: int) -> Iterator[list[memoryview]]:
+    part: list[memoryview] = []
+    size = 0
+    for one in frames:
+        if part and size + len(one) > bytes_max:
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += len(one)
+    if part:
+        yield part

@@ -1,0 +1,67 @@
+"""What a gateway asks of its home, whether that is a folder or objects of a store."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from distributary.ingest.commit.home_opening import Store
+from distributary.ingest.runtime.settings import Settings
+
+
+class HomeOwner(Protocol):
+    """The right to write under a home, as long as `check` raises nothing."""
+
+    @property
+    def taken(self) -> bool:
+        """Whether the former owner may still live without knowing."""
+
+    @property
+    def beats(self) -> int:
+        """Signs of life in a lease."""
+
+    def beat(self) -> None:
+        """Show that this owner lives. Raises HomeLost and OSError when the home is lost, BeatFailed
+        when it isn't known."""
+
+    def check(self) -> None:
+        """Raises HomeLost when the home has another owner; then it is lost for ever."""
+
+    def release(self) -> None:
+        """Give the home back."""
+
+
+class OwnedHome(msgspec.Struct, frozen=True):
+    """A home that is ours: its owner, and what opens it."""
+
+    owner: HomeOwner
+    open: Callable[[Settings], Store]
+
+
+class WaitingHome(Protocol):
+    """A home that one waits for."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds between two attempts."""
+
+    @property
+    def owner_pid(self) -> int:
+        """The pid of its owner when it was last looked at; 0 when it isn't known."""
+
+    def attempt(self, now: float) -> OwnedHome | None:
+        """The home, if its owner is gone or has shown no life for a lease."""
+
+
+class AnyHome(Protocol):
+    """Where a gateway's home is."""
+
+    @property
+    def address(self) -> str:
+        """As it is shown."""
+
+    def acquire(self) -> OwnedHome:
+        """Own it now. Raises HomeLocked, InvalidRequest, StoreError."""
+
+    def standby(self) -> WaitingHome:
+        """Wait for it."""

@@ -1,0 +1,81 @@
+"""Dispatch marks without a disk: memory, and an object of each owner.
+
+A store can't be asked for every delivery. So an object's marks say what a power cut leaves on a
+disk: whether a subscription had a consumer. All that it was owed then counts as possibly delivered
+when its owner has died. Each owner has an object of its own, so a former one replaces nothing. Each
+state of it has a number, and takes the place of the state before it alone: a request that comes
+late replaces nothing either.
+"""
+
+import time
+from collections.abc import Callable
+
+from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.object_home.object_home import marks_path
+
+#: Seconds for which a state is put again while the store doesn't answer, and between two attempts.
+PATIENCE_SECONDS, AGAIN_SECONDS = 20.0, 0.05
+
+
+class ObjectMarks:
+    """The marks of one owner. Implements `MarksFile`."""
+
+    def __init__(self, store: ObjectStore, epoch: int) -> None:
+        self._store, self._path = store, marks_path(epoch)
+        self.name = f"{store.uri}/{self._path}"
+        self._memory = bytearray()
+        self._number = 0
+        self._tag: str | None = None
+
+    @property
+    def memory(self) -> bytearray:
+        return self._memory
+
+    def make(self, header: bytes, size: int) -> None:
+        self._memory = bytearray(header.ljust(size, b"\0"))
+
+    def publish(self) -> None:
+        """Nobody else reads this owner's object before its journal is the live one."""
+
+    def grow(self, size: int) -> Callable[[], None]:
+        self._memory = bytearray(bytes(self._memory).ljust(size, b"\0"))
+        return _nothing
+
+    def sync(self) -> None:
+        self._number += 1
+        data = bytes(self._memory) + self._number.to_bytes(8, "little")
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                if self._replaced(data):
+                    return
+            except FileNotFoundError:
+                raise  # another owner has removed it
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(AGAIN_SECONDS)
+
+    def _replaced(self, data: bytes) -> bool:
+        """Whether this state is there; if not, whose place it must take is known now."""
+        tag = self._store.exchange(self._path, data, self._tag)
+        if tag is not None:
+            self._tag = tag
+            return True
+        there, self._tag = self._store.tagged(self._path)
+        return there == data
+
+    def close(self) -> None:
+        """Only memory."""
+
+
+def _nothing() -> None:
+    """There is no former memory to be let go of."""
+
+
+def read_marks(store: ObjectStore, epoch: int) -> bytes | None:
+    """What an owner left; None if it left nothing. Raises OSError."""
+    try:
+        return store.read(marks_path(epoch))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,87 @@
+"""Where dispatch marks lie: memory that the loop writes, and how it becomes durable.
+
+`MarksFile` is what is asked of a place; `MappedFile` is a file on a disk, whose memory the kernel
+keeps over a kill of the process.
+"""
+
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from distributary.pipeline.tables.journal.segment import sync_directory, write_all
+
+
+class MarksFile(Protocol):
+    """A file of marks. OSError says that nothing is certain."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in sentences."""
+
+    @property
+    def memory(self) -> mmap.mmap | bytearray:
+        """Its bytes now; another object after each `make` and `grow`."""
+
+    def make(self, header: bytes, size: int) -> None:
+        """Begin a new file: the header, then zeros. Readers see the old one until `publish`."""
+
+    def publish(self) -> None:
+        """The new file takes the place of the old one, durably."""
+
+    def grow(self, size: int) -> Callable[[], None]:
+        """More zeros at its end. What is given back lets go of the former memory, when no view of
+        it is used any more. After an error nothing has changed."""
+
+    def sync(self) -> None:
+        """Make all that was written before durable. May be called on another thread."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class MappedFile:
+    """The file at `path`, mapped: a store into it outlives the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.name = path, str(path)
+        self._temporary = path.with_name(f".{path.name}.tmp")
+        self._fd = -1
+        self._mapped: mmap.mmap | bytearray = bytearray()
+
+    @property
+    def memory(self) -> mmap.mmap | bytearray:
+        return self._mapped
+
+    def make(self, header: bytes, size: int) -> None:
+        """A new file beside the old one, whole, so that no store meets a full disk."""
+        self._temporary.unlink(missing_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._fd = os.open(self._temporary, flags, 0o644)
+        write_all(self._fd, [header, bytes(size - len(header))], 0)
+        self._mapped = mmap.mmap(self._fd, size)
+
+    def publish(self) -> None:
+        self._temporary.rename(self._path)
+        sync_directory(self._path.parent)
+
+    def grow(self, size: int) -> Callable[[], None]:
+        """What is new is written, not only reserved: a store into a hole of a full disk would kill
+        the process."""
+        old, before = self._mapped, len(self._mapped)
+        try:
+            write_all(self._fd, [bytes(size - before)], before)
+        except OSError:
+            os.ftruncate(self._fd, before)
+            raise
+        self._mapped = mmap.mmap(self._fd, size)
+        return old.close if isinstance(old, mmap.mmap) else old.clear
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if isinstance(self._mapped, mmap.mmap):
+            self._mapped.close()
+        os.close(self._fd)

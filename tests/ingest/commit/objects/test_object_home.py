@@ -1,0 +1,146 @@
+"""A gateway whose home is on a store: it has no disk, and everything else is as on one."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from deltalake import DeltaTable
+from faulty_s3 import FaultyS3, Plan, faulty_s3
+from fork_server import commands
+from gateway_peer import Connect
+from gateway_process import Gateway, until
+
+from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
+
+HOME = "s3://lake/home"
+SETTINGS = {
+    "owner": {"lease_ms": 1_500},
+    "commit": {"interval_ms": 100},
+    "journal": {"put_linger_ms": 2, "put_settlement_linger_ms": 5},
+}
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
+    with faulty_s3() as found:
+        for name, value in found.options().items():
+            monkeypatch.setenv(name, value)
+        yield found
+
+
+@pytest.fixture
+def make(own_gateway: Callable[..., Gateway], s3: FaultyS3) -> Callable[..., Gateway]:
+    assert s3.port
+
+    def made(settings: dict[str, dict[str, object]] | None = None) -> Gateway:
+        gateway = own_gateway({**SETTINGS, **(settings or {})})
+        gateway.address = HOME
+        return gateway
+
+    return made
+
+
+def said(*words: str) -> str:
+    done = commands().run(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_all_of_a_home_is_there_after_a_kill(
+    make: Callable[..., Gateway], connect: Connect, topic: str, s3: FaultyS3
+) -> None:
+    """What was accepted comes, what was confirmed doesn't come again, what may have been delivered
+    is marked; nothing lies on a disk; what the table has is removed from the journal."""
+    s3.plan(Plan(latency_ms=5, errors=0.01, lost=0.01, hang_seconds=0.3))
+    gateway = make().start()
+    peer = connect(topic, port=gateway.port)
+    consumer = peer.durable(topic, "mine")
+    sender = connect(port=gateway.port).sender(topic)
+    sender.publish(*(f"{n}" for n in range(60)))
+    taken = consumer.take(40)
+    consumer.confirm(taken)
+    gateway.kill()
+    s3.plan(Plan())
+    assert not gateway.home.exists()
+    gateway.start()
+    got = connect(topic, port=gateway.port).durable(topic, "mine").take(20)
+    assert [int(str(one.body)) for one in got] == list(range(40, 60))
+    assert all(one.message.delivery_count for one in got)
+    table = DeltaTable(f"{HOME}/tables/topic_log", storage_options=s3.options())
+    until(lambda: not journal_of(s3, table), "the journal is empty", every=0.05)
+    assert "60" in said("info", "--home", HOME)
+    gateway.stop()
+    assert "is sound" in said("verify", "--home", HOME, "--deep")
+    gateway.start()
+    gateway.stop()
+
+
+def journal_of(s3: FaultyS3, table: DeltaTable) -> dict[int, object]:
+    """What stands in the live journal."""
+    table.update_incremental()
+    live = table.transaction_version("live_journal")
+    assert live
+    return dict(JournalObjects(ObjectStore(HOME, s3.options())).kinds(live))
+
+
+def test_without_a_journal_each_group_is_a_commit(
+    make: Callable[..., Gateway], connect: Connect, topic: str
+) -> None:
+    gateway = make({"journal": {"durability": "delta", "linger_ms": 20}}).start()
+    peer = connect(topic, port=gateway.port)
+    peer.leave(peer.durable(topic, "mine"), closed=False)
+    connect(port=gateway.port).sender(topic).publish(*(f"{n}" for n in range(30)))
+    gateway.kill()
+    gateway.start()
+    got = connect(topic, port=gateway.port).durable(topic, "mine").bodies(30)
+    assert got == [f"{n}" for n in range(30)]
+    gateway.stop()
+
+
+def test_a_home_in_use_is_refused_and_one_that_was_given_back_is_taken(
+    make: Callable[..., Gateway],
+) -> None:
+    owner = make().start()
+    other = make()
+    other.spawn()
+    other.ended(1)
+    assert "is in use by the gateway with pid" in other.log
+    owner.stop()
+    other.start()
+    other.stop()
+
+
+def test_many_small_groups_are_committed_by_the_process_that_builds(
+    make: Callable[..., Gateway], connect: Connect, topic: str
+) -> None:
+    """It has no file to read: the frames go to it."""
+    gateway = make({"commit": {"interval_ms": 300, "builder_groups": 2}}).start()
+    peer = connect(topic, port=gateway.port)
+    peer.leave(peer.durable(topic, "mine"), closed=False)
+    sender = connect(port=gateway.port).sender(topic)
+    for n in range(300):
+        sender.publish(f"{n}")
+    assert not gateway.events("commit.builder_failed")
+    got = connect(topic, port=gateway.port).durable(topic, "mine").bodies(300)
+    assert got == [f"{n}" for n in range(300)]
+    gateway.stop()
+    assert "is sound" in said("verify", "--home", HOME)
+
+
+def test_a_disk_doesnt_take_the_table_of_a_home_without_one(
+    make: Callable[..., Gateway], own_gateway: Callable[..., Gateway]
+) -> None:
+    """What comes next is in another journal, and would be lost."""
+    make().start().stop()
+    other = own_gateway({"tables": {"url": f"{HOME}/tables"}})
+    other.spawn()
+    other.ended(2)
+    assert "is the table of a home without a disk" in other.log
+
+
+@pytest.mark.parametrize("command", [("serve",), ("verify",), ("info",)])
+def test_an_address_of_no_store_is_one_sentence(command: tuple[str, ...]) -> None:
+    done = commands().run(*command, "--home", "ftp://lake/home")
+    assert done.returncode == 2
+    assert "it may be a folder, or begin with s3://" in done.stderr
+    assert "Traceback" not in done.stderr

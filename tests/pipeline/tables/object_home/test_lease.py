@@ -1,0 +1,122 @@
+"""The lease of a home without a disk: who has it, who may take it, and what lost answers do."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from faulty_s3 import FaultyS3, Plan, faulty_s3
+
+from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StoreError
+from distributary.pipeline.tables.object_home.lease import (
+    LeaseOwner,
+    LeaseStandby,
+    acquire_lease,
+)
+from distributary.pipeline.tables.object_home.object_home import ObjectHome
+
+LEASE = 0.6
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[FaultyS3]:
+    with faulty_s3() as found:
+        yield found
+
+
+@pytest.fixture
+def home(s3: FaultyS3, request: pytest.FixtureRequest) -> Iterator[ObjectHome]:
+    yield ObjectHome(f"s3://lake/{request.node.name}", s3.options())
+    s3.plan(Plan())
+
+
+def taken(standby: LeaseStandby) -> LeaseOwner:
+    """By a standby, by its own clock: the seconds of this one don't pass."""
+    assert standby.attempt(10.0) is None
+    assert standby.attempt(10.0 + LEASE / 2) is None
+    owner = standby.attempt(10.01 + LEASE)
+    assert owner is not None
+    return owner
+
+
+def test_a_free_home_is_taken_at_once_and_given_back(home: ObjectHome) -> None:
+    owner = acquire_lease(home, LEASE)
+    owner.beat()
+    owner.check()
+    owner.release()
+    before = time.monotonic()
+    acquire_lease(home, LEASE).release()
+    assert time.monotonic() - before < LEASE
+
+
+def test_an_owner_that_lives_is_not_disturbed(home: ObjectHome) -> None:
+    """A start is refused when it has seen a sign of life; a standby goes on waiting."""
+    owner, standby = acquire_lease(home, LEASE), LeaseStandby(home, LEASE)
+    for nth in range(5):
+        assert standby.attempt(nth * LEASE) is None
+        owner.beat()
+    assert standby.owner_pid > 0
+
+
+def test_a_start_is_refused_while_its_owner_beats(home: ObjectHome, s3: FaultyS3) -> None:
+    owner = acquire_lease(home, 5.0)
+    other = LeaseStandby(home, LEASE)
+    assert other.attempt(0.0) is None
+    owner.beat()
+    s3.plan(Plan())
+    assert other.attempt(LEASE) is None  # what it sees now it sees for the first time
+
+
+def test_a_silent_owner_loses_its_home_and_knows_it(home: ObjectHome) -> None:
+    former = acquire_lease(home, LEASE)
+    owner = taken(LeaseStandby(home, LEASE))
+    with pytest.raises(HomeLost, match="has another owner now"):
+        former.beat()
+    with pytest.raises(HomeLost):
+        former.check()
+    former.release()  # says nothing into another's lease
+    owner.beat()
+
+
+def test_of_two_that_want_it_one_gets_it(home: ObjectHome) -> None:
+    acquire_lease(home, LEASE)
+    one, other = LeaseStandby(home, LEASE), LeaseStandby(home, LEASE)
+    assert other.attempt(10.0) is None
+    owner = taken(one)
+    assert other.attempt(10.01 + LEASE) is None
+    owner.beat()
+
+
+def test_a_lost_answer_loses_no_home(home: ObjectHome, s3: FaultyS3) -> None:
+    """The words are there although nobody said so: they are ours."""
+    owner = acquire_lease(home, LEASE)
+    s3.plan(Plan(lost=1.0, hang_seconds=0.2))
+    for _ in range(3):
+        with pytest.raises(BeatFailed):
+            owner.beat()
+    s3.plan(Plan())
+    owner.beat()
+    s3.plan(Plan(errors=1.0))
+    with pytest.raises(BeatFailed):
+        owner.beat()
+    s3.plan(Plan())
+    owner.beat()
+    owner.release()
+
+
+def test_whoever_took_it_without_hearing_so_has_it(home: ObjectHome, s3: FaultyS3) -> None:
+    standby = LeaseStandby(home, LEASE)
+    s3.plan(Plan(lost=1.0, hang_seconds=0.2))
+    assert standby.attempt(0.0) is None
+    s3.plan(Plan())
+    owner = standby.attempt(0.1) or standby.attempt(0.2)
+    assert owner is not None
+    owner.beat()
+
+
+def test_a_store_that_is_not_there_is_one_sentence() -> None:
+    options = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_ALLOW_HTTP": "true"}
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+    home = ObjectHome("s3://lake/nowhere", options | keys)
+    with pytest.raises(StoreError, match="s3://lake/nowhere can't be taken") as caught:
+        acquire_lease(home, 0.2)
+    assert not isinstance(caught.value, HomeLocked)

@@ -1,0 +1,355 @@
+"""An S3 over HTTP that is slow, errs, throttles and loses answers, as a plan says.
+
+Run as a program (`python faulty_s3.py`) it prints its port and serves until it is killed. What it
+holds to: a put is whole or not at all, `If-None-Match: *` and `If-Match` are decided at one moment,
+lists and reads see what was put. What it does otherwise (`Plan`) is drawn by lot, from a seed.
+Clients are told apart by their access key, so one can be cut off from it.
+"""
+
+import asyncio
+import hashlib
+import http.client
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from email.utils import formatdate
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+#: Where the plan and the counts are; no bucket has such a name.
+PLAN, COUNTS = "/~plan", "/~counts"
+BUCKET = "lake"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How requests go wrong. Rates are parts of all requests; times are seconds."""
+
+    latency_ms: float = 0.0  #: the median of an answer's time
+    spread: float = 0.2  #: of its logarithm
+    errors: float = 0.0  #: 500, and nothing was done
+    throttled: float = 0.0  #: 503 SlowDown, and nothing was done
+    lost: float = 0.0  #: it was done, and the answer is 500, or the connection ends, or hangs
+    repeated: float = 0.0  #: a put is done once more, later
+    hang_seconds: float = 3.0
+    cut: tuple[str, ...] = ()  #: access keys whose requests get no answer; some of them are done
+    seed: int = 0
+
+
+@dataclass
+class _Object:
+    data: bytes
+    tag: str
+    at: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True)
+class _Request:
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def key(self) -> str:
+        found = re.search(r"Credential=([^/]+)/", self.headers.get("authorization", ""))
+        return found[1] if found else ""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def _error(status: int, code: str) -> _Answer:
+    return _Answer(status, f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode())
+
+
+class _Bucket:
+    """What is there, and what a request does to it."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, _Object] = {}
+        self.uploads: dict[str, dict[int, bytes]] = {}
+
+    def done(self, request: _Request) -> _Answer:
+        key = unquote(request.path.partition(f"/{BUCKET}")[2].lstrip("/"))
+        match request.method:
+            case "PUT" if "partNumber" in request.query:
+                parts = self.uploads.setdefault(request.query["uploadId"], {})
+                parts[int(request.query["partNumber"])] = request.body
+                return _Answer(200, headers={"etag": f'"{len(parts)}"'})
+            case "PUT":
+                return self._put(key, request.body, request.headers)
+            case "POST" if "delete" in request.query:
+                return self._deleted(re.findall(r"<Key>(.*?)</Key>", request.body.decode()))
+            case "POST" if "uploads" in request.query:
+                return self._begun(key)
+            case "POST":
+                parts = self.uploads.pop(request.query["uploadId"], {})
+                whole = b"".join(parts[number] for number in sorted(parts))
+                said = self._put(key, whole, request.headers)
+                body = f"<CompleteMultipartUploadResult><ETag>{said.headers['etag']}</ETag>"
+                return _Answer(200, f"{body}</CompleteMultipartUploadResult>".encode())
+            case "GET" if not key:
+                return self._list(request.query)
+            case "GET" | "HEAD":
+                return self._read(key, request.headers)
+            case "DELETE":
+                self.objects.pop(key, None)
+                return _Answer(204)
+        return _error(405, "MethodNotAllowed")
+
+    def _deleted(self, names: list[str]) -> _Answer:
+        for name in names:
+            self.objects.pop(unescaped(name), None)
+        said = "".join(f"<Deleted><Key>{name}</Key></Deleted>" for name in names)
+        return _Answer(200, f"<DeleteResult>{said}</DeleteResult>".encode())
+
+    def _put(self, key: str, data: bytes, headers: Mapping[str, str]) -> _Answer:
+        there = self.objects.get(key)
+        if headers.get("if-none-match") == "*" and there is not None:
+            return _error(412, "PreconditionFailed")
+        wanted = headers.get("if-match")
+        if wanted is not None and (there is None or there.tag != wanted):
+            return _error(412 if there is not None else 404, "PreconditionFailed")
+        made = _Object(data, f'"{hashlib.md5(data).hexdigest()}"')  # noqa: S324 (as S3 does)
+        self.objects[key] = made
+        return _Answer(200, headers={"etag": made.tag})
+
+    def _begun(self, key: str) -> _Answer:
+        upload = f"{len(self.uploads)}-{time.time_ns()}"
+        self.uploads[upload] = {}
+        said = (
+            "<InitiateMultipartUploadResult>"
+            f"<Bucket>{BUCKET}</Bucket><Key>{escape(key)}</Key><UploadId>{upload}</UploadId>"
+            "</InitiateMultipartUploadResult>"
+        )
+        return _Answer(200, said.encode())
+
+    def _read(self, key: str, headers: Mapping[str, str]) -> _Answer:
+        found = self.objects.get(key)
+        if found is None:
+            return _error(404, "NoSuchKey")
+        data, status = found.data, 200
+        said = {"etag": found.tag, "last-modified": formatdate(found.at, usegmt=True)}
+        asked = re.match(r"bytes=(\d*)-(\d*)", headers.get("range", ""))
+        if asked:
+            size = len(data)
+            first = int(asked[1]) if asked[1] else max(size - int(asked[2]), 0)
+            last = min(int(asked[2]), size - 1) if asked[1] and asked[2] else size - 1
+            data, status = data[first : last + 1], 206
+            said["content-range"] = f"bytes {first}-{last}/{size}"
+        return _Answer(status, data, said)
+
+    def _list(self, query: Mapping[str, str]) -> _Answer:
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        after = query.get("continuation-token") or query.get("start-after", "")
+        most = int(query.get("max-keys", "1000"))
+        found: list[str] = []
+        folders: dict[str, None] = {}
+        more = last = ""
+        for key in sorted(self.objects):
+            if not key.startswith(prefix) or key <= after:
+                continue
+            if len(found) == most:
+                more = last
+                break
+            cut = key.find(delimiter, len(prefix)) if delimiter else -1
+            if cut >= 0:
+                folders[key[: cut + 1]] = None
+                continue
+            found.append(self._listed(key))
+            last = key
+        text = "".join(found)
+        text += "".join(
+            f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in folders
+        )
+        token = f"<NextContinuationToken>{escape(more)}</NextContinuationToken>" if more else ""
+        said = (
+            f"<ListBucketResult><Name>{BUCKET}</Name><Prefix>{escape(prefix)}</Prefix>"
+            f"<KeyCount>{len(found)}</KeyCount><MaxKeys>{most}</MaxKeys>"
+            f"<IsTruncated>{'true' if more else 'false'}</IsTruncated>{token}{text}"
+            "</ListBucketResult>"
+        )
+        return _Answer(200, said.encode(), {"content-type": "application/xml"})
+
+    def _listed(self, key: str) -> str:
+        one = self.objects[key]
+        at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(one.at))
+        return (
+            f"<Contents><Key>{escape(key)}</Key><LastModified>{at}</LastModified>"
+            f"<ETag>{escape(one.tag)}</ETag><Size>{len(one.data)}</Size>"
+            "<StorageClass>STANDARD</StorageClass></Contents>"
+        )
+
+
+def unescaped(text: str) -> str:
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+class _Server:
+    """One bucket behind a network that fails."""
+
+    def __init__(self) -> None:
+        self.bucket, self.plan = _Bucket(), Plan()
+        self.draw = random.Random(0)
+        self.counts: dict[str, int] = {}
+        self.later: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (request := await _read_request(reader)) is not None:
+                answer = await self._answer(request)
+                if answer is None:
+                    break
+                writer.write(_bytes(answer, head=request.method == "HEAD"))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, request: _Request) -> _Answer | None:
+        """What is said; None: the connection ends without a word."""
+        if request.path == PLAN:
+            said = json.loads(request.body)
+            self.plan = Plan(**{**said, "cut": tuple(said["cut"])})
+            self.draw = random.Random(self.plan.seed)
+            return _Answer(200)
+        if request.path == COUNTS:
+            return _Answer(200, json.dumps(self.counts).encode())
+        plan, lot = self.plan, self.draw.random()
+        if request.key in plan.cut:
+            return await self._unheard(request)
+        if plan.latency_ms:
+            await asyncio.sleep(
+                plan.latency_ms / 1_000 * math.exp(self.draw.gauss(0.0, plan.spread))
+            )
+        if lot < plan.errors:
+            return _error(500, "InternalError")
+        if lot < plan.errors + plan.throttled:
+            return _error(503, "SlowDown")
+        answer = self._done(request)
+        if self.draw.random() < plan.repeated and request.method == "PUT":
+            self._do_later(request, self.draw.random() * 2)
+        if lot < plan.errors + plan.throttled + plan.lost:
+            return await self._lost()
+        return answer
+
+    def _done(self, request: _Request) -> _Answer:
+        what = request.method + (" list" if "list-type" in request.query else "")
+        self.counts[what] = self.counts.get(what, 0) + 1
+        return self.bucket.done(request)
+
+    async def _lost(self) -> _Answer | None:
+        """It was done, and its client doesn't hear so."""
+        match self.draw.randrange(3):
+            case 0:
+                return _error(500, "InternalError")
+            case 1:
+                return None
+        await asyncio.sleep(self.plan.hang_seconds)
+        return None
+
+    async def _unheard(self, request: _Request) -> None:
+        """The client is cut off. What it had sent may arrive yet, and late; no answer does."""
+        if self.draw.random() < 0.5:
+            self._do_later(request, self.draw.random() * self.plan.hang_seconds)
+        await asyncio.sleep(self.plan.hang_seconds)
+
+    def _do_later(self, request: _Request, seconds: float) -> None:
+        async def do() -> None:
+            await asyncio.sleep(seconds)
+            self._done(request)
+
+        task = asyncio.get_running_loop().create_task(do())
+        self.later.add(task)
+        task.add_done_callback(self.later.discard)
+
+
+async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.rstrip().split("\r\n")
+    method, target, _ = first.split(" ")
+    pairs = (line.partition(":") for line in lines)
+    headers = {name.lower(): value.strip() for name, _, value in pairs}
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    parts = urlsplit(target)
+    query = {name: values[0] for name, values in parse_qs(parts.query, True).items()}
+    return _Request(method, parts.path, query, headers, body)
+
+
+def _bytes(answer: _Answer, *, head: bool) -> bytes:
+    lines = [f"HTTP/1.1 {answer.status} X", f"content-length: {len(answer.body)}"]
+    lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + (b"" if head else answer.body)
+
+
+class FaultyS3:
+    """The test's side of it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def options(self, key: str = "key") -> dict[str, str]:
+        """What a client with this access key must know, as storage options."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": key,
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+        }
+
+    def plan(self, plan: Plan) -> None:
+        """From now on requests go wrong like this."""
+        self._ask("PUT", PLAN, json.dumps(asdict(plan)))
+
+    def counts(self) -> dict[str, int]:
+        """How many requests were done, by method; `GET list` are lists."""
+        return dict(json.loads(self._ask("GET", COUNTS, "")))
+
+    def _ask(self, method: str, path: str, body: str) -> bytes:
+        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            client.request(method, path, body)
+            return client.getresponse().read()
+        finally:
+            client.close()
+
+
+@contextmanager
+def faulty_s3() -> Iterator[FaultyS3]:
+    """Runs it, with the bucket `lake`, in a process of its own."""
+    process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield FaultyS3(int(process.stdout.readline()))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def _main() -> None:
+    server = _Server()
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=32 << 20)
+    print(listening.sockets[0].getsockname()[1], flush=True)  # noqa: T201
+    await listening.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())
