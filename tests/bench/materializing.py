@@ -296,7 +296,8 @@ def batches(bench: Bench) -> Measurement:
 
 def freshness(bench: Bench) -> Measurement:
     """A gateway that relays 2,000 messages a second beside the job: from the time when a message
-    or a settlement was durable to the commit of the table that has its row."""
+    or a settlement was durable to the commit of the table that has its row; `cold` in the job's
+    first COLD_SECONDS, else behind them."""
     measurement, count = Measurement(), bench.settings.count(RATE * SECONDS)
     with fresh_home(bench.folder) as home, bench.gateway(home):
         topic, subscription = bench.name("fresh"), bench.name("through")
@@ -312,10 +313,14 @@ def freshness(bench: Bench) -> Measurement:
         measurement.latencies_ms = []
         warm = COLD_SECONDS / SECONDS * count
         for name, column in (("messages", "published_at"), ("acks", "settled_at")):
-            ages = sorted(_ages(Home(home).spark_tables / name, column, int(warm)))
+            found = list(_ages(Home(home).spark_tables / name, column))
+            ages = sorted(age for sequence, age in found if sequence >= warm)
             measurement.facts[f"{name}_p50_s"] = ages[len(ages) // 2]
             measurement.facts[f"{name}_p99_s"] = ages[len(ages) * 99 // 100]
             measurement.latencies_ms += [1_000 * age for age in ages]
+            cold = sorted(age for sequence, age in found if sequence < warm)
+            measurement.facts[f"cold_{name}_p50_s"] = cold[len(cold) // 2]
+            measurement.facts[f"cold_{name}_p99_s"] = cold[len(cold) * 99 // 100]
         bench.unsubscribe([subscription], topic)
     return measurement
 
@@ -335,8 +340,8 @@ def _until_caught_up(process: "subprocess.Popen[str]", count: int) -> None:
         done += _told(process)["acks"]
 
 
-def _ages(table: Path, column: str, first: int) -> Iterator[float]:
-    """Of each row from a sequence on: seconds from its time to the commit that has it."""
+def _ages(table: Path, column: str) -> Iterator[tuple[int, float]]:
+    """Each row's sequence, and the seconds from its time to the commit that has it."""
     for entry in sorted((table / "_delta_log").glob("*.json")):
         for line in entry.read_text().splitlines():
             add = json.loads(line).get("add")
@@ -345,5 +350,4 @@ def _ages(table: Path, column: str, first: int) -> Iterator[float]:
             made = entry.stat().st_mtime
             rows = pq.read_table(table / unquote(add["path"]), columns=["sequence", column])
             for sequence, at in zip(*(rows.column(n).to_pylist() for n in (0, 1)), strict=True):
-                if sequence >= first:
-                    yield made - at.timestamp()
+                yield sequence, made - at.timestamp()
