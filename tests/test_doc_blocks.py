@@ -215,7 +215,13 @@ RUN = {
         "distributary upgrade": f"{SHELL}test_before_a_new_version",
     },
     "docs/limits.md": {"messages that": SHOWN, "the gateway": SHOWN},
-    "docs/object-stores.md": {"toml:": READ},
+    "docs/object-stores.md": {
+        "toml:": READ,
+        "distributary serve": (
+            f"the bucket isn't there; {SAME}tests/ingest/commit/objects/test_object_home.py"
+            "::test_all_of_a_home_is_there_after_a_kill"
+        ),
+    },
     "docs/tables.md": {"sql:": ENGINES, "python:": ENGINES},
     "docs/views.md": {
         "sql:": ENGINES,
