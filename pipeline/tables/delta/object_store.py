@@ -86,7 +86,8 @@ class ObjectStore:
                 retry_config=retries,
             )
         except (BaseError, ValueError) as error:
-            raise InvalidRequest(f"the address {url} can't be used: {error}") from error
+            why = str(error).splitlines()[0]  # obstore shows the parts of the address below
+            raise InvalidRequest(f"the address {url} can't be used: {why}") from error
 
     @property
     def uri(self) -> str:
