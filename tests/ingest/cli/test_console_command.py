@@ -35,7 +35,7 @@ def test_a_home_that_is_none(tmp_path: Path) -> None:
         (("--metrics", "here"), "--metrics is HOST:PORT"),
         (("--listen", "0.0.0.0:0"), "passwords would go there as they are typed"),
         (("--tables", "lake"), "--tables is an address such as s3://BUCKET/FOLDER, not 'lake'"),
-        (("--tables", "ftp://lake/x"), "the address ftp://lake/x/topic_log can't be used: Generic URL error"),
+        (("--tables", "ftp://lake/x"), "the address ftp://lake/x/topic_log can't be used"),
         (("--tls-key", "k.pem"), "--tls-key is of no use without --tls-cert"),
         (("--tls-cert", "c.pem"), "c.pem is no file"),
         (("--tls-ca", "ca.pem"), "ca.pem is no file"),
