@@ -47,7 +47,5 @@ def test_its_subscriptions_go_on(gateway: Gateway) -> None:
             assert receiver.bodies() == ["later"]
             assert receiver.nothing()
     log = TopicLog.open(Home(gateway.home).topic_log, create=False)
-    assert {one.key.id for one in load(Home(gateway.home), log).subscriptions} >= {
-        "global/dispatchers"
-    }
+    assert {one.key.id for one in load(log).subscriptions} >= {"global/dispatchers"}
     assert verify(Home(gateway.home), deep=True).sound
