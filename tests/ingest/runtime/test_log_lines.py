@@ -25,6 +25,7 @@ OWN = {
     *("listening", "gateway.bug", "gateway.stopped", "owner.lost", "duplicates.remembered"),
     *("standby.took_over", "standby.waiting", "standby.port_in_use", "store.opened"),
     *("journal.full", "journal.has_space", "journal.replayed", "journal.cut", "journal.strays"),
+    *("journal.left", "journal.undecided"),
     *("commit.failed", "batch.committed", "upkeep.done", "upkeep.failed", "backlogs.uncounted"),
     *("messages.unreadable", "messages.readable", "connections.fewer", "lines.left_out"),
     *("service.unheard", "level.changed", "commit.builder_failed"),
