@@ -14,7 +14,7 @@ import structlog
 
 from distributary.ingest.gateway.any_home import HomeOwner
 from distributary.ingest.runtime.host import Host
-from distributary.pipeline.errors import BeatFailed, HomeLost
+from distributary.pipeline.errors import BeatFailed
 
 _events = structlog.get_logger("owner")
 
@@ -94,7 +94,7 @@ class Heartbeat:
             if _clock() < max(self._sure_until, self._begun + SURE * self._lease):
                 return False
             self._lose(error)
-        except (HomeLost, OSError) as error:
+        except Exception as error:  # noqa: BLE001 (HomeLost, OSError; a bug must not end the thread)
             self._lose(error)
         else:
             self._sure_until = max(self._sure_until, since + SURE * self._lease)

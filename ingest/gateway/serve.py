@@ -202,11 +202,14 @@ def _crashed(halt: Halt, context: dict[str, object]) -> None:
 
 
 async def _part(engine: Engine, owner: HomeOwner, failure: str | None) -> None:
-    """End with the peers: with a word, unless the home is somebody else's by now."""
+    """End with the peers: with a word, unless the home is somebody else's by now. Their sockets are
+    closed on return: what threads wait for at the end may take long where a store doesn't answer.
+    """
     if failure is not None and not _owned(owner):
         engine.abort()
     else:
         await _farewell(engine, failure)
+    await asyncio.sleep(0)  # the loop closes what was aborted
 
 
 async def _farewell(engine: Engine, failure: str | None) -> None:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Final, TypeVar, cast
 
+import msgspec
 import obstore
 import pyarrow.parquet as pq
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
@@ -42,6 +43,14 @@ AHEAD: Final = 16
 #: The shortest and the longest pause between two attempts of the client's own.
 _BACKOFF_MIN: Final = timedelta(milliseconds=50)
 _BACKOFF_MAX: Final = timedelta(seconds=1)
+
+
+class Tag(msgspec.Struct, frozen=True):
+    """Tells an object from any other that stood or will stand under its name: by its bytes (S3,
+    Azure), or by its number (Google)."""
+
+    e_tag: str | None
+    version: str | None
 
 
 class ObjectStore:
@@ -127,21 +136,28 @@ class ObjectStore:
     def replace(self, path: str, data: Bytes) -> None:
         self.put(path, data)
 
-    def exchange(self, path: str, data: Bytes, seen: str | None) -> str | None:
+    def exchange(self, path: str, data: Bytes, seen: Tag | None) -> Tag | None:
         """Put an object in the place of the one whose tag was `seen` (None: of none): the new one's
         tag, or None when something else is there. Raises OSError when it isn't known."""
-        mode: PutMode = "create" if seen is None else {"e_tag": seen}
+        mode: PutMode = "create"
+        if seen is not None:
+            mode = {}
+            if seen.e_tag is not None:
+                mode["e_tag"] = seen.e_tag
+            if seen.version is not None:
+                mode["version"] = seen.version
         try:
             with _as_os_errors(path):
-                return obstore.put(self._store, path, bytes(data), mode=mode)["e_tag"] or ""
+                put = obstore.put(self._store, path, bytes(data), mode=mode, use_multipart=False)
+                return Tag(put["e_tag"], put["version"])
         except FileExistsError:
             return None
 
-    def tagged(self, path: str) -> tuple[bytes, str]:
-        """An object and its tag, which is another one for other bytes. Raises FileNotFoundError."""
+    def tagged(self, path: str) -> tuple[bytes, Tag]:
+        """An object and its tag. Raises FileNotFoundError."""
         with _as_os_errors(path):
             found = obstore.get(self._store, path)
-            return bytes(found.bytes()), found.meta["e_tag"] or ""
+            return bytes(found.bytes()), Tag(found.meta["e_tag"], found.meta["version"])
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names of the objects right in a folder, and their bytes."""
@@ -155,10 +171,12 @@ class ObjectStore:
         return found
 
     def remove(self, paths: Sequence[str]) -> None:
-        """Remove objects, many in one request; in no order. Those that are gone are no error where
-        the store has requests for many."""
-        with _as_os_errors("several objects"):
-            obstore.delete(self._store, paths)
+        """Remove objects, many in one request where the store has such; in no order."""
+        try:
+            with _as_os_errors("several objects"):
+                obstore.delete(self._store, paths)
+        except FileNotFoundError:  # some stores say so of one that was gone
+            self.delete(paths)
 
     def read(self, path: str) -> bytes:
         with _as_os_errors(path):

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StoreError
-from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.object_home.object_home import LEASE, ObjectHome
 
 #: Looks of a standby in a lease, and signs of life of an owner: each is a request that costs.
@@ -45,7 +45,7 @@ _DECODER: Final = msgspec.json.Decoder(Claim)
 class _Seen(msgspec.Struct, frozen=True):
     """What stands there: its tag, and what it says if that can be read."""
 
-    tag: str
+    tag: Tag
     claim: Claim | None
 
 
@@ -56,7 +56,7 @@ class LeaseOwner:
     taken: Final = True
     beats: Final = BEATS
 
-    def __init__(self, home: ObjectHome, store: ObjectStore, claim: Claim, tag: str) -> None:
+    def __init__(self, home: ObjectHome, store: ObjectStore, claim: Claim, tag: Tag) -> None:
         self._home, self._store = home, store
         self._claim, self._tag = claim, tag
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class LeaseOwner:
             raise BeatFailed(f"the lease of {self._home.url} can't be renewed: {error}") from error
         self._claim, self._tag = claim, tag
 
-    def _ours(self, seen: _Seen | None) -> str:
+    def _ours(self, seen: _Seen | None) -> Tag:
         """The tag of our own words, which a request without an answer has left there."""
         if seen is None or seen.claim is None or seen.claim.owner != self._claim.owner:
             self._lost = (

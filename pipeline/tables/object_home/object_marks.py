@@ -10,7 +10,7 @@ late replaces nothing either.
 import time
 from collections.abc import Callable
 
-from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.object_home.object_home import marks_path
 
 #: Seconds for which a state is put again while the store doesn't answer, and between two attempts.
@@ -25,7 +25,7 @@ class ObjectMarks:
         self.name = f"{store.uri}/{self._path}"
         self._memory = bytearray()
         self._number = 0
-        self._tag: str | None = None
+        self._tag: Tag | None = None
 
     @property
     def memory(self) -> bytearray:

@@ -1,4 +1,4 @@
-"""Rows of typed tables against the bodies that they were made of, read by Python's own parser.
+"""Rows of typed tables against the bodies that they were made of, read again (`plain_bodies`).
 
 It uses none of the code that makes the rows: what the columns of a version are called and which
 types they have stands in the table `schemas`.
@@ -6,14 +6,18 @@ types they have stands in the table `schemas`.
 
 import base64
 import json
+import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+
+from distributary.pipeline.transforms.audit.plain_avro import UNJUDGED
+from distributary.pipeline.transforms.audit.plain_bodies import BodyFormat, Form
 
 #: What differs, a row each.
 DIFFERENCES: Final = (
@@ -26,7 +30,7 @@ _KIND: Final = pa.schema(
 #: Columns of every typed table that aren't the schema's.
 OWN: Final = ("_sequence", "_published_at", "_message_id", "_properties", "_schema_version")
 #: The body of a row beside it, under names that no schema has by chance.
-TEXT, BYTES = "__text__", "__bytes__"
+TEXT, BYTES, CONTENT_TYPE = "__text__", "__bytes__", "__content_type__"
 #: Characters of a value that a difference shows.
 _SHOWN_MAX: Final = 200
 #: The type of a column in a version's own words: Spark's, as JSON.
@@ -41,12 +45,16 @@ class Version:
     since: int
     until: int | None
     columns: Mapping[str, Mapping[str, Any]] | None
+    bodies: BodyFormat
 
     @classmethod
-    def of(cls, since: int, until: int | None, columns: str, *, plain: bool) -> "Version":
+    def of(
+        cls, since: int, until: int | None, columns: str, *, judged: bool, bodies: BodyFormat
+    ) -> "Version":
         """By what the table `schemas` says of it."""
-        fields = json.loads(columns)["fields"] if plain else []
-        return cls(since, until, {_own(one["name"]): one for one in fields} if plain else None)
+        fields = json.loads(columns)["fields"] if judged else []
+        named = {_own(one["name"]): one for one in fields}
+        return cls(since, until, named if judged else None, bodies)
 
 
 def _own(name: str) -> str:
@@ -57,9 +65,10 @@ def _own(name: str) -> str:
 
 
 def differences(
-    batches: Iterable[pa.RecordBatch], table: str, topic: str, versions: list[Version]
+    batches: Iterable[pa.RecordBatch], table: str, topic: str, versions: Sequence[Version]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a typed table with TEXT and BYTES of their bodies: what isn't in the body so.
+    """Rows of a typed table with TEXT, BYTES and CONTENT_TYPE of their bodies: what isn't in the
+    body so.
     `versions` are in the order of their sequences."""
     starts = [one.since for one in versions]
     for batch in batches:
@@ -69,24 +78,24 @@ def differences(
             columns = versions[at].columns if at >= 0 else None
             if columns is None or (row[BYTES] is None and row[TEXT] is None):
                 continue
-            for name, value, said in _differing(row, columns):
+            for name, value, said in _differing(row, columns, versions[at].bodies):
                 line = (row["_sequence"], topic, table, name, _shown(value), _shown(said))
                 found.append(dict(zip(_NAMES, line, strict=True)))
         yield pa.RecordBatch.from_pylist(found, schema=_KIND)
 
 
 def _differing(
-    row: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]]
+    row: Mapping[str, Any], columns: Mapping[str, Mapping[str, Any]], bodies: BodyFormat
 ) -> Iterator[tuple[str, object, object]]:
     binary = row[BYTES]
     try:
-        body = json.loads(row[TEXT] if binary is None else binary, parse_float=Decimal)
-    except ValueError as error:
+        body, form = bodies.read(row[TEXT] if binary is None else binary, row[CONTENT_TYPE] or "")
+    except (ValueError, IndexError, LookupError, OverflowError) as error:
         yield "", None, str(error)
         return
     whole = set(columns) == {"value"} and not (isinstance(body, dict) and "value" in body)
     for name, value in row.items():
-        if name in (*OWN, TEXT, BYTES):
+        if name in (*OWN, TEXT, BYTES, CONTENT_TYPE) or body is UNJUDGED:
             continue
         column = columns.get(name)
         if column is None:
@@ -94,7 +103,7 @@ def _differing(
                 yield name, value, None
             continue
         said = body if whole else body.get(field_of(column)) if isinstance(body, dict) else body
-        if not same(value, said, column["type"], column["metadata"], binary):
+        if not same(value, said, column["type"], column["metadata"], form):
             yield name, value, said
 
 
@@ -104,23 +113,31 @@ def field_of(column: Mapping[str, Any]) -> str:
     return found
 
 
-def same(
-    value: Any, said: Any, kind: Kind, metadata: Mapping[str, Any], binary: bytes | None
-) -> bool:
-    """Whether a column has what the body says. A body that is no bytes may be one of AMQP's maps,
-    whose times and bytes have other forms: these aren't compared then."""
+def same(value: Any, said: Any, kind: Kind, metadata: Mapping[str, Any], form: Form) -> bool:
+    """Whether a column has what the body says. JSON's values in AMQP (`Form.VALUE`) may be those of
+    a map, whose times and bytes have other forms: these aren't compared then."""
+    if said is UNJUDGED:
+        return True
     if value is None or said is None:
         return value is said
     if metadata.get("json"):
-        return bool(json.loads(value) == _doubles(said))
+        return form is Form.NATIVE or bool(json.loads(value) == _doubles(said))
     if not isinstance(kind, str):
-        return _same_parts(value, said, kind, binary)
-    return _same_scalar(value, said, kind, binary)
+        return _same_parts(value, said, kind, form)
+    if form is Form.NATIVE:
+        return _same_native(value, said)
+    return _same_scalar(value, said, kind, form)
 
 
-def _same_scalar(value: Any, said: Any, kind: str, binary: bytes | None) -> bool:
+def _same_native(value: Any, said: Any) -> bool:
+    if isinstance(value, float) and isinstance(said, float) and math.isnan(value):
+        return math.isnan(said)
+    return isinstance(value, bool) is isinstance(said, bool) and bool(value == said)
+
+
+def _same_scalar(value: Any, said: Any, kind: str, form: Form) -> bool:
     if kind in ("binary", "date", "timestamp"):
-        if binary is None:
+        if form is Form.VALUE:
             return True
         if kind == "binary":
             return bool(base64.b64decode(said) == value)
@@ -134,29 +151,27 @@ def _same_scalar(value: Any, said: Any, kind: str, binary: bytes | None) -> bool
     return bool((float(said) if kind in ("double", "float") else said) == value)
 
 
-def _same_parts(value: Any, said: Any, kind: Mapping[str, Any], binary: bytes | None) -> bool:
+def _same_parts(value: Any, said: Any, kind: Mapping[str, Any], form: Form) -> bool:
     match kind["type"]:
         case "struct":
             known = {one["name"]: one for one in kind["fields"]}
-            return all(
-                _same_field(one, said, known.get(name), binary) for name, one in value.items()
-            )
+            return all(_same_field(one, said, known.get(name), form) for name, one in value.items())
         case "array":
             return len(value) == len(said) and all(
-                same(one, other, kind["elementType"], {}, binary)
+                same(one, other, kind["elementType"], {}, form)
                 for one, other in zip(value, said, strict=True)
             )
     return value.keys() == said.keys() and all(
-        same(one, said[key], kind["valueType"], {}, binary) for key, one in value.items()
+        same(one, said[key], kind["valueType"], {}, form) for key, one in value.items()
     )
 
 
 def _same_field(
-    value: Any, said: Mapping[str, Any], column: Mapping[str, Any] | None, binary: bytes | None
+    value: Any, said: Mapping[str, Any], column: Mapping[str, Any] | None, form: Form
 ) -> bool:
     if column is None:
         return value is None
-    return same(value, said.get(field_of(column)), column["type"], column["metadata"], binary)
+    return same(value, said.get(field_of(column)), column["type"], column["metadata"], form)
 
 
 def _doubles(said: Any) -> Any:

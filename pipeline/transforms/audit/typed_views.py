@@ -1,7 +1,7 @@
 """The views that the check `typed` asks beside the others: `reigns`, `typed`, `rejected` and
 `typed_values`. On an object store there are no typed tables: there nothing is judged."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from itertools import groupby
 
@@ -10,8 +10,10 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.audit.audit_checks import read
+from distributary.pipeline.transforms.audit.plain_bodies import BodyFormat
 from distributary.pipeline.transforms.audit.plain_values import (
     BYTES,
+    CONTENT_TYPE,
     DIFFERENCES,
     TEXT,
     Version,
@@ -23,7 +25,8 @@ from distributary.pipeline.transforms.schema.topic_folders import FOLDER, folder
 
 _REIGNS = (
     "topic string, since long, until long, "
-    "said struct<version: long, columns: string, plain: boolean>"
+    "said struct<version: long, columns: string, judged: boolean, source: string, format: string, "
+    "definition: string, message: string, confluent: boolean>"
 )
 _TYPED = "sequence long, topic string, `table` string, schema_version long"
 
@@ -40,14 +43,17 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
         "topic",
         F.col("body_text").alias(TEXT),
         F.col("body_bytes").alias(BYTES),
+        F.col("content_type").alias(CONTENT_TYPE),
     )
+    writers = _writers(tables) if found else {}
     for topic, reigns in groupby(found, lambda row: str(row.topic)):
         versions = list(reigns)
         # A version has a table of its own at most.
         names = [f"{FOLDER}/{folder_name(topic, nth + 1)}" for nth in range(len(versions))]
         for name, table in tables.some(names).items():
             rows.append(_typed(table, topic, name))
-            values.append(_values(table, bodies, topic, name, versions))
+            judged = [_version(row, writers) for row in versions]
+            values.append(_values(table, bodies, topic, name, judged))
     _together(spark, rows, _TYPED).createOrReplaceTempView("typed")
     _together(spark, values, DIFFERENCES).createOrReplaceTempView("typed_values")
     rejected = tables.rejected if found else spark.createDataFrame([], REJECTED)
@@ -76,12 +82,28 @@ def _typed(table: DataFrame, topic: str, name: str) -> DataFrame:
     )
 
 
+def _writers(tables: Tables) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Definitions of Avro by their registry ids, of each topic or pattern that has a schema."""
+    named = tables.schemas.where((F.col("format") == "avro") & (F.col("registry_id") != ""))
+    found: dict[str, dict[str, str]] = {}
+    for row in named.orderBy("group", "floor").collect():
+        found.setdefault(row.topic, {})[row.registry_id] = row.definition
+    return {topic: tuple(one.items()) for topic, one in found.items()}
+
+
+def _version(reign: Row, writers: Mapping[str, tuple[tuple[str, str], ...]]) -> Version:
+    said = reign.said
+    if said is None or not said.judged:
+        return Version.of(reign.since, reign.until, "", judged=False, bodies=BodyFormat(""))
+    bodies = BodyFormat(
+        said.format, said.definition, said.message, said.confluent, writers.get(said.source, ())
+    )
+    return Version.of(reign.since, reign.until, said.columns, judged=True, bodies=bodies)
+
+
 def _values(
-    table: DataFrame, bodies: DataFrame, topic: str, name: str, reigns: Sequence[Row]
+    table: DataFrame, bodies: DataFrame, topic: str, name: str, versions: Sequence[Version]
 ) -> DataFrame:
-    versions = [
-        Version.of(row.since, row.until, row.said.columns, plain=row.said.plain) for row in reigns
-    ]
     mine = bodies.where(F.col("topic") == topic).drop("topic")
     told = partial(differences, table=name, topic=topic, versions=versions)
     judged = table.drop("_published_at", "_message_id", "_properties", "_schema_version")

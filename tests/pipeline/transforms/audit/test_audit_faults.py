@@ -1,5 +1,6 @@
 """One fault of each kind in one home: the check for it names it, and no other check says a word."""
 
+import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,14 +8,17 @@ from datetime import datetime, timedelta
 
 import pytest
 from delta.tables import DeltaTable
+from google.protobuf import descriptor_pb2
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from spark_log import LogWriter, columns_text, encoded, encoded_bytes
 from spark_place import Place
 
 from distributary.jobs.views.audit_job import main
 from distributary.jobs.views.audit_run import Settings, build, summary
+from distributary.pipeline.schemas.column_types import spark_json
+from distributary.pipeline.schemas.formats.row_reader import row_reader
 from distributary.pipeline.schemas.schema_text import text_of
-from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
+from distributary.pipeline.schemas.schema_version import Format, Framing, SchemaVersion
 from distributary.pipeline.transforms.audit.audit_checks import NAMES, Result, check
 from distributary.pipeline.transforms.audit.audit_views import SHOWN
 
@@ -27,6 +31,30 @@ TYPED = SchemaVersion(
         {"type": "object", "properties": {"id": {"type": "integer"}, "who": {"type": "string"}}}
     ),
 )
+AVRO_OLD = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]})
+AVRO_NEW = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "who", "type": "string", "default": "nobody"},
+        ],
+    }
+)
+
+
+def descriptor_set() -> str:
+    """An order of Protobuf: a number and a text."""
+    said = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="o.proto", package="p", syntax="proto3")
+    order = file.message_type.add(name="Order")
+    for number, name, kind in ((1, "id", said.TYPE_INT64), (2, "who", said.TYPE_STRING)):
+        order.field.add(name=name, number=number, type=kind, label=said.LABEL_OPTIONAL)
+    whole = descriptor_pb2.FileDescriptorSet(file=[file])
+    return base64.b64encode(whole.SerializeToString()).decode()
+
+
 A, B = "worker-a/link", "worker-b/link"
 FINAL = {
     "accepted": True,
@@ -245,6 +273,44 @@ def spoil(place: Place) -> None:
     table.delete("id = 1")
     table.update("id = 4", {"who": "'another'"})
     table.update("id = 5", {"_schema_version": "2L"})
+
+
+def test_values_of_avro_and_protobuf_are_judged(place: Place) -> None:
+    """By readers of their own, with Confluent's frame and an older writer's schema; a value that
+    isn't the body's is named in each table."""
+    log = place.log
+    versions = (
+        SchemaVersion(
+            *("avro.orders", 1, Format.AVRO, AVRO_OLD),
+            framing=Framing.CONFLUENT,
+            registry_id="4",
+        ),
+        SchemaVersion(
+            *("avro.orders", 2, Format.AVRO, AVRO_NEW),
+            framing=Framing.CONFLUENT,
+            registry_id="5",
+        ),
+        SchemaVersion("proto.orders", 1, Format.PROTOBUF, descriptor_set(), message="p.Order"),
+    )
+    for version in versions:
+        log.next_group()
+        columns = json.dumps(spark_json(row_reader(version).layout.columns))
+        log.schema(version.topic, text_of(version, columns))
+    log.next_group()
+    old, new = b"\0\0\0\0\4", b"\0\0\0\0\5"  # ids; then 3 as a long, and "x"
+    log.publish("avro.orders", *map(encoded_bytes, (old + b"\6", new + b"\6\2x", new + b"\6")))
+    log.publish("proto.orders", *map(encoded_bytes, (b"\x08\3", b"\x08\4\x12\1x", b"\x12\7")))
+    log.commit()
+    place.materialize()
+    tables = place.places.tables
+    [typed] = build(place.spark, Settings(tables, place.places.log, ("typed",)))
+    assert (typed.judged, typed.findings) == (6, ())
+    for topic, wrong in (("avro.orders", {"who": "'y'"}), ("proto.orders", {"id": "9L"})):
+        table = DeltaTable.forPath(place.spark, f"{tables}/topics/{topic}")
+        assert table.toDF().count() == 2
+        table.update("who = 'x'", wrong)
+    [typed] = build(place.spark, Settings(tables, place.places.log, ("typed",)))
+    assert [(one.problem, one.violations) for one in typed.findings] == [("another value", 2)]
 
 
 def found(results: list[Result]) -> dict[str, str]:

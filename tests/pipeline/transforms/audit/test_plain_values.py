@@ -15,7 +15,14 @@ from distributary.pipeline.schemas.body_content import BodyContent
 from distributary.pipeline.schemas.column_types import spark_json
 from distributary.pipeline.schemas.formats.row_reader import row_reader
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
-from distributary.pipeline.transforms.audit.plain_values import BYTES, TEXT, Version, differences
+from distributary.pipeline.transforms.audit.plain_bodies import BodyFormat
+from distributary.pipeline.transforms.audit.plain_values import (
+    BYTES,
+    CONTENT_TYPE,
+    TEXT,
+    Version,
+    differences,
+)
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 
 STRUCT = {"type": "object", "properties": {"x y": {"type": "integer"}, "z": {"type": "string"}}}
@@ -67,9 +74,10 @@ def found(node: dict[str, Any], text: str, value: object) -> list[dict[str, obje
     assert isinstance(read, dict), read
     kind = arrow_schema(StructType.fromJson(json.loads(columns))).field("a").type
     cell = pa.array([value], pa.string() if kind == pa.date32() else kind).cast(kind)
-    names = ["_sequence", "a", TEXT, BYTES]
-    cells = [pa.array([5]), cell, pa.array([None], pa.string()), pa.array([body], pa.binary())]
-    versions = [Version.of(0, None, columns, plain=True)]
+    names = ["_sequence", "a", TEXT, BYTES, CONTENT_TYPE]
+    nothing = pa.array([None], pa.string())
+    cells = [pa.array([5]), cell, nothing, pa.array([body], pa.binary()), nothing]
+    versions = [Version.of(0, None, columns, judged=True, bodies=BodyFormat("json"))]
     batch = pa.RecordBatch.from_arrays(cells, names=names)
     return [row for one in differences([batch], "t", "t", versions) for row in one.to_pylist()]
 
@@ -86,11 +94,12 @@ def test_a_value_is_the_bodys_or_it_is_named(
 def test_a_column_of_another_version_is_null() -> None:
     """And bodies of versions that aren't judged are passed over."""
     columns = json.dumps({"type": "struct", "fields": []})
-    names = ["_sequence", "a", TEXT, BYTES]
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([1, 9]), pa.array([1, 1]), pa.array(["{}", "{}"]), pa.nulls(2, pa.binary())],
-        names=names,
-    )
-    versions = [Version.of(0, 5, columns, plain=True), Version.of(5, None, "", plain=False)]
+    names = ["_sequence", "a", TEXT, BYTES, CONTENT_TYPE]
+    bodies = [pa.array(["{}", "{}"]), pa.nulls(2, pa.binary()), pa.nulls(2, pa.string())]
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 9]), pa.array([1, 1]), *bodies], names=names)
+    versions = [
+        Version.of(0, 5, columns, judged=True, bodies=BodyFormat("json")),
+        Version.of(5, None, "", judged=False, bodies=BodyFormat("json")),
+    ]
     rows = [row for one in differences([batch], "t", "t", versions) for row in one.to_pylist()]
     assert [(row["sequence"], row["column"], row["value"]) for row in rows] == [(1, "a", "1")]

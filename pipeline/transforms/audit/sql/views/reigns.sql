@@ -6,7 +6,8 @@
 -- is for topics, unless it begins with the prefix of another kind.
 WITH said AS (
   SELECT if(topic LIKE 'topic://%', substr(topic, 9), topic) AS pattern,
-         version, floor, columns, format = 'json' AND framing = 'plain' AND NOT cloud_events AS plain,
+         version, floor, columns, NOT cloud_events AS judged, topic AS source, format, definition,
+         message, framing = 'confluent' AS confluent,
          row_number() OVER (PARTITION BY topic ORDER BY `group`, floor, version) AS nth
   FROM schemas
 ),
@@ -18,7 +19,9 @@ versions AS (
   FROM said
 ),
 matched AS (
-  SELECT t.topic, v.pattern, v.version, v.floor, v.until, v.columns, v.plain
+  SELECT t.topic, v.pattern, v.version, v.floor, v.until,
+         struct(v.version, v.columns, v.judged, v.source, v.format, v.definition, v.message,
+                v.confluent) AS said
   FROM (SELECT DISTINCT topic FROM messages) t
   JOIN versions v
     ON v.version IS NOT NULL AND (v.until IS NULL OR v.floor < v.until)
@@ -36,7 +39,7 @@ parts AS (
   SELECT topic, since, lead(since) OVER (PARTITION BY topic ORDER BY since) AS until FROM starts
 )
 SELECT p.topic, p.since, p.until,
-       min_by(struct(m.version, m.columns, m.plain),
+       min_by(m.said,
               struct(m.pattern <> m.topic, -length(m.pattern), m.pattern)) AS said
 FROM parts p
 JOIN matched m
