@@ -159,4 +159,4 @@ class Node:
         return self._replies.amqp_error(link, message.properties.reply_to) or message
 
     def _reject(self, link: Link, delivery: bytes, why: AmqpError) -> None:
-        relay.reject(link, relay.Complaint(delivery, len(delivery) // 8, 1, why, spoils=True))
+        relay.reject(link, relay.Complaint(delivery, len(delivery) // 8, 1, why))

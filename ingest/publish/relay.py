@@ -27,13 +27,6 @@ from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
 from distributary.pipeline.model.message import PublishBatch
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """A message isn't taken, and its sender hears why: what was sent with it in a transaction isn't
-    touched."""
-
-    amqp_error: AmqpError
-
-
 class Kept(msgspec.Struct, frozen=True):
     """A message isn't its topic's, and is kept in this queue of dead letters."""
 
@@ -43,7 +36,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 #: Where messages go: to a topic of the log, or nowhere, for a reason. An AmqpError spoils the
 #: transaction in which they came.
-Goal: TypeAlias = str | AmqpError | Refused | Kept
+Goal: TypeAlias = str | AmqpError | Kept
 #: Where the messages of a run go, in their order: so many there, so many there.
 Goals: TypeAlias = Sequence[tuple[Goal, int]]
 #: What goes to dead letters instead of being routed to a topic: topic -> place in the run.
@@ -74,14 +67,13 @@ class Routed(msgspec.Struct, frozen=True, eq=False):
 
 
 class Complaint(msgspec.Struct, frozen=True, eq=False):
-    """Messages that go nowhere: deliveries to reject, and why. `spoils`: a transaction in which
-    they came can't be committed without them."""
+    """Messages that go nowhere: deliveries to reject, and why. A transaction in which they came
+    can't be committed without them."""
 
     deliveries: bytes
     unsettled: int
     credit: int
     amqp_error: AmqpError
-    spoils: bool
 
 
 def goals_of(received: Received, resolve: Resolve) -> Goals:
@@ -146,9 +138,7 @@ class _Routing:
             case str():
                 self._publish(goal, start, stop)
             case AmqpError():
-                self._refuse(start, stop, goal, spoils=True)
-            case Refused(amqp_error):
-                self._refuse(start, stop, amqp_error, spoils=False)
+                self._refuse(start, stop, goal)
             case Kept():
                 for place in range(start, stop):
                     self._keep(goal, place)
@@ -163,7 +153,7 @@ class _Routing:
             run = part(received.run(topic), start, end, offsets[start], offsets[end])
             self._runs.append(RoutedRun(run, start))
         if amqp_error is not None:
-            self._refuse(start + taken, stop, amqp_error, spoils=True)
+            self._refuse(start + taken, stop, amqp_error)
 
     def _keep(self, kept: Kept, place: int) -> None:
         run = dead_letter(
@@ -173,15 +163,12 @@ class _Routing:
         if amqp_error is None:
             self._runs.append(RoutedRun(run, place, kept.queue))
         else:
-            self._refuse(place, place + 1, amqp_error, spoils=True)
+            self._refuse(place, place + 1, amqp_error)
 
-    def _refuse(self, start: int, stop: int, amqp_error: AmqpError, *, spoils: bool) -> None:
+    def _refuse(self, start: int, stop: int, amqp_error: AmqpError) -> None:
         refused = self._deliveries[start:stop]
         unsettled = sum(1 for delivery in refused if delivery)
-        heard = unsettled == stop - start
-        self._complaints.append(
-            Complaint(refused.tobytes(), unsettled, stop - start, amqp_error, spoils or not heard)
-        )
+        self._complaints.append(Complaint(refused.tobytes(), unsettled, stop - start, amqp_error))
         self._deliveries[start:stop] = array("Q", [0] * (stop - start))
 
     def done(self) -> Routed:

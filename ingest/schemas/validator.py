@@ -19,7 +19,7 @@ import structlog
 from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
-from distributary.ingest.publish.relay import Goal, Goals, Kept, Refused, Unrouted, but
+from distributary.ingest.publish.relay import Goal, Goals, Kept, Unrouted, but
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
@@ -140,7 +140,7 @@ class Validator:
         peer, size = link.connection, len(received.blob)
         if not self._queue.has_room(peer, size, self._settings.waiting_bytes_max):
             self._counts.unchecked += received.count
-            return [(Refused(AmqpError(TOO_MUCH, TOO_MUCH_TEXT)), received.count)]
+            return [(AmqpError(TOO_MUCH, TOO_MUCH_TEXT), received.count)]
         self.waiting_messages += received.count
         keys = (link, peer) if received.transaction else (link,)
         held = _HeldRun(self._loop.time(), link, received, goals, checks)
@@ -174,7 +174,7 @@ class Validator:
                 if check.way is Way.ROUTED:
                     unrouted.setdefault(check.topic, {})[place] = kept
                 elif check.consequence is Consequence.REJECT:
-                    others[place] = Refused(AmqpError(MISFIT, kept.info.sentence))
+                    others[place] = AmqpError(MISFIT, kept.info.sentence)
                 else:
                     others[place] = kept
         goals = but(held.goals, others) if others else held.goals

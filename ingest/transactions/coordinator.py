@@ -257,8 +257,7 @@ class Coordinator:
         fine = routed.receipt.deliveries + routed.at_once
         transactions = self._of[link.connection]
         for complaint in routed.complaints:
-            if complaint.spoils:
-                transactions.spoil(number, complaint.amqp_error)
+            transactions.spoil(number, complaint.amqp_error)
             _reject(link, complaint.deliveries, number, complaint.amqp_error)
         amqp_error = self._keep(transactions, number, posted)
         if amqp_error is not None:

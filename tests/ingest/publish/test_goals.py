@@ -3,7 +3,7 @@
 from itertools import repeat
 from random import Random
 
-from distributary.ingest.publish.relay import Goal, Goals, Refused, but
+from distributary.ingest.publish.relay import Goal, Goals, but
 from distributary.pipeline.model.amqp_error import AmqpError
 
 
@@ -20,7 +20,7 @@ def test_others_take_their_places() -> None:
         ]
         plain = message_by_message(goals)
         others: dict[int, Goal] = {
-            place: Refused(AmqpError("amqp:decode-error", str(place)))
+            place: AmqpError("amqp:decode-error", str(place))
             for place in drawn.sample(range(len(plain)), drawn.randrange(len(plain) + 1))
         }
         for place, goal in others.items():

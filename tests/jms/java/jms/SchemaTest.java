@@ -14,6 +14,7 @@ import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
 import jakarta.jms.Session;
 import jakarta.jms.Topic;
+import jakarta.jms.TransactionRolledBackException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
@@ -82,8 +83,8 @@ class SchemaTest extends Client {
     }
 
     @Test
-    @DisplayName("A commit takes what fits; of what was refused the exception listener hears.")
-    void commitWithoutTheRefused() throws Exception {
+    @DisplayName("A commit fails if a message of its transaction was refused; the exception listener hears why.")
+    void refusedInATransaction() throws Exception {
         Topic topic = auto(connection).createTopic(name("refused"));
         MessageConsumer consumer = auto(connection).createConsumer(topic);
         Connection own = connectTo(gateway, null);
@@ -91,18 +92,15 @@ class SchemaTest extends Client {
         own.setExceptionListener(heard::add);
         Session transacted = transacted(own);
         send(transacted, topic, FITS, MISFIT, MORE);
-        expectNothing(consumer);
-        transacted.commit();
-        expect(consumer, FITS, MORE);
+        assertThrows(TransactionRolledBackException.class, transacted::commit);
         expectNothing(consumer);
         expectMisfit(heard.poll(PATIENCE, TimeUnit.MILLISECONDS));
-        send(transacted, topic, FITS);
+        send(transacted, topic, FITS, MISFIT);
         transacted.rollback();
         send(transacted, topic, MORE);
         transacted.commit();
         expect(consumer, MORE);
         expectNothing(consumer);
-        assertTrue(heard.isEmpty());
     }
 
     @Test
@@ -127,12 +125,13 @@ class SchemaTest extends Client {
         for (String text : new String[] {FITS, MISFIT, MORE}) {
             producer.send(transacted.createTextMessage(text), listener);
         }
-        transacted.commit();
-        assertEquals(List.of("sent", "refused", "sent"), heard);
+        assertThrows(TransactionRolledBackException.class, transacted::commit);
+        assertEquals(3, heard.size());
+        assertEquals("refused", heard.get(1));
     }
 
     @Test
-    @DisplayName("With jms.forceSyncSend a send in a transaction throws, and the rest is rolled back or committed.")
+    @DisplayName("With jms.forceSyncSend a send in a transaction throws, and so does its commit.")
     void synchronous() throws Exception {
         Topic topic = auto(connection).createTopic(name("refused"));
         MessageConsumer consumer = auto(connection).createConsumer(topic);
@@ -142,11 +141,13 @@ class SchemaTest extends Client {
             expectMisfit(assertThrows(JMSException.class, () -> send(transacted, topic, MISFIT)));
             if (round == 0) {
                 transacted.rollback();
+            } else {
+                assertThrows(TransactionRolledBackException.class, transacted::commit);
             }
         }
         send(transacted, topic, MORE);
         transacted.commit();
-        expect(consumer, FITS, MORE);
+        expect(consumer, MORE);
         expectNothing(consumer);
     }
 
