@@ -24,7 +24,7 @@ ARCHIVE := build/spark.jsa
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench run install crash fuzz soak jms dist docs clean compiler java
+.PHONY: help demo test check bench run install crash takeovers fuzz soak jms dist docs clean compiler java
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -50,6 +50,9 @@ install: $(READY) ## All that any target needs, Spark too (2 GB)
 
 crash: $(READY) ## Kills, power cuts, bad disks: ROUNDS of them drawn by SEED, or ROUND alone
 	$(BIN)/python -m tests.crash --seed $(SEED) --rounds $(ROUNDS) $(if $(ROUND),--round $(ROUND))
+
+takeovers: $(READY) ## A home without a disk changes hands: ROUNDS of ten take-overs drawn by SEED, or ROUND alone
+	$(BIN)/python -m tests.crash.take_overs --seed $(SEED) --rounds $(ROUNDS) $(if $(ROUND),--round $(ROUND))
 
 soak: $(READY) ## The models at random, for SECONDS, from SEED on: for nights
 	nice $(BIN)/python -m tests.soak --seed $(SEED) --seconds $(SECONDS)
