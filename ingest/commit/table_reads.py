@@ -26,4 +26,4 @@ class TableReads:
         return found
 
     def close(self) -> None:
-        self._worker.stop()
+        self._worker.leave()

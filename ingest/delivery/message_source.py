@@ -242,7 +242,7 @@ class Paging:
         return Lookup(self, self._recent)
 
     def close(self) -> None:
-        self._reader.stop()
+        self._reader.leave()
 
 
 class Lookup:

@@ -10,7 +10,8 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -135,6 +136,14 @@ class Worker(Generic[T]):
     def submit(self, job: Callable[[], T], done: Callable[[T | Failure], None]) -> None:
         self._told.append(done)
         self._jobs.put(job)
+
+    def leave(self) -> None:
+        """End behind the job that is under way. Those that wait are left out, and nobody is told:
+        for work that is only read, as each job may wait long for a store that doesn't answer."""
+        with suppress(Empty):
+            while True:
+                self._jobs.get_nowait()
+        self.stop()
 
     def stop(self) -> None:
         """Finish the jobs that wait, then end."""
