@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Self, TypeAlias
 
 import msgspec
@@ -109,26 +108,33 @@ def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
         head=state.next_sequence,
         next_group=state.next_group,
     )
+    pace = Pace.of(settings.journal)
+    store = Store(
+        journal,
+        table,
+        state,
+        marks,
+        uncertain,
+        owner.check,
+        pace,
+        lambda host, committing, written: GroupWriter(host, journal, committing, written),
+    )
+    tell_opened(store, began)
+    return store
+
+
+def tell_opened(store: Store, began: float) -> None:
+    """Say what a start found; `began` by `time.perf_counter`."""
+    found, uncertain = store.snapshot, store.uncertain.values()
     _events.info(
         "store.opened",
-        subscriptions=len(state.subscriptions),
-        next_sequence=state.next_sequence,
-        source=state.source,
-        marks=marks.found,
-        doubtful=sum(1 for possible in uncertain.values() if possible.below),
+        subscriptions=len(found.subscriptions),
+        next_sequence=found.next_sequence,
+        source=found.source,
+        marks=store.marks.found,
+        doubtful=sum(1 for possible in uncertain if possible.below),
         milliseconds=round((time.perf_counter() - began) * 1_000),
     )
-    pace, writer = Pace.of(settings.journal), partial(_writer, journal)
-    return Store(journal, table, state, marks, uncertain, owner.check, pace, writer)
-
-
-def _writer(
-    journal: Journal,
-    host: Host,
-    committing: Callable[[], bool],
-    written: Callable[[FrameRef], None],
-) -> Writer:
-    return GroupWriter(host, journal, committing, written)
 
 
 def recovered(table: TopicLog) -> Snapshot:

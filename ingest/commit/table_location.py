@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 STORES = ("s3", "gs", "az", "abfs", "abfss")
 
 
+def is_address(home: str) -> bool:
+    """Whether a home is named by an address of a store, and not by a path."""
+    return "://" in home
+
+
 def table_store(home: Home, settings: Settings) -> Store:
     """In the home, or under `tables.url`. Raises InvalidRequest for an address that can't be."""
     url = settings.tables.url.rstrip("/")
@@ -29,9 +34,11 @@ def object_home(address: str, settings: Settings) -> "ObjectHome":
     """The home at a store's address. Raises InvalidRequest for one of another kind."""
     from distributary.pipeline.tables.object_home.object_home import ObjectHome  # noqa: PLC0415 (as above)
 
-    if address.partition("://")[0] not in STORES:
+    store, _, place = address.partition("://")
+    if store not in STORES or not place.strip("/"):
         known = ", ".join(f"{one}://" for one in STORES)
-        raise InvalidRequest(f"--home {address}: it may be a folder, or begin with {known}")
+        text = f"--home {address}: it may be a folder, or STORE://BUCKET/PREFIX with one of {known}"
+        raise InvalidRequest(text)
     return ObjectHome(address.rstrip("/"), settings.tables.storage_options)
 
 

@@ -1,7 +1,7 @@
 """What a gateway asks of its home, whether that is a folder or objects of a store."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -38,8 +38,11 @@ class OwnedHome(msgspec.Struct, frozen=True):
     open: Callable[[Settings], Store]
 
 
-class WaitingHome(Protocol):
-    """A home that one waits for."""
+OwnerT_co = TypeVar("OwnerT_co", bound=HomeOwner, covariant=True)
+
+
+class _Standby(Protocol[OwnerT_co]):
+    """What waits for a home, of either kind."""
 
     @property
     def seconds(self) -> float:
@@ -49,8 +52,30 @@ class WaitingHome(Protocol):
     def owner_pid(self) -> int:
         """The pid of its owner when it was last looked at; 0 when it isn't known."""
 
+    def attempt(self, now: float, /) -> OwnerT_co | None:
+        """Its new owner, if the former one is gone or has shown no life for a lease."""
+
+
+class WaitingHome(Generic[OwnerT_co]):
+    """A home that one waits for."""
+
+    def __init__(
+        self, standby: _Standby[OwnerT_co], owned: Callable[[OwnerT_co], OwnedHome]
+    ) -> None:
+        """`owned`: the home of such an owner."""
+        self._standby, self._owned = standby, owned
+        #: Seconds between two attempts.
+        self.seconds = standby.seconds
+
+    @property
+    def owner_pid(self) -> int:
+        """The pid of its owner when it was last looked at; 0 when it isn't known."""
+        return self._standby.owner_pid
+
     def attempt(self, now: float) -> OwnedHome | None:
         """The home, if its owner is gone or has shown no life for a lease."""
+        owner = self._standby.attempt(now)
+        return None if owner is None else self._owned(owner)
 
 
 class AnyHome(Protocol):
@@ -63,5 +88,5 @@ class AnyHome(Protocol):
     def acquire(self) -> OwnedHome:
         """Own it now. Raises HomeLocked, InvalidRequest, StoreError."""
 
-    def standby(self) -> WaitingHome:
+    def standby(self) -> WaitingHome[HomeOwner]:
         """Wait for it."""

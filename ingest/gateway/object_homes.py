@@ -2,10 +2,9 @@
 
 from distributary.ingest.commit.objects.object_home_opening import open_object_store
 from distributary.ingest.commit.table_location import object_home
-from distributary.ingest.gateway.any_home import OwnedHome, WaitingHome
+from distributary.ingest.gateway.any_home import HomeOwner, OwnedHome, WaitingHome
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.tables.object_home.lease import LeaseOwner, LeaseStandby, acquire_lease
-from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
 
 class GatewayObjectHome:
@@ -17,25 +16,10 @@ class GatewayObjectHome:
         self._lease = settings.owner.lease_ms / 1_000
 
     def acquire(self) -> OwnedHome:
-        return _owned(self._home, acquire_lease(self._home, self._lease))
+        return self._owned(acquire_lease(self._home, self._lease))
 
-    def standby(self) -> WaitingHome:
-        return _ObjectStandby(self._home, LeaseStandby(self._home, self._lease))
+    def standby(self) -> WaitingHome[HomeOwner]:
+        return WaitingHome(LeaseStandby(self._home, self._lease), self._owned)
 
-
-class _ObjectStandby:
-    def __init__(self, home: ObjectHome, standby: LeaseStandby) -> None:
-        self._home, self._standby = home, standby
-        self.seconds = standby.seconds
-
-    @property
-    def owner_pid(self) -> int:
-        return self._standby.owner_pid
-
-    def attempt(self, now: float) -> OwnedHome | None:
-        owner = self._standby.attempt(now)
-        return None if owner is None else _owned(self._home, owner)
-
-
-def _owned(home: ObjectHome, owner: LeaseOwner) -> OwnedHome:
-    return OwnedHome(owner, lambda settings: open_object_store(home, settings, owner))
+    def _owned(self, owner: LeaseOwner) -> OwnedHome:
+        return OwnedHome(owner, lambda settings: open_object_store(self._home, settings, owner))

@@ -72,7 +72,7 @@ def locations(
 ) -> TableLocations:
     """Where a query reads and writes. Raises click.UsageError when something isn't said."""
     if home is not None:
-        of_home = Home(home.absolute())
+        of_home = Home(home)
         log = log or str(of_home.topic_log)
         tables = tables or str(of_home.spark_tables)
         checkpoint = checkpoint or str(of_home.checkpoint(query))
@@ -87,7 +87,7 @@ def folder(home: Path | None, tables: str | None) -> str:
         return tables.rstrip("/")
     if home is None:
         raise click.UsageError("give --home or --tables")
-    return str(Home(home.absolute()).spark_tables)
+    return str(Home(home).spark_tables)
 
 
 def execute(command: click.Command, argv: Sequence[str], name: str) -> int:

@@ -50,9 +50,10 @@ def verify(home: str, config: Path | None, deep: bool, repair: bool, as_json: bo
     Exit code 0: sound. 1: not sound, or it could not be read. 2: that is no gateway's home.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
+    from distributary.ingest.commit.table_location import is_address  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify import verify_home as verification  # noqa: PLC0415 (as above)
 
-    if repair and "://" in home:
+    if repair and is_address(home):
         raise InvalidRequest("--repair is for a journal on a disk: objects have no torn end")
     cut = verification.repair(Home(Path(home))) if repair else None
     parts = _parts(home, config)
@@ -92,11 +93,16 @@ def info(home: str, config: Path | None, as_json: bool) -> None:
 
 def _parts(home: str, config: Path | None) -> "HomeParts":
     """What is read of the home. Raises InvalidRequest for what is none."""
-    from distributary.ingest.commit.table_location import object_home, table_store, table_url  # noqa: PLC0415 (with the tables half a second)
+    from distributary.ingest.commit.table_location import (  # noqa: PLC0415 (with the tables half a second)
+        is_address,
+        object_home,
+        table_store,
+        table_url,
+    )
     from distributary.pipeline.tables.verify import home_parts, verify_home  # noqa: PLC0415 (as above)
 
     settings = load_settings.load(config, flags={})
-    if "://" in home:
+    if is_address(home):
         from distributary.pipeline.tables.verify import object_home_parts  # noqa: PLC0415 (with its client)
 
         at = object_home(home, settings)

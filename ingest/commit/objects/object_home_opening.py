@@ -14,13 +14,17 @@ from typing import TypeVar, assert_never
 
 import structlog
 
-from distributary.ingest.commit.group_writer import Writer
-from distributary.ingest.commit.home_opening import Pace, Store, recovered
+from distributary.ingest.commit.home_opening import Pace, Store, recovered, tell_opened
 from distributary.ingest.commit.objects.put_writer import PutWriter
 from distributary.ingest.commit.table_location import table_url
-from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import JournalLimits, Settings
-from distributary.pipeline.errors import ForeignCommit, HomeLost, JournalBroken, StoreError
+from distributary.pipeline.errors import (
+    ForeignCommit,
+    HomeLost,
+    InvalidRequest,
+    JournalBroken,
+    StoreError,
+)
 from distributary.pipeline.object_journal import entry
 from distributary.pipeline.object_journal.entry import Kind
 from distributary.pipeline.object_journal.put_window import Put
@@ -37,7 +41,6 @@ from distributary.pipeline.object_journal.take_over import (
 )
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.delta.store import UndecidedError
-from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
 from distributary.pipeline.tables.object_home.lease import LeaseOwner
 from distributary.pipeline.tables.object_home.object_home import (
@@ -71,17 +74,15 @@ def open_object_store(home: ObjectHome, settings: Settings, owner: LeaseOwner) -
     place = ObjectStore(url, home.options, seconds_max=seconds, patience=TABLE_PATIENCE_SECONDS)
     limits = settings.upkeep.limits
     table = _asked(lambda: TopicLog.open(Path(url), store=place, limits=limits))
+    if table.state.group and not table.state.live:
+        raise InvalidRequest(
+            f"{table.uri} is the table of a home on a disk, whose journal may have more than the "
+            "table: start with --home and that folder. A home can't be moved from a disk to a "
+            "store"
+        )
     opening = _Opening(home, settings, owner, table)
     store = opening.run()
-    _events.info(
-        "store.opened",
-        subscriptions=len(store.snapshot.subscriptions),
-        next_sequence=store.snapshot.next_sequence,
-        source=store.snapshot.source,
-        marks=store.marks.found,
-        doubtful=sum(1 for possible in store.uncertain.values() if possible.below),
-        milliseconds=round((time.perf_counter() - began) * 1_000),
-    )
+    tell_opened(store, began)
     return store
 
 
@@ -195,9 +196,15 @@ class _Opening:
         )
         journal = ObjectJournal(self._objects, epoch)
         limits = self._settings.journal
-        writer = partial(_writer, journal, self._writer)
         return Store(
-            journal, table, state, marks, uncertain, self._owner.check, _pace(limits), writer
+            journal,
+            table,
+            state,
+            marks,
+            uncertain,
+            self._owner.check,
+            _pace(limits),
+            lambda host, _committing, written: PutWriter(host, journal, self._writer, written),
         )
 
     def _empty(self, former: int) -> None:
@@ -224,16 +231,6 @@ def _pace(limits: JournalLimits) -> Pace:
     linger = max(limits.linger_ms, limits.put_linger_ms) / 1_000
     settlements = max(linger, limits.put_settlement_linger_ms / 1_000)
     return Pace(linger, settlements, limits.puts_max)
-
-
-def _writer(
-    journal: ObjectJournal,
-    writer: bytes,
-    host: Host,
-    _committing: Callable[[], bool],
-    written: Callable[[FrameRef], None],
-) -> Writer:
-    return PutWriter(host, journal, writer, written)
 
 
 def _made(make: Callable[[], None]) -> bool:

@@ -18,7 +18,13 @@ from typing import IO, TYPE_CHECKING, Final, TypeVar, cast
 import msgspec
 import obstore
 import pyarrow.parquet as pq
-from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    NotFoundError,
+    NotSupportedError,
+    PreconditionError,
+)
 from obstore.store import from_url
 
 from distributary.pipeline.codec.buffers import Bytes
@@ -199,14 +205,11 @@ class ObjectStore:
     def _end(self, path: str) -> tuple[int, bytes]:
         """An object's size and its last bytes: of a Parquet file what one needs first, and all of a
         small one. Nothing of it where the store has no requests for an end."""
-        try:
-            with _as_os_errors(path):
+        with _as_os_errors(path):
+            try:
                 found = obstore.get(self._store, path, options={"range": {"suffix": END_BYTES}})
                 return found.meta["size"], bytes(found.bytes())
-        except FileNotFoundError:
-            raise
-        except OSError:
-            with _as_os_errors(path):
+            except NotSupportedError:
                 return obstore.head(self._store, path)["size"], b""
 
     def size(self, path: str) -> int:

@@ -5,6 +5,7 @@ Only the owner of a home writes under it.
 """
 
 import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from distributary.pipeline.errors import InvalidRequest, StoreError
 _NO_FOLDER = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG}
 )
+#: What becomes of a store's address where a path is expected: `s3://bucket` is `s3:/bucket`.
+_ADDRESS = re.compile(r"([a-z][a-z0-9+]+):/+(.*)")
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -29,6 +32,13 @@ class Home(msgspec.Struct, frozen=True):
     root: Path
 
     def __post_init__(self) -> None:
+        """Raises InvalidRequest for the address of a store."""
+        if address := _ADDRESS.fullmatch(str(self.root)):
+            raise InvalidRequest(
+                f"{address[1]}://{address[2]} is the address of a store, and a folder is wanted "
+                "here. `serve`, `verify` and `info` know homes without a disk; Spark's jobs take "
+                "--log and --tables"
+            )
         msgspec.structs.force_setattr(self, "root", self.root.absolute())
 
     def make(self) -> None:

@@ -138,9 +138,25 @@ def test_a_disk_doesnt_take_the_table_of_a_home_without_one(
     assert "is the table of a home without a disk" in other.log
 
 
-@pytest.mark.parametrize("command", [("serve",), ("verify",), ("info",)])
-def test_an_address_of_no_store_is_one_sentence(command: tuple[str, ...]) -> None:
-    done = commands().run(*command, "--home", "ftp://lake/home")
+def test_a_store_doesnt_take_the_table_of_a_home_on_a_disk(
+    make: Callable[..., Gateway], own_gateway: Callable[..., Gateway], connect: Connect, topic: str
+) -> None:
+    """That one's journal may have more."""
+    disk = own_gateway({"tables": {"url": f"{HOME}/tables"}}).start()
+    connect(topic, port=disk.port).durable(topic, "mine")
+    disk.stop()
+    other = make()
+    other.spawn()
+    other.ended(2)
+    assert "is the table of a home on a disk" in other.log
+    disk.start()
+    disk.stop()
+
+
+@pytest.mark.parametrize("address", ["ftp://lake/home", "s3://", "s3:///"])
+@pytest.mark.parametrize("command", ["serve", "verify", "info"])
+def test_an_address_of_no_store_is_one_sentence(command: str, address: str) -> None:
+    done = commands().run(command, "--home", address)
     assert done.returncode == 2
-    assert "it may be a folder, or begin with s3://" in done.stderr
+    assert "it may be a folder, or STORE://BUCKET/PREFIX with one of s3://" in done.stderr
     assert "Traceback" not in done.stderr
