@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from email.utils import formatdate
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -38,6 +38,7 @@ class Plan:
     throttled: float = 0.0  #: 503 SlowDown, and nothing was done
     lost: float = 0.0  #: it was done, and the answer is 500, or the connection ends, or hangs
     repeated: float = 0.0  #: a put is done once more, later
+    unconditional: str = ""  #: a condition of puts that is ignored: `if-match`, `if-none-match`
     hang_seconds: float = 3.0
     cut: tuple[str, ...] = ()  #: access keys whose requests get no answer; some of them are done
     seed: int = 0
@@ -250,6 +251,9 @@ class _Server:
     def _done(self, request: _Request) -> _Answer:
         what = request.method + (" list" if "list-type" in request.query else "")
         self.counts[what] = self.counts.get(what, 0) + 1
+        if ignored := self.plan.unconditional:
+            kept = {name: one for name, one in request.headers.items() if name != ignored}
+            request = replace(request, headers=kept)
         return self.bucket.done(request)
 
     async def _lost(self) -> _Answer | None:

@@ -49,6 +49,7 @@ from distributary.pipeline.tables.object_home.object_home import (
 )
 from distributary.pipeline.tables.object_home.object_journal import ObjectJournal
 from distributary.pipeline.tables.object_home.object_marks import ObjectMarks, read_marks
+from distributary.pipeline.tables.object_home.store_conditions import keeps_conditions
 from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks, Standpoint, left_in
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
@@ -79,6 +80,12 @@ def open_object_store(home: ObjectHome, settings: Settings, owner: LeaseOwner) -
             f"{table.uri} is the table of a home on a disk, whose journal may have more than the "
             "table: start with --home and that folder. A home can't be moved from a disk to a "
             "store"
+        )
+    if not table.state.live and not _asked(lambda: keeps_conditions(home.store(seconds))):
+        raise InvalidRequest(
+            f"the store of {home.url} ignores conditions of puts (If-None-Match, If-Match), so two "
+            "gateways could both own the home and lose what the other one accepts: use a store "
+            "that holds to them"
         )
     opening = _Opening(home, settings, owner, table)
     store = opening.run()

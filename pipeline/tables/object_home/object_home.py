@@ -4,6 +4,7 @@ lease                    who says that it owns the home (`lease`)
 journal/EPOCH/GROUP      entries of each owner's journal (`pipeline.object_journal.entry`)
 dispatch/EPOCH           how far subscriptions were delivered (`object_marks`)
 tables/topic_log         the table; Spark's tables beside it
+probe/                   objects of a moment (`store_conditions`)
 """
 
 from collections.abc import Mapping

@@ -153,6 +153,21 @@ def test_a_store_doesnt_take_the_table_of_a_home_on_a_disk(
     disk.stop()
 
 
+@pytest.mark.parametrize("condition", ["if-none-match", "if-match"])
+def test_a_store_that_ignores_conditions_is_refused(
+    make: Callable[..., Gateway], s3: FaultyS3, condition: str
+) -> None:
+    """Before anything is accepted there."""
+    s3.plan(Plan(unconditional=condition))
+    gateway = make()
+    gateway.spawn()
+    gateway.ended(2)
+    assert "ignores conditions of puts" in gateway.log
+    s3.plan(Plan())
+    gateway.start()
+    gateway.stop()
+
+
 @pytest.mark.parametrize("address", ["ftp://lake/home", "s3://", "s3:///"])
 @pytest.mark.parametrize("command", ["serve", "verify", "info"])
 def test_an_address_of_no_store_is_one_sentence(command: str, address: str) -> None:
