@@ -33,7 +33,8 @@ VIEWS = (
 SHOWN = (*VIEWS, "reigns")
 #: What many checks ask is kept while the audit runs: in memory as far as Spark has room for it,
 #: else on its disk. Its plan is forgotten: to plan each check anew from the tables on would cost
-#: more than to make it.
+#: more than to make it. Of few messages (`COMPILED_FROM`) every table and view is kept: there Delta
+#: looking for the files of each reading costs more than all checks.
 KEPT = frozenset({"settlements", "repeated"})
 #: A row for each incarnation, or for each topic that one claims: every task has all of them.
 SMALL = frozenset({"lives", "claimed", "incarnations"})
@@ -74,6 +75,11 @@ class Bounds:
     messages: int  #: how many are judged
     whole: bool  #: whether `acks` has all settlements of the living incarnations
     queue_turns: bool  #: whether no queue's consumer has a selector of its own
+
+    @property
+    def few(self) -> bool:
+        """Whether there are so few messages that plans cost more than what they do."""
+        return self.messages < COMPILED_FROM
 
     @property
     def sql(self) -> str:
@@ -123,7 +129,7 @@ def register(
     spark = _session_beside(tables.spark)
     mine = Pinned(spark, tables.folder, tables.versions, tables.log)
     bounds = _bounds(mine, since, queue_turns=queue_turns)
-    if bounds.messages < COMPILED_FROM:
+    if bounds.few:
         for name, value in INTERPRETED.items():
             spark.conf.set(name, value)
     spark.sql(bounds.sql).createOrReplaceTempView("bounds")
@@ -148,7 +154,8 @@ def register(
         ("log_versions", mine.log_versions.where(upto)),
         ("cursors", mine.cursors),
     ):
-        rows.createOrReplaceTempView(name)
+        kept = _kept(rows, eager=False) if bounds.few and name != "messages" else rows
+        kept.createOrReplaceTempView(name)
     for name, bitmaps in (
         (
             "settled_in_cursors",
@@ -162,7 +169,7 @@ def register(
         rows = spark.sql(read("views", name))
         if name in SMALL:
             rows = F.broadcast(_kept(rows, eager=True))
-        elif name in KEPT:
+        elif bounds.few or name in KEPT:
             rows = _kept(rows, eager=False)
         rows.createOrReplaceTempView(name)
         if name == "claimed":
