@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # A failure prints what replays it. There is no deadline: builds share their machine with others.
 settings.register_profile("house", deadline=None, print_blob=True)
 settings.load_profile("house")
+#: A time-out amid a call to the JVM leaves its answer for the next call: whatever asks the session
+#: after that is wrong. So there is none unless something hangs, however busy the machine is.
+SPARK_SECONDS_MAX = 1_200
 class_archive.use()
 
 
@@ -49,6 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.timeout(SPARK_SECONDS_MAX), append=False)
     long = {
         item.path
         for item in items

@@ -4,13 +4,15 @@ Rule 1: the files are made in a folder within the home, `.restoring`, and get th
         are on the disk: the journal first, the tables last. Until then there is no table, and a
         gateway would begin an empty log or refuse to start.
 Rule 2: the home's lock is held meanwhile, so no gateway starts and no other restore runs.
-Rule 3: nothing is overwritten: the home is absent or empty.
+Rule 3: nothing is overwritten: the home is absent or empty, or has what a killed restore has left.
+        While `.restoring` has the tables and the home has none, no gateway was ever started there,
+        and what has its place was placed by that restore.
 """
 
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -58,18 +60,18 @@ def restore(folder: Path, home: Home, settings: Path | None, progress: Progress)
             raise InvalidRequest(
                 f"{folder} has no manifest.json: it is no backup, or none was ever completed there"
             )
-        _require_empty(home.root)
-        if settings is not None:
-            _require_empty(settings)
         of_home = {PurePosixPath(file.path): file for file in manifest.files}
         of_settings = {path: file for path, file in of_home.items() if file.of_settings}
         for path in of_settings:
             del of_home[path]
+        short = {path.relative_to(SETTINGS): file for path, file in of_settings.items()}
+        _require_empty(home.root, of_home)
+        if settings is not None:
+            _require_empty(settings, short)
         making = _Making(source, progress, sum(file.size for file in manifest.files))
         with lock(home) as owner:
             if settings is not None:
                 make_folder(settings, "the folder of the settings")
-                short = {path.relative_to(SETTINGS): file for path, file in of_settings.items()}
                 making.make(short, settings)
             making.make(of_home, home.root, before_names=owner.check)
     return RestoreReport(
@@ -83,17 +85,26 @@ def restore(folder: Path, home: Home, settings: Path | None, progress: Progress)
     )
 
 
-def _require_empty(folder: Path) -> None:
+def _require_empty(folder: Path, files: Iterable[PurePosixPath]) -> None:
+    """Nothing is there but what a killed restore of such files has left."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise InvalidRequest(f"{folder} is no folder. Name another one")
-    found = {path.name for path in folder.iterdir()} - _EMPTY
+    found = {path.name for path in folder.iterdir()} - _EMPTY - _placed(folder, files)
     if found:
         raise InvalidRequest(
             f"{folder} isn't empty, it has {min(found)}: nothing is overwritten. Name a folder "
             "that is empty or doesn't exist, or move that one away"
         )
+
+
+def _placed(folder: Path, files: Iterable[PurePosixPath]) -> set[str]:
+    """Names of the files, or of folders that they are in, which a killed restore has placed."""
+    if (folder / _LAST).exists() or not (folder / _STAGE / _LAST).exists():
+        return set()
+    names = {path.parts[0] for path in files}
+    return {name for name in names if (folder / name).exists()}
 
 
 @dataclass(slots=True)
@@ -113,6 +124,8 @@ class _Making:
     ) -> None:
         """The files in the folder, durable; after an error none of them is there."""
         stage = root / _STAGE
+        for name in _placed(root, files):
+            shutil.rmtree(root / name)
         shutil.rmtree(stage, ignore_errors=True)
         try:
             stage.mkdir()

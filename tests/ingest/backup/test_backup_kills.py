@@ -1,6 +1,7 @@
 """Backups and restores that are killed, at any moment; and two at once."""
 
 import random
+import shutil
 import time
 from pathlib import Path
 
@@ -99,6 +100,22 @@ def test_a_killed_restore_leaves_no_half_of_a_home(tmp_path: Path) -> None:
         require_sound(home)
     assert at_work, "none of the kills hit"
     assert whole < KILLS
+
+
+def test_a_restore_that_was_killed_between_two_names_goes_on(tmp_path: Path) -> None:
+    """What has its place is placed anew; where a gateway has been since, nothing is touched."""
+    folder, home = tmp_path / "backup", tmp_path / "restored"
+    backed_up(MadeHome(tmp_path / "home").home.root, folder)
+    restored_sound(folder, home)
+    (home / ".restoring").mkdir()
+    (home / "tables").rename(home / ".restoring" / "tables")
+    assert (home / "journal").exists()
+    restored_sound(folder, home)
+    shutil.copytree(home / "tables", home / ".restoring" / "tables")
+    done = restored(folder, home)
+    assert done.returncode == 2
+    assert "nothing is overwritten" in done.stderr
+    require_sound(home)
 
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ FORMATS = Path(__file__).parents[2] / "formats"
 JOBS = Path(__file__).parents[3] / "jobs"
 
 
-@pytest.mark.timeout(600)
 def test_the_job_goes_on_over_the_new_columns(spark: SparkSession, tmp_path: Path) -> None:
     """Its next run reads the version that changed only the schema, and what came after it."""
     home = Home(tmp_path)

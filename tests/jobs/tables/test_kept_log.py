@@ -63,7 +63,6 @@ class Kept:
         return self.spark.read.format("delta").load(str(self.home.cursors.parent / name)).count()
 
 
-@pytest.mark.timeout(900)
 def test_a_stream_goes_on_over_all_that_upkeep_does(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,6 @@ def owed(peer: Peer, id_: str) -> list[object]:
         return bodies_of(owner.durable("orders", name.partition("/")[2], filters=dear))
 
 
-@pytest.mark.timeout(600)
 def test_each_released_home_goes_on(spark: SparkSession, released: Released) -> None:
     """Nothing of it is lost or changed in meaning, also over a kill; Spark's tables go on."""
     home, expected = released.home, released.expected

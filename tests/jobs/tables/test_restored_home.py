@@ -57,7 +57,6 @@ def rows(spark: SparkSession, home: Home) -> dict[str, list[object]]:
     }
 
 
-@pytest.mark.timeout(900)
 def test_the_job_goes_on_where_its_tables_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

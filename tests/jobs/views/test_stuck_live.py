@@ -24,7 +24,6 @@ def settlements(home: Home) -> int:
     return rows.count_rows(filter=ds.field("record") == "settlement")
 
 
-@pytest.mark.timeout(600)
 def test_a_gateway_says_why(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -331,7 +331,6 @@ def typed_first(place: Place) -> int:
     )
 
 
-@pytest.mark.timeout(600)
 def test_each_fault_is_named_by_its_check_alone(place: Place) -> None:
     """Also where only Spark's tables are at fault: a cursor that counts one too many, an event
     that `subscriptions` lacks."""

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-import pytest
 from audit_life import Life
 from delta.tables import DeltaTable
 from deltalake import DeltaTable as LogTable
@@ -16,7 +15,6 @@ DAY = "2026-11-22"
 OF_ROWS = ("torn", "gaps", "lost", "not_owed", "cursors_differ")
 
 
-@pytest.mark.timeout(900)
 def test_a_sound_life_has_no_violations(place: Place) -> None:
     """Turns, selectors, priorities, releases, failures, dead letters, lost consumers, rewinds,
     kills and no-local, by the real dispatcher. Then retention takes the first day from the log and

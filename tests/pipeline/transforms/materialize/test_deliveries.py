@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
 from gateway_links import Got, Incoming
 from gateway_links import encoded as message
 from gateway_management import Manager
@@ -73,7 +72,6 @@ def handed(gateway: Gateway, queue: str, attempts: int) -> Counter[str]:
     return received
 
 
-@pytest.mark.timeout(600)
 def test_what_clients_were_handed_is_what_the_tables_come_to(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -31,7 +31,6 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
         yield running
 
 
-@pytest.mark.timeout(900)  # a gateway twice and a run of the job, on a machine that others use
 def test_pending_is_what_the_gateway_delivers(spark: SparkSession, gateway: Gateway) -> None:
     """Of two hundred messages some are settled and some came back; the gateway stops, Spark says
     what is owed; then the gateway delivers just this."""
