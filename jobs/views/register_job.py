@@ -2,7 +2,7 @@
 
 Tables become external tables, with Delta's own columns and comments; nothing of them is written.
 Views become SQL views. Which may be read by whom stays the catalog's. What a view can't be made of,
-because it asks a gateway or knows selectors, is left out and named.
+because it asks a gateway or takes arguments, is left out and named.
 
 Run by `distributary jobs register --home DIR --schema NAME` or `spark-submit
 jobs/views/register_job.py ...`, in a session that has the catalog.

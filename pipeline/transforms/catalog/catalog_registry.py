@@ -5,7 +5,7 @@ Rule 1: no table is written: a table of the catalog is external, and its columns
 Rule 2: a view is made anew each time. A catalog that has no views gets the tables alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException, ParseException, UnsupportedOperationException
@@ -19,12 +19,12 @@ from distributary.pipeline.transforms.catalog.relations import (
     Relation,
     column_list,
     identifier,
-    literal,
     query,
     tables,
     views,
 )
 from distributary.pipeline.transforms.schema.home_tables import find_tables
+from distributary.pipeline.transforms.selector.term_renderings import text_literal
 
 #: What Spark calls it when a catalog has no views.
 _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE")
@@ -67,16 +67,14 @@ def register(
         _table(spark, named[table.name], f"{found.folder}/{table.folder}")
         made.append(table)
     left_out = dict(LEFT_OUT)
+    selectors = _selectors(spark, named["cursors"])
     for view in views():
         named[view.name] = identifier(catalog, schema, view.name)
-        why = _view(spark, named, view)
+        why = _view(spark, named, view, selectors)
         if why:
             left_out[view.name] = why
         else:
             made.append(view)
-    if "pending" not in left_out:
-        for subscription in _with_selectors(spark, named["cursors"]):
-            left_out[f"pending of {subscription}"] = "its selector is no SQL text"
     return Registered(tuple(made), left_out)
 
 
@@ -91,7 +89,7 @@ def _table(spark: SparkSession, name: str, path: str) -> None:
             )
         return
     # Delta drops a comment that is said here, and `COMMENT ON TABLE` is a commit to the table.
-    spark.sql(f"CREATE TABLE {name} USING delta LOCATION {literal(path)}")
+    spark.sql(f"CREATE TABLE {name} USING delta LOCATION {text_literal(path)}")
 
 
 def _described(spark: SparkSession, name: str) -> Iterator[tuple[str, str]]:
@@ -106,11 +104,13 @@ def _plain(location: str) -> str:
     return location.rstrip("/")
 
 
-def _view(spark: SparkSession, named: Mapping[str, str], view: Relation) -> str:
+def _view(
+    spark: SparkSession, named: Mapping[str, str], view: Relation, selectors: Iterable[str]
+) -> str:
     """Make it; why not, if the catalog has no views."""
     sql = (
         f"CREATE OR REPLACE VIEW {named[view.name]} ({column_list(view.columns)}) "
-        f"COMMENT {literal(view.says)} AS\n{query(view.name, named)}"
+        f"COMMENT {text_literal(view.says)} AS\n{query(view.name, named, selectors)}"
     )
     try:
         spark.sql(sql)
@@ -132,8 +132,8 @@ def _view(spark: SparkSession, named: Mapping[str, str], view: Relation) -> str:
     return ""
 
 
-def _with_selectors(spark: SparkSession, cursors: str) -> list[str]:
+def _selectors(spark: SparkSession, cursors: str) -> list[str]:
     rows = spark.sql(
-        f"SELECT subscription FROM {cursors} WHERE selector IS NOT NULL ORDER BY subscription"  # noqa: S608
+        f"SELECT DISTINCT selector FROM {cursors} WHERE selector IS NOT NULL"  # noqa: S608
     ).collect()
-    return [row.subscription for row in rows]
+    return [row.selector for row in rows]

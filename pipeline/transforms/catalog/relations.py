@@ -1,7 +1,7 @@
 """Tables and views as a catalog has them: names, comments, and where each comes from.
 
-Rule: a view here is a text of SQL over the others. What asks a gateway, unpacks bitmaps in Python
-      or has selectors as columns can't be one, and is named in LEFT_OUT.
+Rule: a view here is a text of SQL over the others. What asks a gateway, or takes arguments, can't
+      be one, and is named in LEFT_OUT.
 """
 
 import re
@@ -15,6 +15,8 @@ from pyspark.sql.types import StructType
 from distributary.pipeline.distinct_names import distinct
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.schema.spark_schema import ACKS, MESSAGES, REJECTED
+from distributary.pipeline.transforms.selector.selecting import selected_sql
+from distributary.pipeline.transforms.selector.term_renderings import quoted_name, text_literal
 
 #: Name -> comment, in the order of the columns.
 Comments: TypeAlias = Mapping[str, str]
@@ -31,12 +33,12 @@ ROWS: Final = {
     "deliveries": "One delivery of a message to a consumer that has ended",
     "events": "One thing that happened to a message or a subscription",
     "consumers": "One consumer of a subscription: its deliveries, their outcomes and times",
-    "pending": "One message that a durable subscription without a selector is owed",
+    "pending": "One message that a durable subscription is owed",
 }
 #: Views that are no SQL, and why.
 LEFT_OUT: Final = {
-    "backlog": "it knows selectors, which are no SQL text",
-    "backlog_minutes": "it knows selectors, which are no SQL text",
+    "backlog": "its buckets are a plan that is built anew for each width and window",
+    "backlog_minutes": "its buckets are a plan that is built anew for each width and window",
     "stuck": "it asks a gateway",
     "stuck_summary": "it asks a gateway",
 }
@@ -113,11 +115,13 @@ def views() -> list[Relation]:
     return [Relation(name, ROWS[name], columns) for name, columns in _VIEWS.items()]
 
 
-def query(view: str, named: Mapping[str, str]) -> str:
-    """The SQL of a view; `named` are the tables and views in it, as the catalog knows them."""
+def query(view: str, named: Mapping[str, str], selectors: Iterable[str] = ()) -> str:
+    """The SQL of a view; `named` are the tables and views in it, as the catalog knows them,
+    `selectors` those of all subscriptions."""
     text = resources.files(__package__).joinpath("sql", f"{view}.sql").read_text()
     columns = ", ".join(f"m.`{name}`" for name in MESSAGES.names)
-    return re.sub(r"\{(\w+)\}", lambda found: {**named, "columns": columns}[found[1]], text)
+    words = {**named, "columns": columns, "selected": selected_sql("c.selector", selectors)}
+    return re.sub(r"\{(\w+)\}", lambda found: words[found[1]], text)
 
 
 def typed_names(folders: Iterable[str]) -> dict[str, str]:
@@ -142,15 +146,9 @@ def _comments(kind: StructType) -> Comments:
 
 def column_list(columns: Comments) -> str:
     """Columns with their comments, as `CREATE VIEW` has them."""
-    return ", ".join(f"`{name}` COMMENT {literal(says)}" for name, says in columns.items())
-
-
-def literal(text: str) -> str:
-    """A text in SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return ", ".join(f"`{name}` COMMENT {text_literal(says)}" for name, says in columns.items())
 
 
 def identifier(*parts: str) -> str:
     """A name in SQL, of its parts."""
-    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+    return ".".join(map(quoted_name, parts))

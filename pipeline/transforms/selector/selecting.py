@@ -6,7 +6,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.selector.parser import parse
-from distributary.pipeline.transforms.selector.selector_column import column
+from distributary.pipeline.transforms.selector.selector_column import condition
+from distributary.pipeline.transforms.selector.term_renderings import (
+    as_column,
+    as_sql,
+    text_literal,
+)
+from distributary.pipeline.transforms.selector.terms import Term, col
 
 #: Header fields whose columns came later than the table; in a row that has them, `delivery_count`
 #: isn't null.
@@ -24,13 +30,23 @@ def selects(selector: str | None) -> Column:
     A row that lacks what the selector asks for is, whatever the gateway selects: one with an
     `error`, or one that was made before `messages` had the columns in LATER.
     """
-    if selector is None:
-        return F.lit(True)
+    return F.lit(True) if selector is None else as_column(_selects(selector))
+
+
+def selected_sql(selector: str, texts: Iterable[str]) -> str:
+    """`selected` as a text of SQL, for a view that a catalog keeps; `selector` is a column."""
+    known = sorted(set(texts))
+    cases = [f"WHEN {selector} = {text_literal(one)} THEN {as_sql(_selects(one))}" for one in known]
+    unknown = f"CAST(raise_error({text_literal(_UNKNOWN)}) AS boolean)"
+    return f"CASE WHEN {selector} IS NULL THEN true {' '.join(cases)} ELSE {unknown} END"
+
+
+def _selects(selector: str) -> Term:
     parsed = parse(selector)
-    known = F.col("error").isNull()
+    known = col("error").isNull()
     if parsed.identifiers & LATER:
-        known &= F.col("delivery_count").isNotNull()
-    return ~known | column(parsed)
+        known &= col("delivery_count").isNotNull()
+    return ~known | condition(parsed)
 
 
 def selected(selector: Column, texts: Iterable[str | None]) -> Column:

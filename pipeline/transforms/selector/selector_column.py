@@ -10,7 +10,6 @@ from functools import reduce
 from typing import assert_never
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.selector.evaluate import TEXT_CHARS_MAX
 from distributary.pipeline.selector.like import Piece, pieces
@@ -32,6 +31,7 @@ from distributary.pipeline.selector.syntax import (
     Or,
     Selector,
 )
+from distributary.pipeline.transforms.selector import terms as F  # noqa: N812 - functions, called as Spark's
 from distributary.pipeline.transforms.selector.selector_values import (
     PARTS,
     Names,
@@ -42,12 +42,19 @@ from distributary.pipeline.transforms.selector.selector_values import (
     result,
     value_of,
 )
+from distributary.pipeline.transforms.selector.term_renderings import as_column
+from distributary.pipeline.transforms.selector.terms import Term
 
 #: Items of a regular expression that stand in one group.
 _GROUP = 64
 
 
 def column(selector: Selector) -> Column:
+    """`condition` as a column."""
+    return as_column(condition(selector))
+
+
+def condition(selector: Selector) -> Term:
     """Whether a row of `messages` is selected; never null.
 
     A row with an `error` has nothing of its message but the header fields, though the gateway may
@@ -56,7 +63,7 @@ def column(selector: Selector) -> Column:
     return F.coalesce(truth(selector), F.lit(False))
 
 
-def truth(selector: Selector) -> Column:
+def truth(selector: Selector) -> Term:
     """What a selector is of a row of `messages`: true, false or null, which is unknown.
 
     Each name is looked up once in a row. What is in the lambda isn't compiled to Java by Spark,
@@ -71,7 +78,7 @@ def truth(selector: Selector) -> Column:
     }
     row = [getattr(found[name], part).alias(known) for (name, part), known in fields.items()]
 
-    def of(bound: Column) -> Column:
+    def of(bound: Term) -> Term:
         return _truth(
             selector.expression,
             {
@@ -85,12 +92,12 @@ def truth(selector: Selector) -> Column:
     return _bound(row or [F.lit(0).alias("nothing")], of)
 
 
-def _bound(columns: Sequence[Column], body: Callable[[Column], Column]) -> Column:
+def _bound(columns: Sequence[Term], body: Callable[[Term], Term]) -> Term:
     """The body, whose argument is a struct of the columns: each is evaluated once."""
     return F.get(F.transform(F.array(F.struct(*columns)), body), F.lit(0))
 
 
-def _truth(node: Expression, names: Names) -> Column:  # noqa: C901 (one case for each kind)
+def _truth(node: Expression, names: Names) -> Term:  # noqa: C901 (one case for each kind)
     """A node as a truth value; what is no boolean is unknown."""
     match node:
         case Comparison(comparator, left, right):
@@ -110,9 +117,9 @@ def _truth(node: Expression, names: Names) -> Column:  # noqa: C901 (one case fo
         case Not(operand):
             return ~_truth(operand, names)
         case And(operands):
-            return _joined([_truth(operand, names) for operand in operands], Column.__and__)
+            return _joined([_truth(operand, names) for operand in operands], Term.__and__)
         case Or(operands):
-            return _joined([_truth(operand, names) for operand in operands], Column.__or__)
+            return _joined([_truth(operand, names) for operand in operands], Term.__or__)
         case Literal() | Identifier():
             return or_null(value_of(node, names).boolean, "boolean")
         case Negative() | Arithmetic():
@@ -124,7 +131,7 @@ def _truth(node: Expression, names: Names) -> Column:  # noqa: C901 (one case fo
 _CONDITIONS = (Comparison, Between, Like, In, IsNull, Not, And, Or)
 
 
-def _joined(operands: list[Column], join: Callable[[Column, Column], Column]) -> Column:
+def _joined(operands: list[Term], join: Callable[[Term, Term], Term]) -> Term:
     """All of them joined; halved, so that a thousand are ten levels."""
     if len(operands) == 1:
         return operands[0]
@@ -132,11 +139,11 @@ def _joined(operands: list[Column], join: Callable[[Column, Column], Column]) ->
     return join(_joined(operands[:half], join), _joined(operands[half:], join))
 
 
-def _there(value: Value) -> Column:
+def _there(value: Value) -> Term:
     return F.lit(True) if value.there is None else value.there
 
 
-def _of(operands: Sequence[Expression], names: Names, condition: Callable[..., Column]) -> Column:
+def _of(operands: Sequence[Expression], names: Names, condition: Callable[..., Term]) -> Term:
     """The condition on the values of operands; what is calculated is calculated once."""
     steps = {
         n: calculated(operand, names).alias(f"result{n}")
@@ -144,7 +151,7 @@ def _of(operands: Sequence[Expression], names: Names, condition: Callable[..., C
         if not isinstance(operand, Literal | Identifier)
     }
 
-    def on(results: Column | None) -> Column:
+    def on(results: Term | None) -> Term:
         values = []
         for n, operand in enumerate(operands):
             if isinstance(operand, Literal | Identifier):
@@ -161,7 +168,7 @@ def _of(operands: Sequence[Expression], names: Names, condition: Callable[..., C
 # Comparison.
 
 
-def _compared(comparator: Comparator, left: Value, right: Value) -> Column:
+def _compared(comparator: Comparator, left: Value, right: Value) -> Term:
     """Unknown if one isn't there, false for unlike kinds; `<>` is NOT `=`."""
     if comparator == "<>":
         return ~_compared("=", left, right)
@@ -179,13 +186,13 @@ def _compared(comparator: Comparator, left: Value, right: Value) -> Column:
     return reduce(lambda chain, case: chain.when(*case), others, F.when(*first))
 
 
-def _all_there(parts: tuple[Column, Column], known: tuple[bool, bool]) -> Column:
+def _all_there(parts: tuple[Term, Term], known: tuple[bool, bool]) -> Term:
     """Whether both aren't null; one of a value that is always there isn't."""
     tests = [part.isNotNull() for part, always in zip(parts, known, strict=True) if not always]
-    return _joined(tests, Column.__and__) if tests else F.lit(True)
+    return _joined(tests, Term.__and__) if tests else F.lit(True)
 
 
-def _without_nan(value: Value) -> Column | None:
+def _without_nan(value: Value) -> Term | None:
     """A number to compare. For Spark NaN is equal to itself and above all others; to a selector it
     is neither. What is always there is no NaN."""
     if value.double is None or value.there is None:
@@ -193,7 +200,7 @@ def _without_nan(value: Value) -> Column | None:
     return F.nullif(value.double, F.lit(math.nan))
 
 
-def _ordered(comparator: Comparator, left: Column, right: Column) -> Column:
+def _ordered(comparator: Comparator, left: Term, right: Term) -> Term:
     match comparator:
         case "=":
             return left == right
@@ -210,16 +217,16 @@ def _ordered(comparator: Comparator, left: Column, right: Column) -> Column:
     assert_never(comparator)
 
 
-def _between(value: Value, low: Value, high: Value) -> Column:
+def _between(value: Value, low: Value, high: Value) -> Term:
     return _compared(">=", value, low) & _compared("<=", value, high)
 
 
-def _code(node: Expression, names: Names) -> Column:
+def _code(node: Expression, names: Names) -> Term:
     """1 for true, 0 for false, 2 for what is there and no boolean, null for what is unknown."""
     if isinstance(node, _CONDITIONS):
         return _truth(node, names).cast("int")
 
-    def code(value: Value) -> Column:
+    def code(value: Value) -> Term:
         return F.coalesce(
             or_null(value.boolean, "boolean").cast("int"), F.when(_there(value), F.lit(2))
         )
@@ -227,7 +234,7 @@ def _code(node: Expression, names: Names) -> Column:
     return _of([node], names, code)
 
 
-def _codes_compared(comparator: Comparator, left: Column, right: Column) -> Column:
+def _codes_compared(comparator: Comparator, left: Term, right: Term) -> Term:
     """A comparison in which one side is a condition, and so each side is used once."""
     match comparator:
         case "=":
@@ -239,7 +246,7 @@ def _codes_compared(comparator: Comparator, left: Column, right: Column) -> Colu
     assert_never(comparator)
 
 
-def _of_text(value: Value, result: Callable[[Column], Column]) -> Column:
+def _of_text(value: Value, result: Callable[[Term], Term]) -> Term:
     """The result for a text, false for what is no text, null for what isn't there."""
     no_text = F.when(_there(value), F.lit(False))
     if value.text is None:
@@ -247,7 +254,7 @@ def _of_text(value: Value, result: Callable[[Column], Column]) -> Column:
     return F.when(value.text.isNotNull(), result(value.text)).otherwise(no_text)
 
 
-def _like(value: Value, pattern: str, escape: str | None) -> Column:
+def _like(value: Value, pattern: str, escape: str | None) -> Term:
     """As `pipeline.selector.like`: what the text ends with is looked at by itself, so that all the
     rest goes over the text once."""
     first, *rest = pieces(pattern, escape)
@@ -255,7 +262,7 @@ def _like(value: Value, pattern: str, escape: str | None) -> Column:
     middle, end = [one for one in between if one.parts], len(last.parts)
     shortest = sum(len(one.parts) for one in (first, *middle, last))
 
-    def fits(text: Column) -> Column:
+    def fits(text: Term) -> Term:
         if not rest:
             return F.rlike(text, F.lit(rf"(?s)\A{_expression_of(first)}\z"))
         body = F.left(text, F.length(text) - end) if end else text
@@ -263,15 +270,15 @@ def _like(value: Value, pattern: str, escape: str | None) -> Column:
         if end:
             ending = F.right(text, F.lit(end))
             conditions.append(F.rlike(ending, F.lit(rf"(?s)\A{_expression_of(last)}\z")))
-        return _joined(conditions, Column.__and__)
+        return _joined(conditions, Term.__and__)
 
-    def matches(text: Column) -> Column:
+    def matches(text: Term) -> Term:
         return F.when(F.length(text) <= TEXT_CHARS_MAX, fits(text))
 
     return _of_text(value, matches)
 
 
-def _begins(text: Column, first: Piece, middle: list[Piece]) -> Column:
+def _begins(text: Term, first: Piece, middle: list[Piece]) -> Term:
     """Whether a text has the pieces one behind the other, the first one where it begins.
 
     Few long pieces are looked for one by one; many short ones are one regular expression, which
@@ -284,7 +291,7 @@ def _begins(text: Column, first: Piece, middle: list[Piece]) -> Column:
         found = _grouped([f"(?>.*?{_expression_of(one)})" for one in middle])
         return F.rlike(text, F.lit(begin + found))
 
-    def behind(at: Column, literal: Column) -> Column:
+    def behind(at: Term, literal: Term) -> Term:
         place = F.call_function("locate", literal, text, at + 1)
         return F.nullif(place, F.lit(0)) - 1 + F.length(literal)
 

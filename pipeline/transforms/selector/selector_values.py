@@ -12,9 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
-
 from distributary.pipeline.selector.evaluate import TEXT_CHARS_MAX
 from distributary.pipeline.selector.lexer import EXACT_END
 from distributary.pipeline.selector.syntax import (
@@ -24,6 +21,8 @@ from distributary.pipeline.selector.syntax import (
     Literal,
     Negative,
 )
+from distributary.pipeline.transforms.selector import terms as F  # noqa: N812 - functions, called as Spark's
+from distributary.pipeline.transforms.selector.terms import Term
 
 #: Types of AMQP whose values are strings to a selector.
 _STRINGS = ("string", "symbol", "char")
@@ -50,11 +49,11 @@ class Value:
     part is equal to nothing.
     """
 
-    there: Column | None = None
-    boolean: Column | None = None
-    text: Column | None = None
-    exact: Column | None = None
-    double: Column | None = None
+    there: Term | None = None
+    boolean: Term | None = None
+    text: Term | None = None
+    exact: Term | None = None
+    double: Term | None = None
 
 
 PARTS = ("there", "boolean", "text", "exact", "double")
@@ -90,23 +89,23 @@ def named(name: str) -> Value:
         case "JMSPriority":
             return _exact(F.col("priority").cast("long"), always=True)
         case "JMSXDeliveryCount":
-            return _exact(F.coalesce("delivery_count", F.lit(0)) + F.lit(1), always=True)
+            return _exact(F.coalesce(F.col("delivery_count"), F.lit(0)) + F.lit(1), always=True)
         case "JMSTimestamp":
-            return _exact(F.unix_millis("creation_time"))
+            return _exact(F.unix_millis(F.col("creation_time")))
         case "JMSXGroupSeq":
             return _exact(F.col("group_sequence"))
         case _ if name in _TEXTS:
             text = F.col(_TEXTS[name])
             return Value(text.isNotNull(), text=text)
-    return _property(F.try_element_at("properties", F.lit(name)))
+    return _property(F.try_element_at(F.col("properties"), F.lit(name)))
 
 
-def _exact(number: Column, *, always: bool = False) -> Value:
+def _exact(number: Term, *, always: bool = False) -> Value:
     there = None if always else number.isNotNull()
     return Value(there, exact=number, double=number.cast("double"))
 
 
-def _property(found: Column) -> Value:
+def _property(found: Term) -> Value:
     """An application property. A `ulong` that is text is beyond 63 bits, and approximate here."""
     kind, text = found["type"], found["text"]
     beyond = F.when(kind == "ulong", text).try_cast("double")
@@ -119,7 +118,7 @@ def _property(found: Column) -> Value:
     )
 
 
-def or_null(part: Column | None, kind: str) -> Column:
+def or_null(part: Term | None, kind: str) -> Term:
     """A part of a value, and a null of that type where it has none."""
     return F.lit(None).cast(kind) if part is None else part
 
@@ -127,14 +126,14 @@ def or_null(part: Column | None, kind: str) -> Column:
 # Arithmetic.
 
 
-def calculated(node: Expression, names: Names) -> Column:
+def calculated(node: Expression, names: Names) -> Term:
     """The result of an expression, as _RESULT: a fold over its steps, which keeps a stack."""
     steps = F.array(*_steps(node, names))
     stack = F.array().cast(f"array<{_RESULT}>")
     return F.aggregate(steps, stack, _step, lambda left: F.element_at(left, 1))
 
 
-def _steps(node: Expression, names: Names) -> Iterator[Column]:
+def _steps(node: Expression, names: Names) -> Iterator[Term]:
     """In postfix order: a value is pushed, an operator takes two and pushes one."""
     match node:
         case Literal() | Identifier():
@@ -149,7 +148,7 @@ def _steps(node: Expression, names: Names) -> Iterator[Column]:
             yield _pushing(Value())
 
 
-def _pushing(value: Value) -> Column:
+def _pushing(value: Value) -> Term:
     parts = F.struct(
         or_null(value.text, "string").alias("text"),
         or_null(value.exact, "long").alias("exact"),
@@ -158,22 +157,22 @@ def _pushing(value: Value) -> Column:
     return F.struct(F.lit(None).cast("string").alias("sign"), parts.cast(_RESULT).alias("value"))
 
 
-def _step(stack: Column, step: Column) -> Column:
+def _step(stack: Term, step: Term) -> Term:
     left, right = (F.try_element_at(stack, F.lit(at)) for at in (-2, -1))
-    below = F.slice(stack, F.lit(1), F.greatest(F.size(stack) - 2, F.lit(0)))
+    below = F.slice_of(stack, F.lit(1), F.greatest(F.size(stack) - 2, F.lit(0)))
     applied = _applied(step["sign"], left, right).cast(_RESULT)
     pushed = F.concat(stack, F.array(step["value"]))
     return F.when(step["sign"].isNull(), pushed).otherwise(F.concat(below, F.array(applied)))
 
 
-def result(of: Column) -> Value:
+def result(of: Term) -> Value:
     """What was calculated, or lies on the stack."""
     text, exact = of["text"], of["exact"]
     double = F.coalesce(of["double"], exact.cast("double"))
     return Value(text.isNotNull() | double.isNotNull(), None, text, exact, double)
 
 
-def _applied(sign: Column, left: Column, right: Column) -> Column:
+def _applied(sign: Term, left: Term, right: Term) -> Term:
     """What an operator makes of two values; nothing where it makes nothing of them."""
     exactly = left["exact"].isNotNull() & right["exact"].isNotNull()
     doubles = [F.coalesce(of["double"], of["exact"].cast("double")) for of in (left, right)]
@@ -186,7 +185,7 @@ def _applied(sign: Column, left: Column, right: Column) -> Column:
     )
 
 
-def _exactly(sign: Column, left: Column, right: Column) -> Column:
+def _exactly(sign: Term, left: Term, right: Term) -> Term:
     """Null beyond 64 bits and for a division by zero."""
     divides = (right != 0) & ~((left == -EXACT_END) & (right == -1))
     return (
@@ -198,7 +197,7 @@ def _exactly(sign: Column, left: Column, right: Column) -> Column:
     )
 
 
-def _approximately(sign: Column, left: Column, right: Column) -> Column:
+def _approximately(sign: Term, left: Term, right: Term) -> Term:
     """Null if one of them is no number, and for a division by zero."""
     return (
         F.when(sign == "+", left + right)

@@ -1,15 +1,14 @@
--- pending: what each subscription without a selector is owed, from rows alone. A message from the
--- floor on is settled if the living incarnation has a final ack of it: retention takes no ack
+-- pending: what each subscription is owed, from rows alone. Selectors are those that there were when
+-- the view was made. A message from the floor on is settled if the living incarnation has a final ack of it: retention takes no ack
 -- before its message. Cursors stand first, so that they are read first.
 WITH lives AS (
-  SELECT c.subscription, c.topic AS word, c.floor, c.`group`,
+  SELECT c.subscription, c.topic AS word, c.selector, c.floor, c.`group`,
          coalesce(max(s.`group`), -1) AS began
   FROM {cursors} c
   LEFT JOIN {subscriptions} s
     ON s.subscription = c.subscription AND s.`group` <= c.`group`
    AND s.event IN ('created', 'redefined', 'rewound', 'purged')
-  WHERE c.selector IS NULL
-  GROUP BY c.subscription, c.topic, c.floor, c.`group`
+  GROUP BY c.subscription, c.topic, c.selector, c.floor, c.`group`
 ),
 patterns AS (
   SELECT *,
@@ -21,11 +20,11 @@ patterns AS (
   WHERE word LIKE 'pattern://%'
 ),
 claimed AS (
-  SELECT subscription, floor, `group`, began, word AS topic
+  SELECT subscription, selector, floor, `group`, began, word AS topic
   FROM lives
   WHERE word NOT LIKE 'pattern://%'
   UNION ALL
-  SELECT p.subscription, p.floor, p.`group`, p.began, t.topic
+  SELECT p.subscription, p.selector, p.floor, p.`group`, p.began, t.topic
   FROM patterns p
   JOIN (SELECT DISTINCT topic FROM {messages}) t
     ON NOT t.topic RLIKE '^(queue|temp-queue|temp-topic)://'
@@ -41,3 +40,4 @@ LEFT ANTI JOIN {acks} a
   ON a.subscription = c.subscription AND a.sequence = m.sequence AND a.final
  AND a.`group` > c.began AND a.`group` <= c.`group`
 WHERE m.sequence >= (SELECT min(floor) FROM {cursors})
+  AND {selected}

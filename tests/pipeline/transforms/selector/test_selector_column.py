@@ -20,7 +20,7 @@ from proton import (
 )
 from pyspark.sql import SparkSession
 from selector_rules import MESSAGE, TABLE
-from selector_sides import by_gateway, by_spark, encoded, of, rows
+from selector_sides import by_gateway, by_spark, by_sql, encoded, of, rows
 from selector_trees import conditions, messages
 
 from distributary.pipeline.selector.evaluate import TEXT_CHARS_MAX
@@ -54,7 +54,9 @@ def test_the_gateway_and_spark_agree(spark: SparkSession) -> None:
     trees, values = drawn()
     data = [encoded(one) for one in values]
     selectors = [of(tree) for tree in trees]
-    wanted, found = by_gateway(selectors, data), by_spark(selectors, rows(spark, data))
+    table = rows(spark, data)
+    wanted, found = by_gateway(selectors, data), by_spark(selectors, table)
+    assert by_sql(selectors, table) == found
     for tree, said, answers in zip(trees, found, wanted, strict=True):
         for message, one, answer in zip(values, said, answers, strict=True):
             assert one is answer, f"{printed(tree)} of {message}"
@@ -66,8 +68,9 @@ def test_the_gateway_and_spark_agree(spark: SparkSession) -> None:
 def test_every_rule_of_the_language(spark: SparkSession) -> None:
     """The rows by which the gateway's own compiler is tried."""
     selectors = [parse(text) for text, _ in TABLE]
-    found = by_spark(selectors, rows(spark, [encoded(MESSAGE)]))
-    assert [(text, answers[0]) for (text, _), answers in zip(TABLE, found, strict=True)] == TABLE
+    table = rows(spark, [encoded(MESSAGE)])
+    for found in (by_spark(selectors, table), by_sql(selectors, table)):
+        assert [(text, one[0]) for (text, _), one in zip(TABLE, found, strict=True)] == TABLE
 
 
 TYPED = {
@@ -138,6 +141,7 @@ def test_every_type_of_amqp(spark: SparkSession) -> None:
     selectors = [parse(text) for text, _ in OF_TYPES]
     table = rows(spark, data)
     found = [answers[0] for answers in by_spark(selectors, table)]
+    assert [answers[0] for answers in by_sql(selectors, table)] == found
     assert list(zip([text for text, _ in OF_TYPES], found, strict=True)) == OF_TYPES
     assert by_gateway(selectors, data) == [[answer] for answer in found]
 
@@ -200,8 +204,9 @@ def test_a_condition_grows_with_its_selector(spark: SparkSession) -> None:
     """If a level named the one below it twice, fifty levels wouldn't end."""
     data = [encoded(one) for one in ({"a": 7, "c": "red"}, {"a": 8.0, "c": "blue"}, {})]
     selectors = [parse(text) for text in DEEP]
-    found = by_spark(selectors, rows(spark, data))
-    assert found == by_gateway(selectors, data)
+    table = rows(spark, data)
+    found = by_spark(selectors, table)
+    assert found == by_gateway(selectors, data) == by_sql(selectors, table)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +242,9 @@ def test_like_is_the_same_whatever_the_pattern(spark: SparkSession) -> None:
     """Of both: pieces that overlap, that are at both ends, longer than the text, or empty."""
     data = [encoded({"a": text}) for text in LIKE_TEXTS]
     selectors = [parse(f"a LIKE '{pattern}'") for pattern in LIKE_PATTERNS]
-    found, wanted = by_spark(selectors, rows(spark, data)), by_gateway(selectors, data)
+    table = rows(spark, data)
+    found, wanted = by_spark(selectors, table), by_gateway(selectors, data)
+    assert by_sql(selectors, table) == found
     for selector, have, want in zip(selectors, found, wanted, strict=True):
         assert have == want, selector.text
 
