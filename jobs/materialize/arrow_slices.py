@@ -72,11 +72,6 @@ class TypedTarget:
     after: Mapping[str, int]
     first: int
 
-    @property
-    def lowest(self) -> int:
-        """All of them have everything up to this group."""
-        return min([self.first, *self.after.values()])
-
     def layout(self, part: TypedPart) -> RowsLayout:
         """How a part's table lies."""
         if part.name == REJECTED_NAME:
@@ -213,7 +208,7 @@ class ArrowSlices:
     ) -> Iterator[Task]:
         table, after = tables["messages"], tables["cursors"].reached
         target = TypedTarget(typed.folder, tuple(typed.events), typed.reached(), after)
-        lowest = min(table.reached, target.lowest) if target.events else table.reached
+        lowest = min(table.reached, typed.lowest(after)) if target.events else table.reached
         if lowest < part.last_group:
             for rows in self._read(part, "message", lowest):
                 yield MessagesTask(

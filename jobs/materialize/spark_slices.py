@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.jobs.materialize.slices import Log, Slice
 from distributary.jobs.materialize.typed_tables import TypedTables
@@ -15,7 +16,8 @@ from distributary.pipeline.transforms.materialize.acks import acks
 from distributary.pipeline.transforms.materialize.cursors import Cursors, events, sums
 from distributary.pipeline.transforms.materialize.messages import messages
 from distributary.pipeline.transforms.materialize.schema_versions import schema_versions
-from distributary.pipeline.transforms.materialize.subscriptions import subscriptions
+from distributary.pipeline.transforms.materialize.subscriptions import SCHEMA, subscriptions
+from distributary.pipeline.transforms.typed.packed_rows import PackedRows
 from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
 
 #: Slices with fewer rows are interpreted: to compile their plans to Java would take longer.
@@ -41,15 +43,27 @@ class SparkSlices:
         return events(self.log.rows(part, "subscription", after))
 
     def schema_events(self, part: Slice, after: int) -> list[SchemaEvent]:
-        del part, after
-        return []
+        said = self.log.rows(part, "subscription", after).where(F.col("event") == SCHEMA)
+        if "policy" not in said.columns:  # a log that no gateway has opened since there are schemas
+            return []
+        found = said.select("topic", "floor", "policy", "group").orderBy("group", "floor").collect()
+        return [SchemaEvent.of(one.topic, one.floor, one.policy) for one in found]
 
     def made(
         self, part: Slice, tables: Mapping[str, SparkTable], typed: TypedTables, began: Cursors
     ) -> "SparkSliceRows":
-        del typed  # on an object store there are none
         after = {name: table.reached for name, table in tables.items()}
-        return SparkSliceRows(self.log, self.settings, part, after, began)
+        packed = self._packed(part, typed, after["cursors"])
+        return SparkSliceRows(self.log, self.settings, part, after, began, typed, packed)
+
+    def _packed(self, part: Slice, typed: TypedTables, first: int) -> PackedRows | None:
+        """Typed rows, if any are still to be made."""
+        lowest = typed.lowest(first)
+        if not typed.events or lowest >= part.last_group or not part.has("message"):
+            return None
+        log = self.log.rows(part, "message", lowest)
+        limits = self.settings.message
+        return PackedRows.of(log, tuple(typed.events), typed.reached(), first, limits)
 
     def rows(self, table: SparkTable, rows: pa.Table) -> DataFrame:
         return self.log.spark.createDataFrame(rows, table.schema).coalesce(1)
@@ -64,8 +78,12 @@ class SparkSliceRows:
     part: Slice
     after: Mapping[str, int]
     began: Cursors
+    typed_tables: TypedTables
+    packed: PackedRows | None
 
     def of(self, name: str) -> DataFrame | None:
+        if name not in self.after:
+            return self._of_typed(name)
         part, after = self.part, self.after[name]
         match name:
             case "messages" if part.has("message"):
@@ -81,12 +99,18 @@ class SparkSliceRows:
         return None
 
     def typed(self) -> Mapping[str, str]:
-        return {}
+        return {} if self.packed is None else self.packed.topics
 
     def sums(self) -> pa.Table | None:
         if not self.began or not self.part.has("settlement"):
             return None
         return sums(self.began, self.log.rows(self.part, "settlement", self.after["cursors"]))
+
+    def _of_typed(self, name: str) -> DataFrame | None:
+        if self.packed is None or name not in self.packed.topics:
+            return None
+        schema = self.typed_tables.schema(name, self.packed.topics[name])
+        return self._in_files(self.packed.rows(name, schema), self.part.bytes_of("message"))
 
     def _in_files(self, rows: DataFrame, size: int) -> DataFrame:
         """In as many tasks as its bytes are worth: each makes a file."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from distributary.jobs.tables.spark_tables import Shape, SparkTable, typed_names
 from distributary.pipeline.transforms.schema.spark_schema import REJECTED
@@ -47,19 +48,26 @@ class TypedTables:
         """Up to which group each has everything."""
         return {name: table.reached for name, table in self._tables.items()}
 
+    def lowest(self, first: int) -> int:
+        """All have everything up to this group, where one that isn't there has up to `first`."""
+        return min([first, *self.reached().values()])
+
+    def schema(self, name: str, topic: str) -> StructType:
+        """The columns of a table, as the events say."""
+        if name == REJECTED_NAME:
+            return REJECTED
+        return topic_tables(self.events, topic).tables[name.removeprefix(f"{FOLDER}/")]
+
     def tell(self, events: Iterable[SchemaEvent]) -> None:
         """More events, in the order of the log; each once."""
         self.events.extend(events)
 
     def table(self, name: str, topic: str) -> SparkTable:
         """The table with all columns that the events say; made if there is none."""
-        if name == REJECTED_NAME:
-            schema, shape = REJECTED, REJECTED_SHAPE
-        else:
-            tables = topic_tables(self.events, topic).tables
-            schema, shape = tables[name.removeprefix(f"{FOLDER}/")], TYPED_SHAPE
+        schema = self.schema(name, topic)
         found = self._tables.get(name)
         if found is None:
+            shape = REJECTED_SHAPE if name == REJECTED_NAME else TYPED_SHAPE
             found = SparkTable(self.spark, name, f"{self.folder}/{name}", schema, shape)
             found.make_beside_files()
             found.reached = max(found.reached, self.group)

@@ -21,6 +21,7 @@ from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import execute, folder, json_option
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import local, require_tables
+from distributary.jobs.tables.spark_tables import typed_names
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.catalog.catalog_registry import (
     Registered,
@@ -56,9 +57,13 @@ class Settings:
 
 def build(spark: SparkSession, settings: Settings) -> Registered:
     """Register, and write dbt's file. Raises InvalidRequest, OSError."""
+    there = typed_names(spark, settings.tables)
     typed = {
-        name: spark.read.format("delta").load(f"{settings.tables}/{FOLDER}/{name}").schema
-        for name in _there(f"{settings.tables}/{FOLDER}")
+        name.removeprefix(f"{FOLDER}/"): spark.read.format("delta")
+        .load(f"{settings.tables}/{name}")
+        .schema
+        for name in sorted(there)
+        if name != REJECTED_NAME
     }
     made = register(
         spark,
@@ -66,17 +71,11 @@ def build(spark: SparkSession, settings: Settings) -> Registered:
         settings.catalog,
         settings.schema,
         typed,
-        with_rejected=REJECTED_NAME in _there(settings.tables),
+        with_rejected=REJECTED_NAME in there,
     )
     if settings.dbt is not None:
         settings.dbt.write_text(sources(settings.catalog, settings.schema, made.relations))
     return made
-
-
-def _there(place: str) -> list[str]:
-    """The tables in a folder of this machine. On an object store there are no typed ones."""
-    path = local(place)
-    return [] if path is None else sorted(one.parent.name for one in path.glob("*/_delta_log"))
 
 
 def main(argv: Sequence[str]) -> int:

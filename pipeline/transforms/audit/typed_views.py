@@ -1,5 +1,5 @@
 """The views that the check `typed` asks beside the others: `reigns`, `typed`, `rejected` and
-`typed_values`. On an object store there are no typed tables: there nothing is judged."""
+`typed_values`."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial, reduce
@@ -61,8 +61,6 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
 
 
 def _reigns(tables: Tables, last_group: int) -> list[Row]:
-    if "://" in tables.folder:
-        return []
     try:
         said = tables.schemas.where(F.col("group") <= last_group)
     except InvalidRequest:  # an older release wrote these tables

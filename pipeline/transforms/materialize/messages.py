@@ -26,10 +26,15 @@ WALKED_MIN = 32
 
 def messages(log: DataFrame, limits: MessageLimits = LIMITS) -> DataFrame:
     """`topic_log` in, `messages` out. A message that can't be decoded is a row with `error`."""
+    made = message_rows(log).mapInArrow(partial(decoded, limits=limits), MESSAGES)
+    return made.select(*MESSAGES.names)
+
+
+def message_rows(log: DataFrame) -> DataFrame:
+    """What is decoded of `topic_log`: the columns COPIED and `message`."""
     if "deliver_at" not in log.columns:  # a log that no gateway has opened since there are delays
         log = log.withColumn("deliver_at", F.lit(None).cast("timestamp"))
-    rows = log.where(F.col("record") == "message").select(*COPIED, "message")
-    return rows.mapInArrow(partial(decoded, limits=limits), MESSAGES).select(*MESSAGES.names)
+    return log.where(F.col("record") == "message").select(*COPIED, "message")
 
 
 def decoded(

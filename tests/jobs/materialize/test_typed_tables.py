@@ -1,10 +1,13 @@
 """Typed tables of the job: each message of a topic with a schema in one table, whatever ends it."""
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from threading import Lock
 
+import pytest
 from msgspec.structs import replace
+from pyspark.sql import SparkSession
 from spark_log import columns_text, encoded_bytes
 from spark_place import Place
 
@@ -55,6 +58,19 @@ def fill(place: Place) -> None:
         place.log.commit()
 
 
+#: What lies at an address is Spark's alone to read and write, as on an object store.
+STORE = "file://"
+
+
+@pytest.fixture(autouse=True)
+def addresses(spark: SparkSession) -> Iterator[None]:
+    """Delta takes `file:///x` and `file:/x`, as Hadoop writes it, for two places."""
+    name = "spark.databricks.delta.legacy.allowAmbiguousPathsInCreateTable"
+    spark.conf.set(name, "true")
+    yield
+    spark.conf.unset(name)
+
+
 class Died(Exception):
     """What ends an attempt."""
 
@@ -73,7 +89,11 @@ class OneWrite:
 
 
 def brought(place: Place, name: str) -> Materialization:
-    places = TableLocations(place.places.log, f"{place.home.root}/{name}", "")
+    """`name` is a folder beside the home's tables, or the address of one as on an object store."""
+    log, tables = place.places.log, f"{place.home.root}/{name.removeprefix(STORE)}"
+    if name.startswith(STORE):
+        log, tables = f"{STORE}{log}", f"{STORE}{tables}"
+    places = TableLocations(log, tables, "")
     return Materialization(place.spark, places, load().materialize)
 
 
@@ -132,12 +152,13 @@ def test_typed_tables_are_views_and_have_upkeep(place: Place) -> None:
     assert rows(made) == before
 
 
-def test_each_message_is_in_one_table_whatever_ends_the_job(place: Place) -> None:
+@pytest.mark.parametrize("where", ["", STORE], ids=["disk", "store"])
+def test_each_message_is_in_one_table_whatever_ends_the_job(place: Place, where: str) -> None:
     """Attempts that die after each single write, and forget all, end as one that nobody disturbed;
     columns are added, and another type begins a table beside."""
     fill(place)
     newest = newest_version(place.spark, place.places.log)
-    whole = brought(place, "whole")
+    whole = brought(place, f"{where}whole")
     list(whole.bring(newest))
     found = rows(whole)
     assert found["topics/orders"] == [
@@ -158,7 +179,7 @@ def test_each_message_is_in_one_table_whatever_ends_the_job(place: Place) -> Non
     died = 0
     for upto in (newest // 2, newest):
         while True:
-            cut = brought(place, "cut")
+            cut = brought(place, f"{where}cut")
             cut.before = OneWrite()
             with suppress(Died):
                 list(cut.bring(upto))
