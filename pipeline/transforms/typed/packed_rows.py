@@ -21,7 +21,9 @@ from distributary.pipeline.transforms.typed.typed_rows import TypedRows, after_g
 
 #: Some rows of a table in Arrow's form for streams; the table's name and topic as in `TypedPart`.
 _PACKED: Final = "name string, topic string, packed binary"
-_ARROW: Final = pa.schema([("name", pa.string()), ("topic", pa.string()), ("packed", pa.binary())])
+_ARROW: Final = pa.schema(
+    [pa.field("name", pa.string()), pa.field("topic", pa.string()), pa.field("packed", pa.binary())]
+)
 
 
 @dataclass(frozen=True, slots=True)
