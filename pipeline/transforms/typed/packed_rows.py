@@ -21,9 +21,11 @@ from distributary.pipeline.transforms.typed.typed_rows import TypedRows, after_g
 
 #: Some rows of a table in Arrow's form for streams; the table's name and topic as in `TypedPart`.
 _PACKED: Final = "name string, topic string, packed binary"
-_ARROW: Final = pa.schema(
-    [pa.field("name", pa.string()), pa.field("topic", pa.string()), pa.field("packed", pa.binary())]
-)
+_KINDS: Final[dict[str, pa.DataType]] = {
+    "name": pa.string(),
+    "topic": pa.string(),
+    "packed": pa.binary(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def _packed(
                     "topic": part.topic,
                     "packed": sink.getvalue().to_pybytes(),
                 }
-                yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
+                yield pa.RecordBatch.from_pylist([row], schema=pa.schema(_KINDS))
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
