@@ -96,7 +96,7 @@ def _of_settings(config: Path, settings: Settings) -> "PartFormat":
 
 def _other_logs(home: Path) -> "PartFormat | None":
     """The logs of a lake that weren't looked at; None where there are none."""
-    from distributary.pipeline.lake.placement import MAIN  # noqa: PLC0415 (as in `upgrade`)
+    from distributary.pipeline.log_names import MAIN  # noqa: PLC0415 (as in `upgrade`)
     from distributary.pipeline.tables.lake.disk_lake import disk_lake  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify.home_formats import Fate, PartFormat  # noqa: PLC0415 (as above)
 
