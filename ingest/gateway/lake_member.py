@@ -4,8 +4,8 @@ Loaded where the home is a lake, and where `--log` is given.
 """
 
 import asyncio
+import os
 import time
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -108,7 +108,7 @@ def settings_of(log: str, given: Settings) -> Settings:
 def check_is_whole(home: str, settings: Settings) -> None:
     """Refuse the home of a log of a lake: served by itself it would take what other logs have.
     Blocks. Raises InvalidRequest, StoreError."""
-    whole = home.rstrip("/") if is_address(home) else str(Path(home).resolve())
+    whole = home.rstrip("/") if is_address(home) else os.path.realpath(home)
     above, _, log = whole.rpartition(f"/{LOGS}/")
     lake = lake_at(above, settings)
     if lake is not None and log in lake.placement().logs:

@@ -55,8 +55,10 @@ def test_of_two_changes_at_once_one_is_refused(lake: Lake) -> None:
     assert lake.placement() == SECOND
 
 
-def test_of_many_changes_at_once_each_version_is_made_by_one(lake: Lake) -> None:
+def test_of_many_changes_at_once_each_version_is_made_by_one(lake: Lake, s3: FaultyS3) -> None:
+    """Between what one has read and its put the others have time."""
     lake.replace(None, FIRST)
+    s3.plan(Plan(latency_ms=10))
     done: list[int] = []
 
     def change(nth: int) -> None:
