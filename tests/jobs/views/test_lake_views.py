@@ -73,7 +73,7 @@ def test_the_program_of_the_guide(
     assert spark
     [program] = blocks("docs/logs.md", "python")
     exec(program.text.replace("/srv/lake", str(root)), {})  # noqa: S102
-    found = re.findall(r"\| *(\w+)\|([\w/]+) *\| +(\d+)\|", capsys.readouterr().out)
+    found = re.findall(r"\| *(\w+)\| *([\w/]+)\| *(\d+)\|", capsys.readouterr().out)
     assert set(found) == {
         ("main", "global/dispatchers", "6"),
         ("main", "container/c1/gone", "9"),
