@@ -11,7 +11,7 @@ from spark_place import Place, assert_rows, first_part, second_part
 
 from distributary.jobs.materialize.materialize import main, once
 from distributary.jobs.upkeep.spark_upkeep import main as upkeep
-from distributary.jobs.views.notebook_views import register
+from distributary.jobs.views.notebook_views import lake_tables, register
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
@@ -79,6 +79,15 @@ def test_the_program_of_the_guide(
         ("main", "container/c1/gone", "9"),
         ("orders", "global/dispatchers", "5"),
     }
+
+
+def test_each_log_s_tables_are_there_by_its_name(spark: SparkSession, root: Path) -> None:
+    found = lake_tables(spark, str(root))
+    assert {log: tables.messages.count() for log, tables in found.items()} == {
+        "main": 10,
+        "orders": 13,
+    }
+    assert not lake_tables(spark, str(root / "logs" / "orders"))
 
 
 def test_a_home_with_one_log_has_no_such_column(spark: SparkSession, root: Path) -> None:
