@@ -65,9 +65,9 @@ def restore(folder: Path, home: Home, settings: Path | None, progress: Progress)
         for path in of_settings:
             del of_home[path]
         short = {path.relative_to(SETTINGS): file for path, file in of_settings.items()}
-        _require_empty(home.root, of_home)
+        require_empty(home.root, of_home)
         if settings is not None:
-            _require_empty(settings, short)
+            require_empty(settings, short)
         making = _Making(source, progress, sum(file.size for file in manifest.files))
         with lock(home) as owner:
             if settings is not None:
@@ -85,8 +85,9 @@ def restore(folder: Path, home: Home, settings: Path | None, progress: Progress)
     )
 
 
-def _require_empty(folder: Path, files: Iterable[PurePosixPath]) -> None:
-    """Nothing is there but what a killed restore of such files has left."""
+def require_empty(folder: Path, files: Iterable[PurePosixPath] = ()) -> None:
+    """Raises InvalidRequest for a folder with other things in it than an empty home has, or than a
+    killed restore of these files has left."""
     if not folder.exists():
         return
     if not folder.is_dir():

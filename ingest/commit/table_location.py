@@ -1,15 +1,23 @@
-"""Where a home without a disk is, and where the log's table lies, as the settings say."""
+"""Where a home without a disk is, where the log's table lies, and which lake a home is, as the
+settings say."""
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.tables.delta.store import LocalStore, Store
 from distributary.pipeline.tables.home.home import Home
 
 if TYPE_CHECKING:
+    from distributary.pipeline.tables.lake.lake import Lake
     from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
+#: What makes a home a lake (`pipeline.tables.lake.lake`).
+_PLACEMENT = "lake.json"
+#: Seconds that a look whether a home is a lake may take.
+_REQUEST_SECONDS = 5.0
 #: The stores that a home may lie in, by the first word of its address.
 STORES = ("s3", "gs", "az", "abfs", "abfss")
 
@@ -45,3 +53,34 @@ def object_home(address: str, settings: Settings) -> "ObjectHome":
 def table_url(home: "ObjectHome", settings: Settings) -> str:
     """The address of the log's table of a home without a disk."""
     return f"{settings.tables.url.rstrip('/') or home.tables}/topic_log"
+
+
+def is_lake(address: str, settings: Settings) -> bool:
+    """Whether the home at this address is a lake. Blocks; no code of lakes is loaded. Raises
+    InvalidRequest for an address that can't be, StoreError when its store doesn't answer."""
+    if not is_address(address):
+        return os.path.exists(Path(address) / _PLACEMENT)  # noqa: PTH110 (raises nothing)
+    store = object_home(address, settings).store(_REQUEST_SECONDS)
+    try:
+        return store.exists(_PLACEMENT)
+    except OSError as error:
+        raise StoreError(f"{address} can't be used: {error}. See to its store") from error
+
+
+def lake_at(address: str, settings: Settings) -> "Lake | None":
+    """The lake that the home at this address is; None where it is none. Blocks. Raises as
+    `is_lake`."""
+    return new_lake(address, settings) if is_lake(address, settings) else None
+
+
+def new_lake(address: str, settings: Settings) -> "Lake":
+    """The lake at this address, whether it has been made or not. Raises InvalidRequest for an
+    address that can't be."""
+    # Loading the client of object stores takes a while, and most homes need none.
+    if is_address(address):
+        from distributary.pipeline.tables.lake.object_lake import ObjectLake  # noqa: PLC0415 (as above)
+
+        return ObjectLake(object_home(address, settings))
+    from distributary.pipeline.tables.lake.disk_lake import DiskLake  # noqa: PLC0415 (as above)
+
+    return DiskLake(Path(address))

@@ -51,6 +51,7 @@ class GatewayMetrics:
         directory: SubscriptionDirectory,
         validator: Validator,
     ) -> None:
+        self._log_name = host.log
         self._settings, self._engine, self._parts = host.settings, engine, parts
         self._directory, self._turns = directory, TaskTurns(host.loop)
         self._traces, self._loop = host.traces, host.loop
@@ -133,6 +134,8 @@ class GatewayMetrics:
         yield m.CHECK_BYTES_MAX, [(_NONE, settings.schemas.waiting_bytes_max)]
         yield m.UNCHECKED, [(_NONE, counts.unchecked)]
         yield m.CHECK_FAILURES, [(_NONE, checks.failures)]
+        container = settings.gateway.container_id
+        yield m.LOG_INFO, [((self._log_name, container), 1)]
         yield m.CONNECTIONS, [(_NONE, len(engine.connections))]
         yield m.CONNECTIONS_MAX, [(_NONE, engine.limits.connections_max)]
         yield m.SUBSCRIPTIONS, [(_NONE, len(named))]
