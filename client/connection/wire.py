@@ -7,6 +7,7 @@ are freed in `connection_lost` and nowhere else.
 
 import asyncio
 import sys
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any, Protocol, cast
 
@@ -15,7 +16,8 @@ from cproton import lib as proton
 
 from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
 from distributary.client.connection.client_settings import ConnectionSettings
-from distributary.client.connection.conditions import told, will_close
+from distributary.client.connection.conditions import tell, told, will_close
+from distributary.client.connection.engine_objects import ClientSession, EngineObjects
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
@@ -55,7 +57,8 @@ class ClientLink(Protocol):
         """All that came in one read was told; of those that `watch` asked it for."""
 
     def lost(self) -> None:
-        """The connection is gone, and with it all that was under way."""
+        """The connection is gone, and with it all that was under way. Its deliveries can still be
+        read, for the last time."""
 
 
 class Wire(asyncio.BufferedProtocol):
@@ -71,6 +74,7 @@ class Wire(asyncio.BufferedProtocol):
         self._pump = Pump(settings.message_bytes_max)
         self._pump.columns.late = self._pump.columns.reasons = True
         self._links: dict[int, ClientLink] = {}
+        self._sessions: dict[int, ClientSession] = {}
         self._dirty: dict[ClientLink, None] = {}
         self._watching: dict[ClientLink, None] = {}
         self._due = self._paused = self._closing = self._open = False
@@ -79,16 +83,10 @@ class Wire(asyncio.BufferedProtocol):
         self.alive = False
         self.opened: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[ClientError] = self._loop.create_future()
-        self.connection = proton.pn_connection()
-        cproton.pn_connection_set_container(self.connection, container)
-        cproton.pn_connection_set_hostname(self.connection, server.host)
-        self._collector = proton.pn_collector()
-        proton.pn_connection_collect(self.connection, self._collector)
-        self.session = proton.pn_session(self.connection)
-        self._transport = proton.pn_transport()
+        self._engine = EngineObjects(container, server.host, settings)
+        self.connection, self.session = self._engine.connection, self._engine.session
+        self._transport, self._collector = self._engine.transport, self._engine.collector
         self._outgoing = Outgoing(self._pump, address(self._transport), 0)
-        proton.pn_transport_set_idle_timeout(self._transport, settings.idle_timeout_ms)
-        proton.pn_transport_set_max_frame(self._transport, settings.frame_bytes_max)
 
     def __str__(self) -> str:
         return self._server.url
@@ -117,9 +115,7 @@ class Wire(asyncio.BufferedProtocol):
             self._socket.write(progress.reply)
         if progress.done:
             self._login = None
-            proton.pn_transport_bind(self._transport, self.connection)
-            proton.pn_connection_open(self.connection)
-            proton.pn_session_open(self.session)
+            self._engine.open()
             self._tick()
             self._feed(bytearray(progress.rest), len(progress.rest))
 
@@ -134,23 +130,18 @@ class Wire(asyncio.BufferedProtocol):
         self.flush()
 
     def _free(self) -> None:
-        proton.pn_transport_unbind(self._transport)
-        proton.pn_connection_collect(self.connection, cproton.ffi.NULL)
-        proton.pn_connection_release(self.connection)
-        proton.pn_decref(self._transport)
-        proton.pn_decref(self.connection)
-        proton.pn_collector_free(self._collector)
-        del self.connection, self.session, self._transport, self._collector
+        self._engine.free()
+        del self.connection, self.session, self._transport, self._collector, self._engine
 
     def connection_lost(self, error: Exception | None) -> None:
         self.alive = False
         if self._timer is not None:
             self._timer.cancel()
-        self._free()
         reason = self._reason or ConnectionFailed(self._lost(error))
         links, self._links = self._links, {}
         for link in links.values():
             link.lost()
+        self._free()
         if not self.opened.done():
             self.opened.set_exception(reason)
         self.lost.set_result(reason)
@@ -196,10 +187,40 @@ class Wire(asyncio.BufferedProtocol):
         (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
         self._later()
 
-    def end(self, pointer: Any) -> None:
-        """End what a link stands for; the link hears in `fail` when that is done, or why not."""
-        proton.pn_link_close(pointer)
+    def end(self, pointer: Any, *, closed: bool = True) -> None:
+        """End what a link stands for, or (`closed` is false) the link alone; it hears in `fail`
+        when that is done, or why not."""
+        (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
         self._later()
+
+    # Sessions beside the connection's own.
+
+    def begin(self, session: ClientSession) -> Any:
+        """A session of its own; Proton's pointer, good until it has `ended`."""
+        pointer = proton.pn_session(self.connection)
+        self._sessions[address(pointer)] = session
+        proton.pn_session_open(pointer)
+        return pointer
+
+    def end_session(self, pointer: Any, links: Iterable[Any], condition: str, text: str) -> None:
+        """End a session with these links, for this reason if there is one."""
+        for link in links:
+            self._dirty.pop(self._links.pop(address(link)), None)
+        if condition:
+            tell(proton.pn_session_condition(pointer), condition, text)
+        proton.pn_session_close(pointer)
+        self._later()
+
+    def _session_closed(self, pointer: Any) -> None:
+        session = self._sessions.pop(address(pointer), None)
+        if session is None:
+            condition = proton.pn_session_remote_condition(pointer)
+            self._refuse(f"{self._server.url} ended the session", condition)
+            return
+        session.ended()
+        proton.pn_session_close(pointer)
+        self.write()
+        proton.pn_session_free(pointer)
 
     def touch(self, link: ClientLink) -> None:
         """It has something for the engine: it is asked for it once in this turn."""
@@ -324,8 +345,7 @@ class Wire(asyncio.BufferedProtocol):
             condition = "amqp:link:message-size-exceeded"
             text = f"a message is larger than {most} bytes (connection.message_bytes_max)"
             pointer = cproton.ffi.cast("pn_link_t *", self._pump.stopped_link)
-            cproton.pn_condition_set_name(proton.pn_link_condition(pointer), condition)
-            cproton.pn_condition_set_description(proton.pn_link_condition(pointer), text)
+            tell(proton.pn_link_condition(pointer), condition, text)
             self.forget(pointer, closed=False)
             link.fail(Refused("the link was ended by this side", condition, text))
 
@@ -336,8 +356,7 @@ class Wire(asyncio.BufferedProtocol):
             case proton.PN_CONNECTION_REMOTE_CLOSE:
                 self._closed(proton.pn_connection_remote_condition(self.connection))
             case proton.PN_SESSION_REMOTE_CLOSE:
-                condition = proton.pn_session_remote_condition(self.session)
-                self._refuse(f"{self._server.url} ended the session", condition)
+                self._session_closed(proton.pn_event_session(event))
             case proton.PN_LINK_REMOTE_OPEN:
                 self._attached(proton.pn_event_link(event))
             case proton.PN_LINK_REMOTE_CLOSE | proton.PN_LINK_REMOTE_DETACH:
@@ -376,8 +395,7 @@ class Wire(asyncio.BufferedProtocol):
         link = self._links.pop(address(pointer), None)
         if link is not None:
             self._dirty.pop(link, None)
-            name, text = told(proton.pn_link_remote_condition(pointer))
-            what = f"{self._server.url} ended the link to {link}"
+            why = told(proton.pn_link_remote_condition(pointer))
             proton.pn_link_close(pointer)
-            link.fail(Refused(what, name, text))
+            link.fail(Refused(f"{self._server.url} ended the link to {link}", *why))
         proton.pn_link_free(pointer)

@@ -1,0 +1,49 @@
+"""Proton's objects of one connection: made and freed together."""
+
+from typing import Any, Protocol
+
+import cproton
+from cproton import lib as proton
+
+from distributary.client.connection.client_settings import ConnectionSettings
+
+
+class ClientSession(Protocol):
+    """Who has a session of its own on a connection."""
+
+    def ended(self) -> None:
+        """The other side has ended it, or answered its end."""
+
+
+class EngineObjects:
+    """A connection with one session, its transport, and the collector of its events. None of them
+    may be used after `free`."""
+
+    __slots__ = ("collector", "connection", "session", "transport")
+
+    def __init__(self, container: str, host: str, settings: ConnectionSettings) -> None:
+        self.connection: Any = proton.pn_connection()
+        cproton.pn_connection_set_container(self.connection, container)
+        cproton.pn_connection_set_hostname(self.connection, host)
+        self.collector: Any = proton.pn_collector()
+        proton.pn_connection_collect(self.connection, self.collector)
+        self.session: Any = proton.pn_session(self.connection)
+        self.transport: Any = proton.pn_transport()
+        proton.pn_transport_set_idle_timeout(self.transport, settings.idle_timeout_ms)
+        proton.pn_transport_set_max_frame(self.transport, settings.frame_bytes_max)
+
+    def open(self) -> None:
+        """Say AMQP's open, and begin the session."""
+        proton.pn_transport_bind(self.transport, self.connection)
+        proton.pn_connection_open(self.connection)
+        proton.pn_session_open(self.session)
+
+    def free(self) -> None:
+        """Give all of them back."""
+        proton.pn_transport_unbind(self.transport)
+        proton.pn_connection_collect(self.connection, cproton.ffi.NULL)
+        proton.pn_connection_release(self.connection)
+        proton.pn_decref(self.transport)
+        proton.pn_decref(self.connection)
+        proton.pn_collector_free(self.collector)
+        del self.connection, self.session, self.transport, self.collector
