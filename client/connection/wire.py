@@ -370,10 +370,8 @@ class Wire(asyncio.BufferedProtocol):
         if self._closing:
             self.write()
             return
-        name, text = told(condition)
-        self._reason = self._reason or Refused(
-            f"{self._server.url} ended the connection", name, text
-        )
+        ended = Refused(f"{self._server.url} ended the connection", *told(condition))
+        self._reason = self._reason or ended
         self._closing = True
         proton.pn_connection_close(self.connection)
         self.write()

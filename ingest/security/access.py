@@ -19,7 +19,9 @@ import structlog
 
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.runtime.watched import Part, Watch
+from distributary.ingest.security.gateway_login import GATEWAY, GatewayLogin
 from distributary.ingest.security.handshake import Handshake, Offer
+from distributary.ingest.security.scram import MECHANISM, ScramKeys, decoy
 from distributary.ingest.security.tls import certified_user, context_of
 from distributary.ingest.security.users import ANONYMOUS, Users, new_secret
 from distributary.pipeline.errors import InvalidRequest
@@ -38,12 +40,19 @@ _events = structlog.get_logger("gateway")
 class Access:
     """Answers what peers may do, as the files say at that moment."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
-        """Raises InvalidRequest when a file can't be used."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: Settings,
+        gateway: GatewayLogin | None = None,
+    ) -> None:
+        """`gateway`: other gateways log in so. Raises InvalidRequest when a file can't be used."""
         self._loop = loop
+        #: How other gateways log in; None: none does.
+        self.gateway = gateway
         self._anonymous, self._loopback = settings.anonymous, settings.gateway.loopback
         security = settings.security
-        secret = new_secret()
+        self._secret = secret = new_secret()
         self._users = Part("users", (security.users,), lambda: _users(security.users, secret))
         self._permissions = Part(
             "permissions", (security.permissions,), lambda: _permissions(security.permissions)
@@ -75,7 +84,8 @@ class Access:
         """The handshake of a new connection, with the mechanisms that can succeed."""
         tls = transport.get_extra_info("ssl_object")
         certified = certified_user(tls) if tls is not None else ""
-        return Handshake(self._offer("" if certified in (ANONYMOUS, EVERYBODY) else certified))
+        nobodys = certified in (ANONYMOUS, EVERYBODY, GATEWAY)
+        return Handshake(self._offer("" if nobodys else certified))
 
     def _offer(self, certified: str) -> Offer:
         users = self._users.value
@@ -90,8 +100,23 @@ class Access:
         }
         names = tuple(name for name, works in can_work.items() if works)
         return Offer(
-            names, check=not anybody, keys=users.keys if users else None, certified=certified
+            names,
+            check=not anybody,
+            keys=self._keys if users is not None or self.gateway is not None else None,
+            certified=certified,
+            accepted=(MECHANISM,) if self.gateway is not None else (),
         )
+
+    def _keys(self, name: str) -> ScramKeys:
+        """The SCRAM keys of a user or of other gateways."""
+        if self.gateway is not None and name == GATEWAY:
+            return self.gateway.keys
+        users = self._users.value
+        return users.keys(name) if users is not None else decoy(self._secret, name)
+
+    def trusted(self, user: str) -> str | None:
+        """The log to which this user may relay links of others; None for all but gateways."""
+        return self.gateway.log if self.gateway is not None and user == GATEWAY else None
 
     def amqp_error(
         self,

@@ -1,0 +1,57 @@
+"""Links whose messages lie in the log of another gateway: what the engine's service asks of them.
+
+`ingest.relaying` has them; it is loaded where a home has several logs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
+
+from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net.link import Link, Peer
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.subscriptions.attach_intent import Attach, AttachIntent
+
+
+class RelayedLink(ABC):
+    """The owner of a link that is relayed: it hears what its peer says."""
+
+    @abstractmethod
+    def received(self, received: Received) -> None:
+        """The peer has sent messages."""
+
+    @abstractmethod
+    def outcomes(self, outcomes: Outcomes) -> None:
+        """The peer has given deliveries an outcome."""
+
+    @abstractmethod
+    def flowed(self) -> None:
+        """The peer's credit has changed, or its socket takes more, or less."""
+
+    @abstractmethod
+    def detached(self, *, closed: bool) -> None:
+        """The peer has detached or closed the link: it is answered when the owner has answered."""
+
+    @abstractmethod
+    def left(self) -> None:
+        """The link has ended otherwise. To say it again is no error."""
+
+
+class Relays(Protocol):
+    """All relayed links of a gateway."""
+
+    def foreign(self, intent: AttachIntent) -> str | AmqpError | None:
+        """The log where this link belongs, if that is another gateway's; an AmqpError where it
+        can be in none."""
+
+    def attach(self, link: Link, attach: Attach, intent: AttachIntent, log: str) -> None:
+        """Relay the link to the owner of this log, from now on."""
+
+    def session_ended(self, connection: Peer, session: int) -> None:
+        """The peer has ended this session; its links have left."""
+
+    def closed(self, connection: Peer) -> None:
+        """The connection has ended, or is about to; its links have left. May be said again."""
+
+    def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
+        """Do this when the owners know the end of the sessions of these links, or are lost."""
