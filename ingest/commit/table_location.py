@@ -1,5 +1,7 @@
-"""Where a home without a disk is, and where the log's table lies, as the settings say."""
+"""Where a home without a disk is, where the log's table lies, and which lake a home is, as the
+settings say."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distributary.ingest.runtime.settings import Settings
@@ -8,8 +10,11 @@ from distributary.pipeline.tables.delta.store import LocalStore, Store
 from distributary.pipeline.tables.home.home import Home
 
 if TYPE_CHECKING:
+    from distributary.pipeline.tables.lake.lake import Lake
     from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
+#: What makes a home a lake (`pipeline.tables.lake.lake`).
+_PLACEMENT = "lake.json"
 #: The stores that a home may lie in, by the first word of its address.
 STORES = ("s3", "gs", "az", "abfs", "abfss")
 
@@ -45,3 +50,26 @@ def object_home(address: str, settings: Settings) -> "ObjectHome":
 def table_url(home: "ObjectHome", settings: Settings) -> str:
     """The address of the log's table of a home without a disk."""
     return f"{settings.tables.url.rstrip('/') or home.tables}/topic_log"
+
+
+def lake_at(address: str, settings: Settings) -> "Lake | None":
+    """The lake that the home at this address is; None where it has no lake.json: then no code of
+    lakes is loaded. Blocks. Raises InvalidRequest for an address that can't be, StoreError."""
+    if not is_address(address):
+        root = Path(address)
+        return new_lake(address, settings) if (root / _PLACEMENT).exists() else None
+    from distributary.pipeline.tables.lake.object_lake import object_lake  # noqa: PLC0415 (as above)
+
+    return object_lake(object_home(address, settings))
+
+
+def new_lake(address: str, settings: Settings) -> "Lake":
+    """The lake at this address, whether it has been made or not. Raises InvalidRequest for an
+    address that can't be."""
+    if is_address(address):
+        from distributary.pipeline.tables.lake.object_lake import ObjectLake  # noqa: PLC0415 (as above)
+
+        return ObjectLake(object_home(address, settings))
+    from distributary.pipeline.tables.lake.disk_lake import DiskLake  # noqa: PLC0415 (as above)
+
+    return DiskLake(Path(address))

@@ -1,0 +1,241 @@
+"""Which log of a lake a topic is in, and how that may change.
+
+Rule 1: the first rule whose pattern matches the topic says its log; without one it is `main`.
+Rule 2: of several logs of a rule the topic has the one that its hash chooses: with one log more or
+        less only topics of that log choose anew.
+Rule 3: a temporary destination has the log that its name says, whatever the rules say.
+Rule 4: a rule that an earlier one hides is refused, for it says what isn't so.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.lake.pattern_overlap import covers, overlap
+from distributary.pipeline.model.address import (
+    PATTERN_PREFIX,
+    PREFIXES,
+    Destination,
+    Kind,
+    destination_of,
+    is_temporary,
+    kind_of_topic,
+)
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.topic_pattern import (
+    REST,
+    WORD,
+    PatternStyle,
+    consumed,
+    is_pattern,
+    matches,
+)
+
+#: The log that is the home itself.
+MAIN: Final = "main"
+#: What a gateway says that owns no log; so no log has this name.
+NONE: Final = "none"
+#: A log's name is a folder, a part of an object's name, of addresses and of metrics. It has one
+#: case alone: some disks don't tell them apart.
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_QUEUE: Final = PREFIXES[Kind.QUEUE]
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Topics of a pattern are in one of these logs. `pattern` is a topic's name with the wildcards
+    of the log, `*` and `#`, or `queue://` and a queue's."""
+
+    pattern: str
+    logs: tuple[str, ...]
+
+    def matches(self, topic: str) -> bool:
+        """Whether it is about this topic or queue, a word of the log."""
+        if topic.startswith(_QUEUE) != self.is_queue or topic.startswith(PATTERN_PREFIX):
+            return False
+        name = self.pattern.removeprefix(_QUEUE)
+        if not self.is_wild:
+            return topic.removeprefix(_QUEUE) == name
+        return matches(PATTERN_PREFIX + name, topic.removeprefix(_QUEUE))
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether it is about queues."""
+        return self.pattern.startswith(_QUEUE)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the pattern, without the kind of its destinations."""
+        return tuple(self.pattern.removeprefix(_QUEUE).split("."))
+
+    @property
+    def is_wild(self) -> bool:
+        """Whether it may match several topics."""
+        return bool({WORD, REST} & set(self.words))
+
+    def log_of(self, topic: str) -> str:
+        """The log of a topic that it matches."""
+        return max(self.logs, key=lambda log: (_weight(log, topic), log))
+
+    def hides(self, other: "Rule") -> bool:
+        """Whether it matches all that the other one does."""
+        return self.is_queue == other.is_queue and covers(self.words, other.words)
+
+
+class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The logs of a lake, and which topic is in which. Each change has the next `version`."""
+
+    version: int
+    logs: tuple[str, ...]
+    rules: tuple[Rule, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises InvalidRequest for what contradicts itself."""
+        if MAIN not in self.logs:
+            raise InvalidRequest(f"the log {MAIN} is missing: it is the home itself")
+        if len(set(self.logs)) < len(self.logs):
+            raise InvalidRequest("a log is named twice")
+        for log in self.logs:
+            check_name(log)
+        for nth, rule in enumerate(self.rules):
+            if rule.pattern != canonical(rule.pattern):
+                raise InvalidRequest(f"the rule {rule.pattern} isn't written as it is kept")
+            check_logs(self, rule.logs)
+            for former in self.rules[:nth]:
+                if former.hides(rule):
+                    raise InvalidRequest(
+                        f"the rule {rule.pattern} would never be asked: {former.pattern} stands "
+                        "before it and matches all its topics. Put it before that one"
+                    )
+
+    def log_of(self, topic: str) -> str:
+        """The log of a topic, a queue (`queue://name`) or a temporary destination."""
+        if is_temporary(topic):
+            return self._log_of_temporary(topic)
+        for rule in self.rules:
+            if rule.matches(topic):
+                return rule.log_of(topic)
+        return MAIN
+
+    def log_of_pattern(self, pattern: str) -> str | None:
+        """The log of all topics that a word of the log means, a pattern (`pattern://orders.*`) or a
+        destination; None when its topics may be in several logs."""
+        if not is_pattern(pattern):
+            return self.log_of(pattern)
+        words = pattern.removeprefix(PATTERN_PREFIX).split(".")
+        found: set[str] = set()
+        for rule in self.rules:
+            if rule.is_queue or not overlap(rule.words, words):
+                continue
+            found.update(rule.logs if rule.is_wild else [rule.log_of(rule.pattern)])
+            if len(found) > 1:
+                return None
+            if covers(rule.words, words):
+                break
+        else:
+            found.add(MAIN)
+        return found.pop() if len(found) == 1 else None
+
+    def _log_of_temporary(self, topic: str) -> str:
+        name = topic.removeprefix(PREFIXES[kind_of_topic(topic)])
+        log, mark, _ = name.partition("/")
+        return log if mark and log in self.logs else MAIN
+
+
+def temporary_name(log: str, unique: str) -> str:
+    """The name of a temporary destination of a log, so that each gateway knows where it is."""
+    return f"{log}/{unique}"
+
+
+def check_name(log: str) -> None:
+    """Raises InvalidRequest for what can't be the name of a log."""
+    if not _NAME.fullmatch(log) or log == NONE:
+        raise InvalidRequest(
+            f"'{log}' can't be the name of a log: it has up to 63 characters of a-z, 0-9, - and _, "
+            f"begins with a letter or a digit, and isn't {NONE}"
+        )
+
+
+def check_logs(placement: Placement, logs: Sequence[str]) -> None:
+    """Raises InvalidRequest unless a rule may name these logs."""
+    if not logs or len(set(logs)) < len(logs):
+        raise InvalidRequest("a rule has one log or several different ones")
+    for log in logs:
+        if log not in placement.logs:
+            known = ", ".join(placement.logs)
+            raise InvalidRequest(f"there is no log {log}: there are {known}. Create it first")
+
+
+def canonical(pattern: str) -> str:
+    """A pattern, topic or queue as rules have it. Raises InvalidRequest for what is none."""
+    asked = destination_of(pattern, None, Kind.TOPIC)
+    if isinstance(asked, AmqpError):
+        raise InvalidRequest(asked.description)
+    if asked.is_temporary:
+        raise InvalidRequest(
+            f"{pattern} is temporary: it is in the log of the gateway that made it"
+        )
+    meant = consumed(Destination(Kind.TOPIC, asked.name), PatternStyle.RABBITMQ)
+    if isinstance(meant, AmqpError):
+        raise InvalidRequest(meant.description)
+    return (_QUEUE if asked.is_queue else "") + meant.name.removeprefix(PATTERN_PREFIX)
+
+
+def with_log(placement: Placement, log: str) -> Placement:
+    """One log more, in which nothing is placed yet. Raises InvalidRequest."""
+    check_name(log)
+    if log in placement.logs:
+        raise InvalidRequest(f"there is a log {log} already")
+    return Placement(placement.version + 1, (*placement.logs, log), placement.rules)
+
+
+def with_rule(
+    placement: Placement, pattern: str, logs: Sequence[str], before: str | None = None
+) -> Placement:
+    """A rule more, or other logs for the rule of this pattern. A new rule is the last one, or
+    stands before the rule of the pattern `before`. Raises InvalidRequest."""
+    rule = Rule(canonical(pattern), tuple(logs))
+    check_logs(placement, logs)
+    rules = list(placement.rules)
+    patterns = [one.pattern for one in rules]
+    if before is not None:
+        if rule.pattern in patterns:
+            del rules[patterns.index(rule.pattern)]
+        rules.insert(_place(rules, before), rule)
+    elif rule.pattern in patterns:
+        rules[patterns.index(rule.pattern)] = rule
+    else:
+        rules.append(rule)
+    return Placement(placement.version + 1, placement.logs, tuple(rules))
+
+
+def without_rule(placement: Placement, pattern: str) -> Placement:
+    """The rule of this pattern is no more. Raises InvalidRequest if there is none."""
+    gone = _place(placement.rules, pattern)
+    rules = placement.rules[:gone] + placement.rules[gone + 1 :]
+    return Placement(placement.version + 1, placement.logs, rules)
+
+
+def _place(rules: Sequence[Rule], pattern: str) -> int:
+    wanted = canonical(pattern)
+    for nth, rule in enumerate(rules):
+        if rule.pattern == wanted:
+            return nth
+    known = ", ".join(rule.pattern for rule in rules) or "none at all"
+    raise InvalidRequest(f"there is no rule {wanted}: there are {known}")
+
+
+def moved(before: Placement, after: Placement, topics: Iterable[str]) -> list[str]:
+    """Those of these topics and patterns, words of the log, whose log isn't the same after a
+    change, in order and each once."""
+    found = {
+        topic for topic in topics if before.log_of_pattern(topic) != after.log_of_pattern(topic)
+    }
+    return sorted(found)
+
+
+def _weight(log: str, topic: str) -> bytes:
+    return sha256(f"{log}\n{topic}".encode()).digest()

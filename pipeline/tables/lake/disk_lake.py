@@ -1,0 +1,116 @@
+"""A lake in a folder. What is written there appears whole: written beside, then renamed."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Final
+
+import msgspec
+
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.tables.home.home import Home, make_folder
+from distributary.pipeline.tables.journal.segment import sync_directory
+from distributary.pipeline.tables.lake.lake import (
+    ADDRESS,
+    PLACEMENT,
+    SECRET,
+    SECRET_BYTES,
+    OwnerAddress,
+    changed_meanwhile,
+    log_below,
+    read_address,
+    read_placement,
+    read_secret,
+)
+
+#: Whoever changes the placement holds a flock on this file meanwhile.
+_CHANGING: Final = "lake.change"
+_SECRET_MODE: Final = 0o600
+_MODE: Final = 0o644
+
+
+def disk_lake(root: Path) -> "DiskLake | None":
+    """The lake in this folder; None where there is no lake.json."""
+    return DiskLake(root) if (root / PLACEMENT).exists() else None
+
+
+class DiskLake:
+    """A lake in a folder, which it makes by the first `replace`. Implements `Lake`."""
+
+    def __init__(self, root: Path) -> None:
+        """Raises InvalidRequest for the address of a store."""
+        self._home = Home(root)
+        self._root = self._home.root
+        self.address = str(self._root)
+
+    def placement(self) -> Placement:
+        path = self._root / PLACEMENT
+        with self._home.used():
+            return read_placement(path.read_bytes(), str(path))
+
+    def replace(self, seen: Placement | None, new: Placement) -> None:
+        make_folder(self._root, "a lake")
+        with self._home.used(), self._changing():
+            path = self._root / PLACEMENT
+            there = read_placement(path.read_bytes(), str(path)) if path.exists() else None
+            if there != seen:
+                raise changed_meanwhile(str(path))
+            if not (self._root / SECRET).exists():
+                self._write(self._root / SECRET, token_hex(SECRET_BYTES).encode(), _SECRET_MODE)
+            self._write(path, msgspec.json.encode(new), _MODE)
+
+    def secret(self) -> str:
+        path = self._root / SECRET
+        with self._home.used():
+            return read_secret(path.read_bytes(), str(path))
+
+    def log_home(self, log: str) -> str:
+        return log_below(self.address, log)
+
+    def address_of(self, log: str) -> OwnerAddress | None:
+        try:
+            with self._home.used():
+                return read_address(self._address_path(log).read_bytes())
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+
+    def say_address(self, log: str, address: OwnerAddress) -> None:
+        path = self._address_path(log)
+        with self._home.used():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._write(path, msgspec.json.encode(address), _MODE)
+
+    def _address_path(self, log: str) -> Path:
+        return Path(self.log_home(log)) / ADDRESS
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """One process at a time."""
+        fd = os.open(self._root / _CHANGING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _write(self, path: Path, data: bytes, mode: int) -> None:
+        """Durably, whole or not at all."""
+        beside = path.with_name(f".{path.name}.{token_hex(4)}")
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            try:
+                os.write(fd, data)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            beside.replace(path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)

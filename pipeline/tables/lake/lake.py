@@ -1,0 +1,103 @@
+"""A lake: a home that may have several logs. What every gateway of it reads and says.
+
+lake.json            the placement (`pipeline.lake.placement`): what makes a home a lake
+lake.secret          by which gateways of the lake log in at each other: 64 hexadecimal digits
+address              where the owner of `main` listens
+logs/LOG/            another log, laid out as a home; `address` in it likewise
+
+The placement is replaced by whoever has read it, if it still stands. An address may be stale:
+nothing safe rests on it.
+"""
+
+from typing import Final, Protocol
+
+import msgspec
+
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.lake.placement import MAIN, Placement
+
+#: Names below the home.
+PLACEMENT: Final = "lake.json"
+SECRET: Final = "lake.secret"  # noqa: S105 (the name of the file)
+ADDRESS: Final = "address"
+LOGS: Final = "logs"
+#: Random bytes of the secret.
+SECRET_BYTES: Final = 32
+#: What takes an unsound lake.json back to a sound one.
+_REPAIR: Final = "Put back the one of a backup, or start the version of the program that wrote it"
+
+
+class OwnerAddress(msgspec.Struct, frozen=True):
+    """Where a log's owner listens: `amqp://HOST:PORT`, or `amqps://`; its container id; since when,
+    in microseconds since 1970."""
+
+    url: str
+    container: str
+    since: int
+
+
+class Lake(Protocol):
+    """All that blocks on a disk or a network: a gateway asks on a thread."""
+
+    @property
+    def address(self) -> str:
+        """The address of the home that is the lake."""
+
+    def placement(self) -> Placement:
+        """The placement as it stands. Raises StoreError."""
+
+    def replace(self, seen: Placement | None, new: Placement) -> None:
+        """Put a placement in the place of the one that was seen, durably; of None: make the lake.
+        Raises InvalidRequest when another one stands there by now, StoreError."""
+
+    def secret(self) -> str:
+        """The secret of the lake's gateways. Raises StoreError."""
+
+    def log_home(self, log: str) -> str:
+        """The address of the home of a log."""
+
+    def address_of(self, log: str) -> OwnerAddress | None:
+        """Where the log's owner said that it listens; None if nothing that can be read was said.
+        Raises StoreError when the disk or store doesn't answer."""
+
+    def say_address(self, log: str, address: OwnerAddress) -> None:
+        """Say where the log's owner listens, which only the owner does. Raises StoreError."""
+
+
+def log_below(root: str, log: str) -> str:
+    """The address of a log's home in the lake at `root`."""
+    return root if log == MAIN else f"{root}/{LOGS}/{log}"
+
+
+def read_placement(said: bytes, where: str) -> Placement:
+    """What a lake.json says. Raises StoreError."""
+    try:
+        return msgspec.json.decode(said, type=Placement)
+    except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRequest) as error:
+        raise StoreError(f"{where} can't be understood: {error}. {_REPAIR}") from error
+
+
+def read_secret(said: bytes, where: str) -> str:
+    """What a lake.secret says. Raises StoreError."""
+    text = said.decode("ascii", "replace").strip()
+    if len(text) != 2 * SECRET_BYTES or set(text) - set("0123456789abcdef"):
+        raise StoreError(
+            f"{where} isn't {2 * SECRET_BYTES} hexadecimal digits. Put back the one of a backup, "
+            "or write other ones while no gateway of the lake runs"
+        )
+    return text
+
+
+def read_address(said: bytes) -> OwnerAddress | None:
+    """What an owner has said; None if it can't be understood."""
+    try:
+        return msgspec.json.decode(said, type=OwnerAddress)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def changed_meanwhile(where: str) -> InvalidRequest:
+    """Somebody else was quicker."""
+    return InvalidRequest(
+        f"{where} was changed by somebody else meanwhile. Look again and repeat it"
+    )

@@ -1,0 +1,128 @@
+"""A lake without a disk: objects below one address."""
+
+from secrets import token_hex
+from typing import Final
+
+import msgspec
+
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.lake.placement import MAIN, Placement
+from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
+from distributary.pipeline.tables.lake.lake import (
+    ADDRESS,
+    LOGS,
+    PLACEMENT,
+    SECRET,
+    SECRET_BYTES,
+    OwnerAddress,
+    changed_meanwhile,
+    log_below,
+    read_address,
+    read_placement,
+    read_secret,
+)
+from distributary.pipeline.tables.object_home.object_home import ObjectHome
+from distributary.pipeline.tables.object_home.store_conditions import keeps_conditions
+
+#: Seconds of one request, and for which it is tried again.
+_REQUEST_SECONDS: Final = 5.0
+_PATIENCE_SECONDS: Final = 20.0
+
+
+def object_lake(home: ObjectHome) -> "ObjectLake | None":
+    """The lake at a store's address; None where there is no lake.json. Raises StoreError when the
+    store doesn't answer."""
+    lake = ObjectLake(home)
+    return lake if lake.exists() else None
+
+
+class ObjectLake:
+    """A lake of objects, which is made by the first `replace`. Implements `Lake`."""
+
+    def __init__(self, home: ObjectHome, patience: float = _PATIENCE_SECONDS) -> None:
+        """`patience`: seconds for which a request is tried again. Raises InvalidRequest for an
+        address that can't be."""
+        self.address = home.url
+        self._store = ObjectStore(
+            home.url, home.options, seconds_max=_REQUEST_SECONDS, patience=patience
+        )
+
+    def exists(self) -> bool:
+        """Whether there is a lake.json. Raises StoreError."""
+        return self._read(PLACEMENT) is not None
+
+    def placement(self) -> Placement:
+        found = self._seen()
+        if found is None:
+            raise StoreError(f"{self._where(PLACEMENT)} is gone. Put back the one of a backup")
+        return found[0]
+
+    def replace(self, seen: Placement | None, new: Placement) -> None:
+        if seen is None:
+            self._begin()
+        found = self._seen()
+        if (found[0] if found is not None else None) != seen:
+            raise changed_meanwhile(self._where(PLACEMENT))
+        data = msgspec.json.encode(new)
+        try:
+            done = self._store.exchange(PLACEMENT, data, found[1] if found is not None else None)
+        except OSError as error:
+            raise self._silent(error) from error
+        if done is None and self._read(PLACEMENT) != data:  # ours, if only the answer was lost
+            raise changed_meanwhile(self._where(PLACEMENT))
+
+    def secret(self) -> str:
+        said = self._read(SECRET)
+        return read_secret(said or b"", self._where(SECRET))
+
+    def log_home(self, log: str) -> str:
+        return log_below(self.address, log)
+
+    def address_of(self, log: str) -> OwnerAddress | None:
+        said = self._read(_address_path(log))
+        return None if said is None else read_address(said)
+
+    def say_address(self, log: str, address: OwnerAddress) -> None:
+        try:
+            self._store.put(_address_path(log), msgspec.json.encode(address))
+        except OSError as error:
+            raise self._silent(error) from error
+
+    def _begin(self) -> None:
+        """What must be there before the placement is."""
+        try:
+            if not keeps_conditions(self._store):
+                raise InvalidRequest(
+                    f"{self.address} can't be a lake: its store ignores conditions of puts, and of "
+                    "two changes at once one would be lost. Name another store"
+                )
+            self._store.create(SECRET, token_hex(SECRET_BYTES).encode())
+        except OSError as error:
+            raise self._silent(error) from error
+
+    def _seen(self) -> tuple[Placement, Tag] | None:
+        try:
+            said, tag = self._store.tagged(PLACEMENT)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._silent(error) from error
+        return read_placement(said, self._where(PLACEMENT)), tag
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            return self._store.read(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._silent(error) from error
+
+    def _where(self, path: str) -> str:
+        return f"{self.address}/{path}"
+
+    def _silent(self, error: OSError) -> StoreError:
+        return StoreError(f"the lake {self.address} can't be used: {error}. See to its store")
+
+
+def _address_path(log: str) -> str:
+    return ADDRESS if log == MAIN else f"{LOGS}/{log}/{ADDRESS}"

@@ -1,0 +1,215 @@
+"""Which log a topic is in: rules in order, a hash that stays, patterns that agree with topics."""
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.lake.placement import (
+    Placement,
+    Rule,
+    canonical,
+    moved,
+    temporary_name,
+    with_log,
+    with_rule,
+    without_rule,
+)
+
+LOGS = ("main", "orders", "prices")
+EMPTY = Placement(1, LOGS)
+
+
+def placed(*rules: tuple[str, str]) -> Placement:
+    """Rules as (pattern, logs with spaces between them)."""
+    return Placement(1, LOGS, tuple(Rule(pattern, tuple(logs.split())) for pattern, logs in rules))
+
+
+ORDERS = placed(("orders.urgent", "prices"), ("orders.#", "orders"), ("queue://work.*", "prices"))
+
+WHERE = [
+    # topic, its log
+    ("orders.urgent", "prices"),
+    ("orders", "orders"),
+    ("orders.eu.1", "orders"),
+    ("ordersx", "main"),
+    ("queue://orders", "main"),
+    ("queue://work.a", "prices"),
+    ("queue://work", "main"),
+    ("work.a", "main"),
+    ("temp-queue://orders/4711", "orders"),
+    ("temp-topic://4711", "main"),
+    ("temp-queue://gone/4711", "main"),
+]
+
+
+@pytest.mark.parametrize(("topic", "log"), WHERE)
+def test_the_first_rule_that_matches_says_the_log(topic: str, log: str) -> None:
+    assert ORDERS.log_of(topic) == log
+    assert ORDERS.log_of_pattern(topic) == log
+
+
+def test_a_temporary_destination_s_name_says_its_log() -> None:
+    assert ORDERS.log_of(f"temp-queue://{temporary_name('prices', 'a' * 32)}") == "prices"
+
+
+#: The log of each topic, as it was when the first lake was made: a hash that changes loses them.
+PINNED = [
+    ("a", "main"),
+    ("orders.eu", "orders"),
+    ("prices.xetra", "main"),
+    ("queue://work", "prices"),
+    ("größe", "orders"),
+]
+
+
+@pytest.mark.parametrize(("topic", "log"), PINNED)
+def test_the_hash_is_for_ever(topic: str, log: str) -> None:
+    spread = placed(("#", "main orders prices"), ("queue://#", "main orders prices"))
+    assert spread.log_of(topic) == log
+    turned = placed(("#", "prices main orders"), ("queue://#", "orders prices main"))
+    assert turned.log_of(topic) == log
+
+
+def test_a_hash_spreads_evenly_and_one_log_more_moves_only_its_share() -> None:
+    topics = [f"topic.{nth}" for nth in range(3_000)]
+    two, three = Rule("#", ("main", "orders")), Rule("#", ("main", "orders", "prices"))
+    counts = {log: sum(three.log_of(topic) == log for topic in topics) for log in LOGS}
+    assert all(900 < count < 1_100 for count in counts.values()), counts
+    for topic in topics:
+        assert three.log_of(topic) in (two.log_of(topic), "prices")
+
+
+PATTERNS = [
+    # pattern, its log; None: several
+    ("orders.*", None),
+    ("orders.eu.#", "orders"),
+    ("#", None),
+    ("prices.#", "main"),
+    ("*.eu", None),
+    ("*.urgent", None),
+    ("work.*", "main"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "log"), PATTERNS)
+def test_a_pattern_has_a_log_if_all_its_topics_have_it(pattern: str, log: str | None) -> None:
+    assert ORDERS.log_of_pattern(f"pattern://{pattern}") == log
+
+
+def test_a_topic_among_those_of_a_pattern_may_have_a_rule_of_several_logs() -> None:
+    """Its hash is known beforehand."""
+    whole = placed(("a.b", "main orders prices"), ("a.#", "orders"))
+    there = whole.log_of("a.b")
+    assert whole.log_of_pattern("pattern://a.*") == ("orders" if there == "orders" else None)
+
+
+WORDS = st.sampled_from(["a", "b", "*", "#"])
+NAMES = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4).map(".".join)
+DRAWN = st.lists(WORDS, min_size=1, max_size=4).map(".".join)
+
+
+@st.composite
+def drawn_placements(draw: st.DrawFn) -> Placement:
+    found = EMPTY
+    for _ in range(draw(st.integers(0, 4))):
+        pattern = draw(st.sampled_from(["", "queue://"])) + draw(DRAWN)
+        logs = draw(st.lists(st.sampled_from(LOGS), min_size=1, max_size=3, unique=True))
+        try:
+            found = with_rule(found, pattern, logs)
+        except InvalidRequest:
+            continue  # an earlier rule hides it, or it is no pattern
+    return found
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(drawn_placements(), DRAWN, st.lists(NAMES, min_size=20, max_size=40))
+def test_the_log_of_a_pattern_is_that_of_its_topics(
+    found: Placement, pattern: str, topics: list[str]
+) -> None:
+    try:
+        word = "pattern://" + canonical(pattern)
+    except InvalidRequest:
+        return
+    log = found.log_of_pattern(word)
+    for topic in topics:
+        if Rule(canonical(pattern), ("main",)).matches(topic) and log is not None:
+            assert found.log_of(topic) == log
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(drawn_placements(), st.lists(NAMES, min_size=1, max_size=20))
+def test_the_first_rule_wins(found: Placement, topics: list[str]) -> None:
+    for topic in [*topics, *(f"queue://{name}" for name in topics)]:
+        matching = [rule for rule in found.rules if rule.matches(topic)]
+        assert found.log_of(topic) == (matching[0].log_of(topic) if matching else "main")
+
+
+@settings(max_examples=500, deadline=None)
+@given(drawn_placements(), DRAWN, st.sampled_from(LOGS), NAMES)
+def test_a_change_moves_what_it_says_it_moves(
+    found: Placement, pattern: str, log: str, topic: str
+) -> None:
+    try:
+        after = with_rule(found, pattern, [log])
+    except InvalidRequest:
+        return
+    same = found.log_of(topic) == after.log_of(topic)
+    assert moved(found, after, [topic]) == ([] if same else [topic])
+    assert after.version == found.version + 1
+    assert msgspec.json.decode(msgspec.json.encode(after), type=Placement) == after
+
+
+def test_a_rule_goes_to_the_end_before_another_or_into_its_place() -> None:
+    found = with_rule(EMPTY, "a.#", ["orders"])
+    found = with_rule(found, "pattern://b.*", ["prices"])
+    found = with_rule(found, "a.b", ["main"], before="a.#")
+    assert [rule.pattern for rule in found.rules] == ["a.b", "a.#", "b.*"]
+    found = with_rule(found, "topic://a.b", ["orders", "prices"])
+    assert found.rules[0] == Rule("a.b", ("orders", "prices"))
+    found = with_rule(found, "b.*", ["prices"], before="a.b")
+    assert [rule.pattern for rule in without_rule(found, "a.b").rules] == ["b.*", "a.#"]
+    assert found.version == 6
+
+
+REFUSED = [
+    (lambda: with_log(EMPTY, "orders"), "there is a log orders already"),
+    (lambda: with_log(EMPTY, "none"), "'none' can't be the name of a log"),
+    (lambda: with_log(EMPTY, "a/b"), "'a/b' can't be the name of a log"),
+    (lambda: with_log(EMPTY, "Orders"), "'Orders' can't be the name of a log"),
+    (lambda: with_rule(EMPTY, "a", ["paid"]), "there is no log paid: there are main, orders,"),
+    (lambda: with_rule(EMPTY, "a", []), "one log or several different ones"),
+    (lambda: with_rule(EMPTY, "a", ["main", "main"]), "one log or several different ones"),
+    (lambda: with_rule(EMPTY, "a*", ["main"]), "stand for whole words"),
+    (lambda: with_rule(EMPTY, "#.a.#.b.#", ["main"]), "stands in it 2 times at most"),
+    (lambda: with_rule(EMPTY, "temp-queue://a", ["main"]), "temporary"),
+    (lambda: with_rule(EMPTY, "", ["main"]), "is not the name of a topic or queue"),
+    (lambda: with_rule(ORDERS, "orders.eu", ["main"]), "orders.# stands before it"),
+    (lambda: with_rule(ORDERS, "a", ["main"], before="b"), "no rule b: there are orders.urgent,"),
+    (lambda: without_rule(EMPTY, "b"), "there is no rule b: there are none at all"),
+    (lambda: Placement(1, ("orders",)), "the log main is missing"),
+    (lambda: Placement(1, ("main", "main")), "named twice"),
+    (lambda: placed(("pattern://a.*", "main")), "isn't written as it is kept"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), REFUSED)
+def test_what_can_not_be_is_refused_in_one_sentence(change: object, text: str) -> None:
+    assert callable(change)
+    with pytest.raises(InvalidRequest, match=re.escape(text)):
+        change()
+
+
+def test_a_rule_for_queues_hides_none_for_topics() -> None:
+    found = with_rule(with_rule(EMPTY, "queue://#", ["orders"]), "#", ["prices"])
+    assert (found.log_of("queue://a"), found.log_of("a")) == ("orders", "prices")
+    assert found.log_of_pattern("pattern://#") == "prices"
+
+
+def test_what_another_version_has_written_is_not_half_understood() -> None:
+    said = b'{"version": 1, "logs": ["main"], "rules": [], "partitions": {}}'
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(said, type=Placement)
