@@ -12,7 +12,14 @@ class ClientSession(Protocol):
     """Who has a session of its own on a connection."""
 
     def ended(self) -> None:
-        """The other side has ended it, or answered its end."""
+        """The other side has answered its end, or the connection is gone."""
+
+
+class Watching(Protocol):
+    """Who looks after each read and each write by itself what became of it."""
+
+    def passed(self) -> None:
+        """All that came in one read was told, or links had their turn to send."""
 
 
 class EngineObjects:

@@ -17,7 +17,7 @@ from cproton import lib as proton
 from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
 from distributary.client.connection.client_settings import ConnectionSettings
 from distributary.client.connection.conditions import tell, told, will_close
-from distributary.client.connection.engine_objects import ClientSession, EngineObjects
+from distributary.client.connection.engine_objects import ClientSession, EngineObjects, Watching
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
@@ -53,9 +53,6 @@ class ClientLink(Protocol):
     def fail(self, error: ClientError) -> None:
         """It is over: the other side has ended it, or there will be no connection any more."""
 
-    def passed(self) -> None:
-        """All that came in one read was told; of those that `watch` asked it for."""
-
     def lost(self) -> None:
         """The connection is gone, and with it all that was under way. Its deliveries can still be
         read, for the last time."""
@@ -76,7 +73,7 @@ class Wire(asyncio.BufferedProtocol):
         self._links: dict[int, ClientLink] = {}
         self._sessions: dict[int, ClientSession] = {}
         self._dirty: dict[ClientLink, None] = {}
-        self._watching: dict[ClientLink, None] = {}
+        self._watching: dict[Watching, None] = {}
         self._due = self._paused = self._closing = self._open = False
         self._timer: asyncio.TimerHandle | None = None
         self._reason: ClientError | None = None
@@ -141,6 +138,8 @@ class Wire(asyncio.BufferedProtocol):
         links, self._links = self._links, {}
         for link in links.values():
             link.lost()
+        for session in self._sessions.values():
+            session.ended()
         self._free()
         if not self.opened.done():
             self.opened.set_exception(reason)
@@ -185,13 +184,13 @@ class Wire(asyncio.BufferedProtocol):
         """End a link from this side: `closed` ends what it stands for, too."""
         self._dirty.pop(self._links.pop(address(pointer)), None)
         (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
-        self._later()
+        self.later()
 
     def end(self, pointer: Any, *, closed: bool = True) -> None:
         """End what a link stands for, or (`closed` is false) the link alone; it hears in `fail`
         when that is done, or why not."""
         (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
-        self._later()
+        self.later()
 
     # Sessions beside the connection's own.
 
@@ -209,29 +208,27 @@ class Wire(asyncio.BufferedProtocol):
         if condition:
             tell(proton.pn_session_condition(pointer), condition, text)
         proton.pn_session_close(pointer)
-        self._later()
+        self.later()
 
     def _session_closed(self, pointer: Any) -> None:
-        session = self._sessions.pop(address(pointer), None)
-        if session is None:
+        if not proton.pn_session_state(pointer) & cproton.PN_LOCAL_CLOSED:
             condition = proton.pn_session_remote_condition(pointer)
             self._refuse(f"{self._server.url} ended the session", condition)
-            return
-        session.ended()
-        proton.pn_session_close(pointer)
-        self.write()
-        proton.pn_session_free(pointer)
+        elif (session := self._sessions.pop(address(pointer), None)) is not None:
+            session.ended()
+            proton.pn_session_free(pointer)
 
     def touch(self, link: ClientLink) -> None:
         """It has something for the engine: it is asked for it once in this turn."""
         self._dirty[link] = None
-        self._later()
+        self.later()
 
-    def watch(self, link: ClientLink) -> None:
-        """It looks after each read by itself what became of its deliveries."""
-        self._watching[link] = None
+    def watch(self, watching: Watching) -> None:
+        """Have it look after each read, while the connection lives."""
+        self._watching[watching] = None
 
-    def _later(self) -> None:
+    def later(self) -> None:
+        """Write in this turn of the loop what the engine has by then."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self.flush)
@@ -246,6 +243,7 @@ class Wire(asyncio.BufferedProtocol):
             for link in dirty:
                 link.perform()
             self.write()
+            self._passed()
         except Exception as error:  # a bug: nobody may wait for ever because of it
             self.abort(ConnectionFailed(f"the client has a bug: {error!r}"))
             raise
@@ -260,14 +258,17 @@ class Wire(asyncio.BufferedProtocol):
         self._pump.begin(size)
         while self._eat():
             pass
-        for link in tuple(self._watching):
-            link.passed()
+        self._passed()
         if self._open and not self.opened.done() and not self._reason:
             self.opened.set_result(None)
         broken = proton.pn_transport_condition(self._transport)
         if proton.pn_condition_is_set(broken) and not self._closing:
             self._refuse(f"the connection to {self._server.url} broke", broken)
         self.flush()
+
+    def _passed(self) -> None:
+        for watching in tuple(self._watching):
+            watching.passed()
 
     def write(self) -> None:
         """Write what the engine has. Within one such pass it may write transfers before the

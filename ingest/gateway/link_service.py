@@ -15,6 +15,7 @@ from distributary.ingest.gateway.containers import Containers
 from distributary.ingest.management.node import Node
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.relayed_link import RelayedLink, Relays
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.producer import Producer
 from distributary.ingest.runtime.host import Host
@@ -42,6 +43,7 @@ class LinkParts(msgspec.Struct, frozen=True):
     temporary: TemporaryNodes
     transactions: Coordinator
     node: Node
+    relays: Relays
 
 
 class LinkService:
@@ -53,6 +55,7 @@ class LinkService:
         self._access, self._admission = parts.access, parts.admission
         self._subscriptions, self._temporary = parts.subscriptions, parts.temporary
         self._transactions, self._node = parts.transactions, parts.node
+        self._relays = parts.relays
         self._table, self._containers = messages.store.table, Containers()
         self._bare = Kind(host.settings.amqp.bare_address)
 
@@ -77,9 +80,11 @@ class LinkService:
         )
 
     def session_ended(self, connection: Peer, session: int) -> None:
+        self._relays.session_ended(connection, session)
         self._subscriptions.ends.session_ended(connection, session)
 
     def closed(self, connection: Peer) -> None:
+        self._relays.closed(connection)
         self._transactions.closed(connection)
         self._subscriptions.ends.connection_ended(connection)
         if connection in self._containers:
@@ -114,7 +119,11 @@ class LinkService:
         intent = attach_intent.decide_intent(attach, container, self._bare, style)
         if isinstance(intent, attach_intent.Make):
             intent = self._made(link, intent.kind, attach)
-        self._perform(link, intent)
+        log = self._relays.foreign(intent)
+        if isinstance(log, str):
+            self._relays.attach(link, attach, intent, log)
+        else:
+            self._perform(link, log or intent)
         self._log.slow(link)
         match link.owner:
             case Producer(topic=str(topic)):
@@ -218,6 +227,9 @@ class LinkService:
         link.grant(self._settings.amqp.producer_credit)
 
     def detached(self, link: Link, closed: bool) -> None:
+        if isinstance(link.owner, RelayedLink):
+            link.owner.detached(closed=closed)
+            return
         self._let_go(link)
         attempt = link.connection.attempt
         answer = partial(self._answer_detach, link, closed)
@@ -232,6 +244,8 @@ class LinkService:
             link.detach(closed=closed, condition=LIMIT_EXCEEDED, description=late)
 
     def lost(self, link: Link) -> None:
+        if isinstance(link.owner, RelayedLink):
+            link.owner.left()
         self._let_go(link)
         self._subscriptions.lost(link)
 

@@ -36,6 +36,7 @@ from distributary.ingest.management.replies import ReplyLink
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.relayed_link import NoRelays, RelayedLink, Relaying
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.intake import Intake
@@ -80,10 +81,17 @@ class MessageLoop:
     all methods run on the loop's thread."""
 
     def __init__(
-        self, host: Host, store: Store, access: Access, policies: Policies, sure: Callable[[], bool]
+        self,
+        host: Host,
+        store: Store,
+        access: Access,
+        policies: Policies,
+        sure: Callable[[], bool],
+        relaying: Relaying | None = None,
     ) -> None:
         """`sure`: whether the home is ours beyond doubt; nothing is read or written without it.
-        Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
+        `relaying`: there are other logs. Raises InvalidRequest when a subscription has a policy of
+        its own that isn't right."""
         limits = host.settings.amqp
         room = room_for(limits.connections_max)
         limits = msgspec.structs.replace(limits, connections_max=room)
@@ -96,7 +104,8 @@ class MessageLoop:
         schemas = SchemaDirectory(parts.log, store.snapshot, self.engine.pump.accept_late)
         self._validator = Validator(host, schemas, policies, self.complete)
         self._subscriptions = SubscriptionService(host, parts, access, policies)
-        temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max)
+        log = relaying.log if relaying is not None else ""
+        temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max, log)
         admission = Admission(access, self._subscriptions, temporary)
         bare, style = Kind(limits.bare_address), host.settings.delivery.pattern_style
         self._addresses = AddressResolver(admission, self._subscriptions, bare, style)
@@ -109,11 +118,18 @@ class MessageLoop:
             Peers(self.engine),
             self._addresses.answering,
         )
+        self._relays = relaying.relays(self.finish_pass) if relaying is not None else NoRelays()
         self._links = LinkService(
             host,
             parts,
             LinkParts(
-                access, admission, self._subscriptions, temporary, self._transactions, self._node
+                access,
+                admission,
+                self._subscriptions,
+                temporary,
+                self._transactions,
+                self._node,
+                self._relays,
             ),
         )
         self._floors = IdleFloors(host, parts, directory)
@@ -150,6 +166,9 @@ class MessageLoop:
 
     def received(self, link: Link, received: Received) -> None:
         owner = link.owner
+        if isinstance(owner, RelayedLink):
+            owner.received(received)
+            return
         if not isinstance(owner, Producer):
             assert isinstance(owner, RequestLink)  # noqa: S101
             self._node.received(link, received)
@@ -260,9 +279,11 @@ class MessageLoop:
     # Settle: the outcomes wait for the next group, too. The commit that follows is the committer's.
 
     def settled(self, link: Link, outcomes: Outcomes) -> None:
-        if not isinstance(link.owner, Consumer):
+        if isinstance(link.owner, RelayedLink):
+            link.owner.outcomes(outcomes)
+        elif not isinstance(link.owner, Consumer):
             return
-        if not outcomes.transaction:
+        elif not outcomes.transaction:
             self._delivery.settled(link.owner, outcomes)
             self._log.slow(link)
         elif self._knows(link, outcomes.transaction):
@@ -293,8 +314,8 @@ class MessageLoop:
         match link.owner:
             case Consumer() as consumer:
                 self._delivery.flowed(consumer)
-            case ReplyLink() as replies:
-                replies.flowed()
+            case ReplyLink() | RelayedLink() as other:
+                other.flowed()
 
     def writable(self, links: tuple[Link, ...], writable: bool) -> None:
         # The link with least unsettled goes first: what there is room for isn't always the same's.
@@ -327,7 +348,8 @@ class MessageLoop:
         self._links.session_ended(connection, session)
 
     def ended(self, links: tuple[Link, ...], answer: Callable[[str], None]) -> None:
-        self._delivery.recording.when_durable(links, answer)
+        durable = partial(self._delivery.recording.when_durable, links, answer)
+        self._relays.when_ended(links, durable)
 
     # What parts below ask of parts above them.
 
@@ -374,6 +396,7 @@ class MessageLoop:
         self._backlogs.close()
         self._floors.close()
         self._subscriptions.ends.close()
+        self._relays.close()
 
     async def close(self, *, failed: bool) -> None:
         """Write and commit what waits, and end the threads; after a failure nothing more is

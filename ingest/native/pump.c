@@ -158,7 +158,7 @@ void pump_dispose(const uint64_t *deliveries, uint32_t count, uint64_t state, in
 /* How many of these deliveries, from the first one on, their other side has settled. */
 uint32_t pump_settled(const uint64_t *deliveries, uint32_t count);
 /* The tags of incoming deliveries, each of 8 bytes, as the numbers that pump_send writes; UINT64_MAX
- * for a tag of another size. */
+ * for a tag of another size and for a zero among the deliveries. */
 void pump_tags(const uint64_t *deliveries, uint32_t count, uint64_t *tags);
 /* No message of this link is accepted on receipt: another one says what becomes of it. */
 void pump_accept_late(uint64_t link);
@@ -572,7 +572,7 @@ uint32_t pump_settled(const uint64_t *deliveries, uint32_t count) {
 void pump_tags(const uint64_t *deliveries, uint32_t count, uint64_t *tags) {
   for (uint32_t i = 0; i < count; i++) {
     pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
-    tags[i] = pn_delivery_tag(d).size == sizeof *tags ? sequence_of(d) : UINT64_MAX;
+    tags[i] = d && pn_delivery_tag(d).size == sizeof *tags ? sequence_of(d) : UINT64_MAX;
   }
 }
 

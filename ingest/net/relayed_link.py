@@ -37,6 +37,17 @@ class RelayedLink(ABC):
         """The link has ended otherwise. To say it again is no error."""
 
 
+class Relaying(Protocol):
+    """A gateway is one of a lake's, and owns `log`."""
+
+    @property
+    def log(self) -> str:
+        """The log that it owns."""
+
+    def relays(self, finish_pass: Callable[[], None]) -> "Relays":
+        """Its relayed links; `finish_pass` hands on what was gathered for peers."""
+
+
 class Relays(Protocol):
     """All relayed links of a gateway."""
 
@@ -55,3 +66,31 @@ class Relays(Protocol):
 
     def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
         """Do this when the owners know the end of the sessions of these links, or are lost."""
+
+    def close(self) -> None:
+        """The gateway ends, and its peers have gone."""
+
+
+class NoRelays:
+    """Those of a gateway whose home has one log."""
+
+    def foreign(self, _intent: AttachIntent) -> str | AmqpError | None:
+        """None: every link belongs here."""
+        return None
+
+    def attach(self, link: Link, attach: Attach, intent: AttachIntent, log: str) -> None:
+        """There is no other log."""
+        raise NotImplementedError
+
+    def session_ended(self, _connection: Peer, _session: int) -> None:
+        """It had no relayed link."""
+
+    def closed(self, _connection: Peer) -> None:
+        """It had none."""
+
+    def when_ended(self, _links: tuple[Link, ...], then: Callable[[], None]) -> None:
+        """At once."""
+        then()
+
+    def close(self) -> None:
+        """There is nothing."""
