@@ -3,6 +3,7 @@
 * DistributaryError
   x IllegalTransition     an event that the state does not expect: a bug of ours or of a caller
   x InvalidRequest        a person or a peer asked for something that can't be
+    x PlacementRefused      topics can't be placed now: somebody serves or has them
     x SelectorError       a text that is no selector (`pipeline.selector.lexer`)
   x DecodeError           bytes that are no AMQP value or message (`pipeline.codec.amqp_types`)
   x BrokenFrame           a value in a peer's frame can't be read (`ingest.net.link`)
@@ -42,6 +43,11 @@ class IllegalTransition(DistributaryError):
 
 class InvalidRequest(DistributaryError):
     """What was asked for can't be done; the message says what, where and what to do."""
+
+
+class PlacementRefused(InvalidRequest):
+    """Topics can't be placed in another log now, as a gateway runs or a log has them; nothing was
+    changed."""
 
 
 class SelectorFailed(DistributaryError):

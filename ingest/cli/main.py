@@ -1,5 +1,5 @@
 """The command line: `distributary serve`, `doctor`, `verify`, `info`, `backup`, `restore`,
-`upgrade`, `user`, `subscription`, `queue`, `topic`, `schema`, `top`, `console`, `publish`,
+`upgrade`, `user`, `subscription`, `queue`, `topic`, `log`, `schema`, `top`, `console`, `publish`,
 `consume`, `peek`, `jobs`."""
 
 import sys
@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "subscription": "subscription_commands",
     "queue": "queue_commands",
     "topic": "queue_commands",
+    "log": "log_commands",
     "schema": "schemas.schema_commands",
     "top": "watching.top_command",
     "console": "console_command",

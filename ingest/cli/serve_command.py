@@ -11,6 +11,9 @@ from distributary.ingest.runtime import memory
 
 @click.command()
 @click.option("--home", required=True, help="All that is kept: a folder, or s3://bucket/prefix.")
+@click.option(
+    "--log", metavar="NAME", help="One log of a lake; see `distributary log`.  [default: main]"
+)
 @click.option("--listen", help="HOST:PORT to listen on.  [default: 127.0.0.1:5672]")
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file of settings.")
 @click.option("--standby", is_flag=True, help="Wait until the home's owner has gone.")
@@ -22,6 +25,7 @@ from distributary.ingest.runtime import memory
 )
 def serve(
     home: str,
+    log: str | None,
     listen: str | None,
     config: Path | None,
     standby: bool,
@@ -36,12 +40,13 @@ def serve(
       distributary serve --home /srv/log --listen 0.0.0.0:5672 --config gateway.toml
       distributary serve --home s3://bucket/log --standby
       distributary serve --home /mnt/shared/log --listen 0.0.0.0:5672 --standby
+      distributary serve --home /mnt/shared/log --log orders --listen 10.0.0.7:5672
 
     It stops on SIGTERM or Ctrl-C with exit code 0, after all that was accepted is committed.
     Exit code 1: it could not go on (the log says why). 2: a setting or an argument is wrong.
     """
     memory.set_up()
-    from distributary.ingest.gateway.homes import home_at  # noqa: PLC0415 (as below)
+    from distributary.ingest.gateway.homes import ServedLog  # noqa: PLC0415 (as below)
     from distributary.ingest.gateway.serve import run  # noqa: PLC0415 (what it needs is set up now)
     from distributary.ingest.runtime import load_settings  # noqa: PLC0415 (as above)
     from distributary.ingest.runtime.logs import LineBudget, set_up  # noqa: PLC0415 (as above)
@@ -50,4 +55,4 @@ def serve(
     window = settings.log.window_ms / 1_000
     lines = LineBudget(settings.log.lines_max, window, time.monotonic, verbose=verbose)
     set_up(as_json=as_json, budget=lines, file=settings.log.file)
-    sys.exit(run(home_at(home, settings), settings, lines, standby=standby))
+    sys.exit(run(ServedLog(home, log), settings, lines, standby=standby))

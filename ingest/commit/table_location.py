@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.tables.delta.store import LocalStore, Store
 from distributary.pipeline.tables.home.home import Home
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: What makes a home a lake (`pipeline.tables.lake.lake`).
 _PLACEMENT = "lake.json"
+#: Seconds that a look whether a home is a lake may take.
+_REQUEST_SECONDS = 5.0
 #: The stores that a home may lie in, by the first word of its address.
 STORES = ("s3", "gs", "az", "abfs", "abfss")
 
@@ -52,20 +54,28 @@ def table_url(home: "ObjectHome", settings: Settings) -> str:
     return f"{settings.tables.url.rstrip('/') or home.tables}/topic_log"
 
 
-def lake_at(address: str, settings: Settings) -> "Lake | None":
-    """The lake that the home at this address is; None where it has no lake.json: then no code of
-    lakes is loaded. Blocks. Raises InvalidRequest for an address that can't be, StoreError."""
+def is_lake(address: str, settings: Settings) -> bool:
+    """Whether the home at this address is a lake. Blocks; no code of lakes is loaded. Raises
+    InvalidRequest for an address that can't be, StoreError when its store doesn't answer."""
     if not is_address(address):
-        root = Path(address)
-        return new_lake(address, settings) if (root / _PLACEMENT).exists() else None
-    from distributary.pipeline.tables.lake.object_lake import object_lake  # noqa: PLC0415 (as above)
+        return (Path(address) / _PLACEMENT).exists()
+    store = object_home(address, settings).store(_REQUEST_SECONDS)
+    try:
+        return store.exists(_PLACEMENT)
+    except OSError as error:
+        raise StoreError(f"{address} can't be used: {error}. See to its store") from error
 
-    return object_lake(object_home(address, settings))
+
+def lake_at(address: str, settings: Settings) -> "Lake | None":
+    """The lake that the home at this address is; None where it is none. Blocks. Raises as
+    `is_lake`."""
+    return new_lake(address, settings) if is_lake(address, settings) else None
 
 
 def new_lake(address: str, settings: Settings) -> "Lake":
     """The lake at this address, whether it has been made or not. Raises InvalidRequest for an
     address that can't be."""
+    # Loading the client of object stores takes a while, and most homes need none.
     if is_address(address):
         from distributary.pipeline.tables.lake.object_lake import ObjectLake  # noqa: PLC0415 (as above)
 

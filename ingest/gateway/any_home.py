@@ -32,8 +32,9 @@ class HomeOwner(Protocol):
 
 
 class OwnedHome(msgspec.Struct, frozen=True):
-    """A home that is ours: its owner, and what opens it."""
+    """A home that is ours: where it is, its owner, and what opens it."""
 
+    address: str
     owner: HomeOwner
     open: Callable[[Settings], Store]
 

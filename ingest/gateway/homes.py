@@ -2,14 +2,62 @@
 address, at the start.
 """
 
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from distributary.ingest.commit.home_opening import open_store
-from distributary.ingest.commit.table_location import is_address
+from distributary.ingest.commit.table_location import is_address, is_lake
 from distributary.ingest.gateway.any_home import AnyHome, HomeOwner, OwnedHome, WaitingHome
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
+
+if TYPE_CHECKING:
+    from distributary.ingest.gateway.lake_member import LakeMember
+
+
+class ServedLog(msgspec.Struct, frozen=True):
+    """What a gateway serves: the home at an address, or one log of it; None: what `--log` leaves
+    out, its log `main`."""
+
+    root: str
+    log: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The log's name."""
+        return self.log or "main"
+
+    def home(self, settings: Settings) -> AnyHome:
+        """The home of the log. Blocks. Raises InvalidRequest for an address or a log that can't be,
+        StoreError."""
+        if self.log is None and _above(self.root).name != "logs":
+            return home_at(self.root, settings)
+        from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
+
+        if self.log is None:
+            lake_member.check_is_whole(self.root, settings)
+        member = lake_member.member_of(self.root, self.log, settings)
+        return home_at(self.root if member is None else member.home, settings)
+
+    def settings(self, given: Settings) -> Settings:
+        """The settings of its gateway."""
+        if self.log is None:
+            return given
+        from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
+
+        return lake_member.settings_of(self.log, given)
+
+    def member(self, settings: Settings) -> "LakeMember | None":
+        """Its part in the lake, when it is owned; None where the home is none. Blocks. Raises as
+        `home`."""
+        if self.log is None and not is_lake(self.root, settings):
+            return None
+        from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
+
+        return lake_member.member_of(self.root, self.log, settings)
 
 
 def home_at(address: str, settings: Settings) -> AnyHome:
@@ -20,6 +68,11 @@ def home_at(address: str, settings: Settings) -> AnyHome:
     from distributary.ingest.gateway.object_homes import GatewayObjectHome  # noqa: PLC0415
 
     return GatewayObjectHome(address, settings)
+
+
+def _above(address: str) -> PurePath:
+    """What a home lies in."""
+    return (PurePath(address) if is_address(address) else Path(address).resolve()).parent
 
 
 class _DiskHome:
@@ -36,4 +89,6 @@ class _DiskHome:
         return WaitingHome(Standby(self._home, self._lease), self._owned)
 
     def _owned(self, owner: Owner) -> OwnedHome:
-        return OwnedHome(owner, lambda settings: open_store(self._home, settings, owner))
+        return OwnedHome(
+            self.address, owner, lambda settings: open_store(self._home, settings, owner)
+        )

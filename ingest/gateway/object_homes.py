@@ -22,4 +22,6 @@ class GatewayObjectHome:
         return WaitingHome(LeaseStandby(self._home, self._lease), self._owned)
 
     def _owned(self, owner: LeaseOwner) -> OwnedHome:
-        return OwnedHome(owner, lambda settings: open_object_store(self._home, settings, owner))
+        return OwnedHome(
+            self.address, owner, lambda settings: open_object_store(self._home, settings, owner)
+        )

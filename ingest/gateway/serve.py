@@ -12,6 +12,7 @@ import structlog
 
 from distributary.ingest.gateway.any_home import AnyHome, HomeOwner, OwnedHome
 from distributary.ingest.gateway.heartbeat import Heartbeat
+from distributary.ingest.gateway.homes import ServedLog
 from distributary.ingest.gateway.message_loop import MessageLoop
 from distributary.ingest.gateway.service_notice import ServiceNotice
 from distributary.ingest.gateway.sockets import FewAtOnce
@@ -52,21 +53,29 @@ class _Probes(msgspec.Struct, frozen=True):
         self.http.close()
 
 
-def run(home: AnyHome, settings: Settings, lines: LineBudget, *, standby: bool = False) -> int:
+def run(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bool = False) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. As a standby wait first until the home's owner
     has gone. `lines` says now and then what the log lacks. Raises StoreError, HomeLocked,
     InvalidRequest when it can't start."""
+    home, settings = served.home(settings), served.settings(settings)
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
         sockets = FewAtOnce()
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(sockets)) as runner:
-            return runner.run(_run(home, settings, lines, sockets, standby=standby))
+            serving = _run(served, home, settings, lines, sockets, standby=standby)
+            return runner.run(serving)
     finally:
         lines.tell(all_of_it=True)
 
 
 async def _run(
-    home: AnyHome, settings: Settings, lines: LineBudget, sockets: FewAtOnce, *, standby: bool
+    served: ServedLog,
+    home: AnyHome,
+    settings: Settings,
+    lines: LineBudget,
+    sockets: FewAtOnce,
+    *,
+    standby: bool,
 ) -> int:
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)
@@ -90,7 +99,7 @@ async def _run(
         return 0
     heartbeat = Heartbeat(host, owned.owner)
     try:
-        return await _serve(home, host, access, policies, owned, heartbeat, probes)
+        return await _serve(served, host, access, policies, owned, heartbeat, probes)
     finally:
         probes.close()
         heartbeat.stop()
@@ -116,7 +125,7 @@ async def _stand_by(home: AnyHome, host: Host) -> OwnedHome | None:
 
 
 async def _serve(
-    home: AnyHome,
+    served: ServedLog,
     host: Host,
     access: Access,
     policies: Policies,
@@ -125,12 +134,15 @@ async def _serve(
     probes: _Probes,
 ) -> int:
     loop, settings = host.loop, host.settings
+    member = served.member(settings)  # now that it can't change any more
     store, owner = owned.open(settings), owned.owner
     messages = MessageLoop(host, store, access, policies, heartbeat.sure)
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
-    metrics = GatewayMetrics(host, engine, messages.parts, messages.directory, messages.validator)
+    metrics = GatewayMetrics(
+        host, engine, messages.parts, messages.directory, messages.validator, served.name
+    )
     probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(
         loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke
@@ -142,11 +154,15 @@ async def _serve(
     await probes.http.open()
     if host.traces is not None:
         host.traces.open()
-    _events.info("listening", address=settings.gateway.listen, home=home.address)
+    notice = None if member is None else member.notice(settings, loop)
+    log = {} if member is None else {"log": member.log}
+    _events.info("listening", address=settings.gateway.listen, home=owned.address, **log)
     probes.notice.ready(f"it serves on {settings.gateway.listen}")
     failure = await host.halt.ended()
     probes.notice.stops()
     listener.close()
+    if notice is not None:
+        notice.close()
     await _part(engine, owner, failure)
     messages.quiet()
     await messages.close(failed=failure is not None)

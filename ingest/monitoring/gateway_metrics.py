@@ -50,7 +50,10 @@ class GatewayMetrics:
         parts: MessageParts,
         directory: SubscriptionDirectory,
         validator: Validator,
+        log: str,
     ) -> None:
+        """`log`: the name of the log that is served."""
+        self._log_name = log
         self._settings, self._engine, self._parts = host.settings, engine, parts
         self._directory, self._turns = directory, TaskTurns(host.loop)
         self._traces, self._loop = host.traces, host.loop
@@ -133,6 +136,8 @@ class GatewayMetrics:
         yield m.CHECK_BYTES_MAX, [(_NONE, settings.schemas.waiting_bytes_max)]
         yield m.UNCHECKED, [(_NONE, counts.unchecked)]
         yield m.CHECK_FAILURES, [(_NONE, checks.failures)]
+        container = settings.gateway.container_id
+        yield m.LOG_INFO, [((self._log_name, container), 1)]
         yield m.CONNECTIONS, [(_NONE, len(engine.connections))]
         yield m.CONNECTIONS_MAX, [(_NONE, engine.limits.connections_max)]
         yield m.SUBSCRIPTIONS, [(_NONE, len(named))]

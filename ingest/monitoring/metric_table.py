@@ -125,6 +125,7 @@ RETENTION: Final = _counter("retention_messages", "messages that retention remov
 SPANS: Final = _counter("trace_spans", "spans that the collector took")
 SPANS_DROPPED: Final = _counter("trace_spans_dropped", "spans that it didn't get", "reason")
 TRACED: Final = _gauge("traced_deliveries", "deliveries of sampled messages that are followed")
+LOG_INFO: Final = _gauge("log_info", "1 for the log that it serves", "log", "container")
 READY: Final = _gauge("ready", "1 while the gateway serves")
 
 #: In the order in which they are shown.
@@ -138,5 +139,5 @@ METRICS: Final = (
     *(LOGINS_REFUSED, PEERS_ENDED, INTERNAL_ERRORS),
     *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX),
     *(MEMORY, MEMORY_MAX, UNWRITTEN, HEAD, COMMITTED),
-    *(UPKEEP, RETENTION, SPANS, SPANS_DROPPED, TRACED, READY),
+    *(UPKEEP, RETENTION, SPANS, SPANS_DROPPED, TRACED, LOG_INFO, READY),
 )

@@ -124,7 +124,7 @@ def _typed(text: str) -> object:
 def _check(settings: Settings) -> None:
     """Each limit alone, and those that must fit together."""
     amqp, commit = settings.amqp, settings.commit
-    _ = settings.gateway.address, settings.topic_policy
+    _ = settings.gateway.address, settings.gateway.advertised, settings.topic_policy
     policy_table.check(settings.policy, "[subscription]")
     if settings.http.listen:
         _ = settings.http.address
@@ -156,6 +156,11 @@ def _check(settings: Settings) -> None:
         (
             amqp.open_ms_max >= amqp.handshake_ms_max,
             "amqp.open_ms_max must be amqp.handshake_ms_max at least",
+        ),
+        (settings.fleet.logs_max >= 1, "fleet.logs_max must be positive"),
+        (
+            settings.fleet.address_retry_ms >= 100,
+            "fleet.address_retry_ms must be 100 at least: each attempt may be a put",
         ),
         *amqp.quota.rules(),
         (amqp.idle_timeout_ms >= 1_000, "amqp.idle_timeout_ms must be 1000 at least"),

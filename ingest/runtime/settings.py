@@ -34,11 +34,19 @@ def _address(listen: str, key: str) -> tuple[str, int]:
 
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str
+    advertise: str
     container_id: str
 
     @property
     def address(self) -> tuple[str, int]:
         return _address(self.listen, "gateway.listen")
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Where others reach it."""
+        if not self.advertise:
+            return self.address
+        return _address(self.advertise, "gateway.advertise")
 
     @property
     def loopback(self) -> bool:
@@ -111,6 +119,13 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Ownership(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_ms: int
+
+
+class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    logs_max: int
+    rules_max: int
+    owner_wait_ms: int
+    address_retry_ms: int
 
 
 class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -257,6 +272,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gateway: Listen
     http: Http
     owner: Ownership
+    fleet: Fleet
     amqp: Amqp
     journal: JournalLimits
     commit: CommitLimits

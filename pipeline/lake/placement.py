@@ -112,9 +112,10 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     )
 
     def log_of(self, topic: str) -> str:
-        """The log of a topic, a queue (`queue://name`) or a temporary destination."""
+        """The log of a topic, a queue (`queue://name`) or a temporary destination, whose log may be
+        one that was made later than this placement."""
         if is_temporary(topic):
-            return self._log_of_temporary(topic)
+            return _log_of_temporary(topic)
         for rule in self.rules:
             if rule.matches(topic):
                 return rule.log_of(topic)
@@ -139,15 +140,16 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             found.add(MAIN)
         return found.pop() if len(found) == 1 else None
 
-    def _log_of_temporary(self, topic: str) -> str:
-        name = topic.removeprefix(PREFIXES[kind_of_topic(topic)])
-        log, mark, _ = name.partition("/")
-        return log if mark and log in self.logs else MAIN
-
 
 def temporary_name(log: str, unique: str) -> str:
     """The name of a temporary destination of a log, so that each gateway knows where it is."""
     return f"{log}/{unique}"
+
+
+def _log_of_temporary(topic: str) -> str:
+    name = topic.removeprefix(PREFIXES[kind_of_topic(topic)])
+    log, mark, _ = name.partition("/")
+    return log if mark and _NAME.fullmatch(log) else MAIN
 
 
 def check_name(log: str) -> None:
@@ -239,3 +241,7 @@ def moved(before: Placement, after: Placement, topics: Iterable[str]) -> list[st
 
 def _weight(log: str, topic: str) -> bytes:
     return sha256(f"{log}\n{topic}".encode()).digest()
+
+
+#: The placement of a home that is no lake yet.
+ONE_LOG: Final = Placement(0, (MAIN,))

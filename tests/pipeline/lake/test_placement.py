@@ -42,7 +42,8 @@ WHERE = [
     ("work.a", "main"),
     ("temp-queue://orders/4711", "orders"),
     ("temp-topic://4711", "main"),
-    ("temp-queue://gone/4711", "main"),
+    ("temp-queue://later/4711", "later"),
+    ("temp-queue://No log/4711", "main"),
 ]
 
 

@@ -1,0 +1,204 @@
+"""`distributary log`: the logs of a lake, and which topics are placed in which."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from distributary.ingest.cli.options.command_options import REFUSED, json_option
+from distributary.ingest.runtime import load_settings
+from distributary.pipeline.errors import InvalidRequest, PlacementRefused
+
+if TYPE_CHECKING:
+    from distributary.ingest.runtime.settings import Settings
+    from distributary.pipeline.lake.placement import Placement
+    from distributary.pipeline.tables.lake.lake import Lake
+
+_home = click.option(
+    "--home", required=True, help="The whole home: a folder, or s3://bucket/prefix."
+)
+_config = click.option(
+    "--config", type=click.Path(path_type=Path), help="The gateways' settings: store, limits."
+)
+
+
+@click.group()
+def log() -> None:
+    """List and make the logs of a home, and place topics in them.
+
+    \b
+    Examples:
+      distributary log create orders --home /srv/log
+      distributary log place 'orders.#' orders --home /srv/log
+      distributary serve --home /srv/log --log orders --listen 10.0.0.7:5672
+
+    A home has the log `main`; with another one it is a lake. Each log has a gateway of its own,
+    and any of them serves any client.
+    Exit code 0: done. 1: a disk, a store or a table can't be read or written. 2: the command line
+    can't be. 4: not now: a gateway runs, or a log has a topic that would be placed elsewhere.
+    """
+
+
+@log.command(name="list")
+@_home
+@_config
+@json_option
+def list_logs(home: str, config: Path | None, as_json: bool) -> None:
+    """List the logs, where their owners listen, and the rules by which topics are placed.
+
+    \b
+    Examples:
+      distributary log list --home /srv/log
+      distributary log list --home s3://bucket/log --json
+
+    It may run beside the gateways. Where an owner listened last is shown also when it has ended.
+    """
+    settings = load_settings.load(config, flags={})
+    _show(_lake(home, settings), as_json=as_json)
+
+
+@log.command()
+@click.argument("name")
+@_home
+@_config
+@json_option
+def create(name: str, home: str, config: Path | None, as_json: bool) -> None:
+    """Make a log; a home with one log becomes a lake by it.
+
+    \b
+    Example:
+      distributary log create orders --home /srv/log
+
+    Nothing is placed in it yet. It may run beside gateways: they know the log when they are
+    started again.
+    """
+    from distributary.ingest.commit.table_location import lake_at, new_lake  # noqa: PLC0415 (with the tables half a second)
+    from distributary.pipeline.lake.placement import ONE_LOG, with_log  # noqa: PLC0415 (as above)
+
+    settings = load_settings.load(config, flags={})
+    lake = lake_at(home, settings)
+    seen = None if lake is None else lake.placement()
+    new = with_log(seen or ONE_LOG, name)
+    if len(new.logs) > settings.fleet.logs_max:
+        most = settings.fleet.logs_max
+        raise InvalidRequest(
+            f"{home} has {len(new.logs) - 1} logs, and {most} are the most (fleet.logs_max)"
+        )
+    lake = lake or new_lake(home, settings)
+    lake.replace(seen, new)
+    _show(lake, as_json=as_json)
+
+
+@log.command()
+@click.argument("pattern")
+@click.argument("logs", nargs=-1, metavar="LOG...")
+@click.option("--before", metavar="PATTERN", help="Put the rule before the one of this pattern.")
+@click.option("--remove", is_flag=True, help="Take the rule of the pattern away.")
+@_home
+@_config
+@json_option
+def place(
+    pattern: str,
+    logs: tuple[str, ...],
+    before: str | None,
+    remove: bool,
+    home: str,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Place the topics of a pattern in a log, or spread them over several by a hash of their names.
+
+    \b
+    Examples:
+      distributary log place 'orders.#' orders --home /srv/log
+      distributary log place 'queue://work.*' main orders prices --home /srv/log
+      distributary log place orders.urgent main --before 'orders.#' --home /srv/log
+      distributary log place 'orders.#' --remove --home /srv/log
+
+    The first rule whose pattern matches a topic says its log; without one it is main. Patterns
+    have * for a word and # for any number of words, whatever style consumers use.
+    Stop all gateways of the lake first. What a log has doesn't move: a rule that would place a
+    topic elsewhere of which there are messages, a subscription or a schema is refused.
+    """
+    from distributary.ingest.placing import topic_placing  # noqa: PLC0415 (with the tables half a second)
+
+    settings = load_settings.load(config, flags={})
+    change = _change(pattern, logs, before, settings, remove=remove)
+    lake = _lake(home, settings)
+    with _refusing():
+        topic_placing.place(lake, settings, change)
+    _show(lake, as_json=as_json)
+
+
+def _change(
+    pattern: str, logs: tuple[str, ...], before: str | None, settings: "Settings", *, remove: bool
+) -> "Callable[[Placement], Placement]":
+    """What is asked for. Raises InvalidRequest for words that don't go together."""
+    from distributary.pipeline.lake.placement import with_rule, without_rule  # noqa: PLC0415 (as above)
+
+    if remove:
+        if logs or before is not None:
+            raise InvalidRequest("--remove takes a pattern alone: without a log and --before")
+        return lambda placement: without_rule(placement, pattern)
+    if not logs:
+        raise InvalidRequest(f"say the log of {pattern}, or --remove")
+
+    def changed(placement: "Placement") -> "Placement":
+        new, most = with_rule(placement, pattern, logs, before), settings.fleet.rules_max
+        if len(new.rules) > most:
+            raise InvalidRequest(f"{most} rules are the most (fleet.rules_max)")
+        return new
+
+    return changed
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What can't be done now has an exit code of its own."""
+    try:
+        yield
+    except PlacementRefused as error:
+        click.echo(f"distributary: {error}", err=True)
+        sys.exit(REFUSED)
+
+
+def _lake(home: str, settings: "Settings") -> "Lake":
+    """The lake at the address. Raises InvalidRequest where the home has one log alone."""
+    from distributary.ingest.commit.table_location import lake_at  # noqa: PLC0415 (with the tables half a second)
+
+    found = lake_at(home, settings)
+    if found is None:
+        raise InvalidRequest(
+            f"{home} has one log alone, main: it is no lake. `distributary log create NAME --home "
+            f"{home}` makes another log"
+        )
+    return found
+
+
+def _show(lake: "Lake", *, as_json: bool) -> None:
+    """What there is."""
+    placement = lake.placement()
+    rows = [(log, lake.log_home(log), lake.address_of(log)) for log in placement.logs]
+    if as_json:
+        logs = [
+            {
+                "log": log,
+                "home": home,
+                "owner": None if owner is None else msgspec.to_builtins(owner),
+            }
+            for log, home, owner in rows
+        ]
+        rules = msgspec.to_builtins(placement.rules)
+        found = {"home": lake.address, "version": placement.version, "logs": logs, "rules": rules}
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        return
+    width = max(len(log) for log in placement.logs)
+    for log, home, owner in rows:
+        click.echo(f"{log:{width}}  {home}  {'never served' if owner is None else owner.url}")
+    for rule in placement.rules:
+        click.echo(f"{rule.pattern} -> {', '.join(rule.logs)}")
+    click.echo("all else -> main" if placement.rules else "all topics -> main")

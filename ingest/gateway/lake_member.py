@@ -1,0 +1,148 @@
+"""A gateway's part in a lake: which log it serves, and how the others find it.
+
+Loaded where the home is a lake, and where `--log` is given.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from distributary.ingest.commit.table_location import is_address, lake_at
+from distributary.ingest.runtime.settings import Settings
+from distributary.ingest.runtime.workers import Failure, Worker
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.lake.placement import MAIN, Placement
+from distributary.pipeline.tables.lake.lake import LOGS, Lake, OwnerAddress
+
+_events = structlog.get_logger("gateway")
+
+#: Hosts to listen on that say no machine.
+_ANY_HOST: Final = frozenset({"", "0.0.0.0", "::", "*"})  # noqa: S104 (it is what is refused)
+
+
+class LakeMember(msgspec.Struct, frozen=True):
+    """The log of a lake that a gateway serves. What blocks says so."""
+
+    lake: Lake
+    log: str
+
+    @property
+    def home(self) -> str:
+        """The address of the log's home."""
+        return self.lake.log_home(self.log)
+
+    def notice(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> "AddressNotice":
+        """Say in the lake where this gateway listens, from now on."""
+        return AddressNotice(self, settings, loop)
+
+    def placement(self) -> Placement:
+        """The placement in force. It changes only while no log has an owner, so whoever owns one
+        asks then, and once. Blocks. Raises StoreError, InvalidRequest when our log isn't there."""
+        placement = self.lake.placement()
+        if self.log not in placement.logs:
+            known = ", ".join(placement.logs)
+            raise InvalidRequest(
+                f"{self.lake.address} has no log {self.log}: there are {known}. Make it by "
+                f"`distributary log create {self.log} --home {self.lake.address}`"
+            )
+        return placement
+
+
+def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | None:
+    """The part of a gateway that serves this log of the home at `root`, without a word `main`; None
+    where the home is no lake. Blocks. Raises InvalidRequest for a log that isn't there and for
+    settings that no gateway of a lake can have, StoreError."""
+    lake = lake_at(root, settings)
+    if lake is None:
+        if log is None or log == MAIN:
+            return None
+        raise InvalidRequest(
+            f"{root} has one log alone, {MAIN}, and no log {log}. Make it by "
+            f"`distributary log create {log} --home {root}`"
+        )
+    if settings.tables.url:
+        raise InvalidRequest(
+            f"tables.url is {settings.tables.url}, and {root} has several logs: each keeps its "
+            "tables in its own home. Leave it out"
+        )
+    _ = advertised(settings)
+    member = LakeMember(lake, log or MAIN)
+    member.placement()
+    return member
+
+
+def settings_of(log: str, given: Settings) -> Settings:
+    """The settings of the gateway of a log: its container id tells it from the others'."""
+    if log == MAIN:
+        return given
+    name = f"{given.gateway.container_id}/{log}"
+    gateway = msgspec.structs.replace(given.gateway, container_id=name)
+    return msgspec.structs.replace(given, gateway=gateway)
+
+
+def check_is_whole(home: str, settings: Settings) -> None:
+    """Refuse the home of a log of a lake: served by itself it would take what other logs have.
+    Blocks. Raises InvalidRequest, StoreError."""
+    whole = home.rstrip("/") if is_address(home) else str(Path(home).resolve())
+    above, _, log = whole.rpartition(f"/{LOGS}/")
+    lake = lake_at(above, settings)
+    if lake is not None and log in lake.placement().logs:
+        raise InvalidRequest(
+            f"{home} is the log {log} of the lake {above}: serve it by --home {above} --log {log}"
+        )
+
+
+def advertised(settings: Settings) -> str:
+    """The URL by which other gateways of the lake reach this one. Raises InvalidRequest where the
+    settings don't say it."""
+    gateway = settings.gateway
+    host, port = gateway.advertised
+    if host in _ANY_HOST:
+        raise InvalidRequest(
+            f"gateway.listen is {gateway.listen}, which says no machine: set gateway.advertise to "
+            "the HOST:PORT by which the lake's other gateways reach this one"
+        )
+    scheme = "amqps" if settings.security.tls_certificate else "amqp"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class AddressNotice:
+    """Says in the lake where this gateway listens, until it has been said. On the loop's thread."""
+
+    def __init__(
+        self, member: LakeMember, settings: Settings, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._member, self._loop = member, loop
+        self._address = OwnerAddress(
+            advertised(settings), settings.gateway.container_id, time.time_ns() // 1_000
+        )
+        self._again_seconds = settings.fleet.address_retry_ms / 1_000
+        self._worker: Worker[None] = Worker("address", loop)
+        self._timer: asyncio.TimerHandle | None = None
+        self._say()
+
+    def close(self) -> None:
+        """Say nothing more; what is being said may still be said."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._worker.leave()
+
+    def _say(self) -> None:
+        member, address = self._member, self._address
+        self._worker.submit(lambda: member.lake.say_address(member.log, address), self._said)
+
+    def _said(self, result: Failure | None) -> None:
+        if result is None:
+            _events.info("address.said", log=self._member.log, url=self._address.url)
+            return
+        if not isinstance(result.error, StoreError):
+            self._loop.call_exception_handler(
+                {"message": "saying the address", "exception": result.error}
+            )
+            return
+        _events.warning("address.unsaid", log=self._member.log, reason=str(result.error))
+        self._timer = self._loop.call_later(self._again_seconds, self._say)

@@ -1,0 +1,100 @@
+"""Changes where the topics of a lake are placed, while no gateway serves any of its logs.
+
+Whoever places owns all logs meanwhile, as a gateway owns one: none can start with the placement of
+before. Nothing moves: a topic that a log has already stays where it is, or the change is refused.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from distributary.ingest.commit.table_location import (
+    is_address,
+    object_home,
+    table_store,
+    table_url,
+)
+from distributary.ingest.gateway.any_home import HomeOwner
+from distributary.ingest.gateway.homes import home_at
+from distributary.ingest.placing.log_topics import LogTopics, topics_of
+from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, PlacementRefused
+from distributary.pipeline.lake.placement import Placement, moved
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.lake.lake import Lake
+from distributary.pipeline.tables.verify.home_parts import HomeParts, disk_parts
+
+#: Topics that a refusal names.
+NAMED_MAX: Final = 5
+
+
+def place(lake: Lake, settings: Settings, change: Callable[[Placement], Placement]) -> Placement:
+    """Change the placement: what it is now. Blocks until all logs are owned and read. Raises
+    PlacementRefused when a log is served, was left by a kill, or has a topic that would be placed
+    elsewhere; InvalidRequest for a change that can't be; StoreError."""
+    seen = lake.placement()
+    new = change(seen)
+    with _owned(lake, seen, settings) as owners:
+        for log in seen.logs:
+            found = topics_of(_parts(lake.log_home(log), settings))
+            _check(log, found, seen, new)
+            _beat(owners)
+        lake.replace(seen, new)
+    return new
+
+
+@contextmanager
+def _owned(lake: Lake, seen: Placement, settings: Settings) -> Iterator[Mapping[str, HomeOwner]]:
+    """Own every log while the block runs."""
+    owners: dict[str, HomeOwner] = {}
+    with ExitStack() as ends:
+        for log in seen.logs:
+            try:
+                owners[log] = home_at(lake.log_home(log), settings).acquire().owner
+            except HomeLocked as error:
+                who, _, _ = str(error).partition(";")
+                raise PlacementRefused(
+                    f"topics are placed while no gateway of the lake runs, and the log {log} has "
+                    f"one: {who}. Stop them all first"
+                ) from error
+            ends.callback(owners[log].release)
+        yield owners
+
+
+def _beat(owners: Mapping[str, HomeOwner]) -> None:
+    """Show that we live, so that no standby takes a log while another one is read."""
+    for log, owner in owners.items():
+        try:
+            owner.beat()
+            owner.check()
+        except (HomeLost, BeatFailed) as error:
+            raise PlacementRefused(
+                f"the log {log} was taken by a gateway meanwhile: {error}. Stop standbys first"
+            ) from error
+
+
+def _check(log: str, found: LogTopics, seen: Placement, new: Placement) -> None:
+    if found.uncommitted:
+        raise PlacementRefused(
+            f"the log {log} was left by a kill: {found.uncommitted} groups of its journal aren't "
+            "in its table. Start its gateway, stop it by SIGTERM, and try again"
+        )
+    gone = moved(seen, new, found.topics)
+    if gone:
+        more = f" and {len(gone) - NAMED_MAX} more" if len(gone) > NAMED_MAX else ""
+        raise PlacementRefused(
+            f"the log {log} has {', '.join(gone[:NAMED_MAX])}{more}, which would be placed "
+            "elsewhere: what a log has doesn't move. Place them before they are used first, or "
+            "take a pattern without them"
+        )
+
+
+def _parts(home: str, settings: Settings) -> HomeParts:
+    if not is_address(home):
+        folder = Home(Path(home))
+        return disk_parts(folder, table_store(folder, settings))
+    from distributary.pipeline.tables.verify.object_home_parts import object_parts  # noqa: PLC0415 (with its client)
+
+    at = object_home(home, settings)
+    return object_parts(at, table_url(at, settings))
