@@ -136,7 +136,10 @@ async def _serve(
     loop, settings = host.loop, host.settings
     member = served.member(settings)  # now that it can't change any more
     store, owner = owned.open(settings), owned.owner
-    messages = MessageLoop(host, store, access, policies, heartbeat.sure)
+    relaying = None if member is None else member.relaying(host)
+    if relaying is not None:
+        access.admit_gateways(relaying.login)
+    messages = MessageLoop(host, store, access, policies, heartbeat.sure, relaying)
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()

@@ -34,7 +34,7 @@ class OwnerLink(RelayedLink):
     for the latter."""
 
     def __init__(self, link: Link, session: RelayedSession, terms: OwnerTerms) -> None:
-        self._link, self._session, self._terms = link, session, terms
+        self._link, self.session, self._terms = link, session, terms
         self._wire: Wire | None = None
         #: Proton's link at the owner, while there is one.
         self.pointer: Any = None
@@ -51,8 +51,8 @@ class OwnerLink(RelayedLink):
 
     def begin(self) -> None:
         """Have it made at the owner."""
-        self._session.links[self] = None
-        self._session.owner.join(self)
+        self.session.links[self] = None
+        self.session.owner.join(self)
 
     # What subclasses know.
 
@@ -111,7 +111,7 @@ class OwnerLink(RelayedLink):
         if self._wire is None or self.pointer is None:
             return
         if not self._link.alive:  # so are the others of its session, whose end follows
-            self._session.well = self._link.ended_well
+            self.session.well = self._link.ended_well
             return
         tell(proton.pn_link_condition(self.pointer), *_ENDED_HERE)
         self._wire.forget(self.pointer, closed=True)
@@ -119,16 +119,16 @@ class OwnerLink(RelayedLink):
 
     def _finish(self) -> None:
         self._over = True
-        self._session.owner.leave(self)
+        self.session.owner.leave(self)
         self._left()
         if self._wire is None or self._link.alive:
-            self._session.links.pop(self, None)
+            self.session.links.pop(self, None)
 
     # The owner's side.
 
     def make(self, wire: Wire) -> Any:
         self._wire = wire
-        self.pointer = self._make(self._session.begin(wire))
+        self.pointer = self._make(self.session.begin(wire))
         return self.pointer
 
     def opened(self) -> None:
@@ -146,7 +146,7 @@ class OwnerLink(RelayedLink):
         self._ready = False
         said = error if isinstance(error, Refused) else Refused(str(error), "", "")
         if said.condition == NOT_OWNER:
-            self._session.owner.refused()
+            self.session.owner.refused()
         elif self._leaving is not None:
             self._for_client(partial(self._detach, said.condition, said.description))
         elif not self._over:

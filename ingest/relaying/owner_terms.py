@@ -17,7 +17,7 @@ from distributary.ingest.net.link import Link
 from distributary.pipeline.amqp.performative import REDELIVER
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.model.address import kind_of_topic, said_by
-from distributary.pipeline.model.policy import Expiry
+from distributary.pipeline.model.policy import Expiry, Lifetime
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.subscriptions.attach_intent import (
     NO_LOCAL,
@@ -71,8 +71,9 @@ def open_consumer(session: Any, link: Link, terms: OwnerTerms) -> Any:
         cproton.pn_terminus_set_address(source, attach.address)
     if attach.durable:
         proton.pn_terminus_set_durability(source, cproton.PN_CONFIGURATION)
-    if link.attach.expiry in termini.POLICIES:
-        proton.pn_terminus_set_expiry_policy(source, termini.POLICIES[link.attach.expiry])
+    if link.attach.expiry in set(Lifetime):
+        policy = termini.POLICIES[Lifetime(link.attach.expiry)]
+        proton.pn_terminus_set_expiry_policy(source, policy)
         proton.pn_terminus_set_timeout(source, attach.expiry.seconds)
     if attach.copy:
         proton.pn_terminus_set_distribution_mode(source, cproton.PN_DIST_MODE_COPY)
@@ -84,7 +85,7 @@ def open_consumer(session: Any, link: Link, terms: OwnerTerms) -> Any:
 
 def consumer_answer(made: Any) -> OwnerAnswer:
     """What the owner has answered to a consumer."""
-    source = Terminus(proton.pn_link_remote_source(made))
+    source = _source(made)
     settles = proton.pn_link_remote_snd_settle_mode(made)
     return OwnerAnswer(
         Expiry(termini.LIFETIMES[source.expiry_policy], source.timeout),
@@ -95,7 +96,7 @@ def consumer_answer(made: Any) -> OwnerAnswer:
 
 def found_answer(made: Any) -> tuple[Definition, bool]:
     """The durable subscription that the owner has found, and whether it is all clients'."""
-    source = Terminus(proton.pn_link_remote_source(made))
+    source = _source(made)
     words = termini.words_of(source.capabilities)
     selectors = [one for one in termini.selectors_of(source.filter) if isinstance(one, str)]
     definition = Definition(
@@ -105,6 +106,12 @@ def found_answer(made: Any) -> tuple[Definition, bool]:
         not NO_LOCAL_DESCRIPTORS.isdisjoint(termini.filters_of(source.filter)),
     )
     return definition, "global" in words
+
+
+def _source(made: Any) -> Terminus:
+    terminus: Any = Terminus  # its own types say nothing
+    found: Terminus = terminus(proton.pn_link_remote_source(made))
+    return found
 
 
 def _opened(made: Any, link: Link, terms: OwnerTerms) -> Any:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from itertools import count
 
+import msgspec
+
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.relaying.held_bytes import ReceiversBytes, SendersBytes
 from distributary.ingest.relaying.lake_looks import LakeLooks
@@ -13,6 +15,7 @@ from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.relayed_session import RelayedSession
 from distributary.ingest.runtime.host import Host
+from distributary.ingest.security.gateway_login import GatewayLogin
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.model.amqp_error import (
@@ -29,6 +32,21 @@ from distributary.pipeline.subscriptions.attach_intent import (
     Subscribe,
 )
 from distributary.pipeline.tables.lake.lake import Lake
+
+
+class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
+    """A gateway is one of a lake's, and owns `log`; the others log in as `login` says. Implements
+    the message loop's `Relaying`."""
+
+    host: Host
+    lake: Lake
+    log: str
+    placement: Placement
+    login: GatewayLogin
+
+    def relays(self, finish_pass: Callable[[], None]) -> "LakeRelays":
+        """Its relayed links; `finish_pass` hands on what was gathered for peers."""
+        return LakeRelays(self.host, self.lake, self.log, self.placement, finish_pass)
 
 
 class LakeRelays:
@@ -78,9 +96,7 @@ class LakeRelays:
             return
         session = self._session(link, log)
         if not session.fits:
-            text = (
-                f"the connection to the owner of the log '{log}' has no room for one more session"
-            )
+            text = f"the connection to the owner of the log '{log}' has as many sessions as it can"
             link.refuse(LIMIT_EXCEEDED, text)
             return
         topic, durable = _said(intent)

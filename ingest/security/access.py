@@ -40,16 +40,10 @@ _events = structlog.get_logger("gateway")
 class Access:
     """Answers what peers may do, as the files say at that moment."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        settings: Settings,
-        gateway: GatewayLogin | None = None,
-    ) -> None:
-        """`gateway`: other gateways log in so. Raises InvalidRequest when a file can't be used."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
+        """Raises InvalidRequest when a file can't be used."""
         self._loop = loop
-        #: How other gateways log in; None: none does.
-        self.gateway = gateway
+        self._gateway: GatewayLogin | None = None
         self._anonymous, self._loopback = settings.anonymous, settings.gateway.loopback
         security = settings.security
         self._secret = secret = new_secret()
@@ -102,21 +96,25 @@ class Access:
         return Offer(
             names,
             check=not anybody,
-            keys=self._keys if users is not None or self.gateway is not None else None,
+            keys=self._keys if users is not None or self._gateway is not None else None,
             certified=certified,
-            accepted=(MECHANISM,) if self.gateway is not None else (),
+            accepted=(MECHANISM,) if self._gateway is not None else (),
         )
 
     def _keys(self, name: str) -> ScramKeys:
         """The SCRAM keys of a user or of other gateways."""
-        if self.gateway is not None and name == GATEWAY:
-            return self.gateway.keys
+        if self._gateway is not None and name == GATEWAY:
+            return self._gateway.keys
         users = self._users.value
         return users.keys(name) if users is not None else decoy(self._secret, name)
 
+    def admit_gateways(self, gateway: GatewayLogin) -> None:
+        """From now on other gateways of the lake may log in."""
+        self._gateway = gateway
+
     def trusted(self, user: str) -> str | None:
         """The log to which this user may relay links of others; None for all but gateways."""
-        return self.gateway.log if self.gateway is not None and user == GATEWAY else None
+        return self._gateway.log if self._gateway is not None and user == GATEWAY else None
 
     def amqp_error(
         self,
