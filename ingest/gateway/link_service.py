@@ -119,17 +119,26 @@ class LinkService:
         intent = attach_intent.decide_intent(attach, container, self._bare, style)
         if isinstance(intent, attach_intent.Make):
             intent = self._made(link, intent.kind, attach)
-        log = self._relays.foreign(intent)
-        if isinstance(log, str):
-            self._relays.attach(link, attach, intent, log)
+        logs = () if self._is_here(link, intent) else self._relays.elsewhere(intent)
+        if isinstance(logs, AmqpError):
+            link.refuse(logs.condition, logs.description)
+        elif logs:
+            self._relays.attach(link, attach, intent, logs)
         else:
-            self._perform(link, log or intent)
+            self._perform(link, intent)
         self._log.slow(link)
         match link.owner:
             case Producer(topic=str(topic)):
                 self._temporary.joined(link, topic)
             case Consumer(subscription=subscription):
                 self._temporary.joined(link, subscription.definition.topic)
+
+    def _is_here(self, link: Link, intent: attach_intent.AttachIntent) -> bool:
+        """Whether the link is on something of this log, wherever its destination belongs."""
+        match intent:
+            case attach_intent.Lookup(key) | attach_intent.BrowseSubscription(key):
+                return key in self._subscriptions.directory or link.attach.relayed is not None
+        return link.attach.relayed is not None
 
     def _made(
         self, link: Link, kind: Kind, attach: attach_intent.Attach

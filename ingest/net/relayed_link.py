@@ -51,12 +51,16 @@ class Relaying(Protocol):
 class Relays(Protocol):
     """All relayed links of a gateway."""
 
-    def foreign(self, intent: AttachIntent) -> str | AmqpError | None:
-        """The log where this link belongs, if that is another gateway's; an AmqpError where it
-        can be in none."""
+    def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
+        """The logs where this link belongs, none of them ours: one; or several, of a link to a
+        subscription that may be in any; or none: it belongs here. An AmqpError where it can be in
+        no log."""
 
-    def attach(self, link: Link, attach: Attach, intent: AttachIntent, log: str) -> None:
-        """Relay the link to the owner of this log, from now on."""
+    def attach(
+        self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
+    ) -> None:
+        """Relay the link, from now on, to the owner of the first of these logs that has what it is
+        on."""
 
     def session_ended(self, connection: Peer, session: int) -> None:
         """The peer has ended this session; its links have left."""
@@ -74,11 +78,13 @@ class Relays(Protocol):
 class NoRelays:
     """Those of a gateway whose home has one log."""
 
-    def foreign(self, _intent: AttachIntent) -> str | AmqpError | None:
-        """None: every link belongs here."""
-        return None
+    def elsewhere(self, _intent: AttachIntent) -> tuple[str, ...] | AmqpError:
+        """Every link belongs here."""
+        return ()
 
-    def attach(self, link: Link, attach: Attach, intent: AttachIntent, log: str) -> None:
+    def attach(
+        self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
+    ) -> None:
         """There is no other log."""
         raise NotImplementedError
 

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from cproton import lib as proton
+from msgspec.structs import replace
 
 from distributary.client.connection.client_errors import ClientError, Refused
 from distributary.client.connection.conditions import tell
@@ -23,6 +24,7 @@ from distributary.ingest.net.relayed_link import RelayedLink
 from distributary.ingest.net.relayed_peer import NOT_OWNER
 from distributary.ingest.relaying.owner_terms import OwnerTerms
 from distributary.ingest.relaying.relayed_session import RelayedSession
+from distributary.pipeline.model.amqp_error import NOT_FOUND
 
 #: How a client's link ends that an owner can't serve any more.
 FORCED = "amqp:link:detach-forced"
@@ -33,8 +35,11 @@ class OwnerLink(RelayedLink):
     """A client's link, and the same link at the owner. Implements the client engine's `ClientLink`
     for the latter."""
 
-    def __init__(self, link: Link, session: RelayedSession, terms: OwnerTerms) -> None:
-        self._link, self.session, self._terms = link, session, terms
+    def __init__(self, link: Link, sessions: tuple[RelayedSession, ...], terms: OwnerTerms) -> None:
+        """`sessions`: at the owners of the logs that may have what it is on; they are asked in
+        turn."""
+        self._link, self._terms = link, terms
+        self.session, *self._more = sessions
         self._wire: Wire | None = None
         #: Proton's link at the owner, while there is one.
         self.pointer: Any = None
@@ -44,6 +49,7 @@ class OwnerLink(RelayedLink):
         self._answered = False  #: the client's link is open
         self._ready = False  #: it is attached at the owner
         self._leaving: bool | None = None  #: its client has detached (False) or closed it (True)
+        self._ending = False  #: some owner was asked to end it
         self._over = False
 
     def __str__(self) -> str:
@@ -99,8 +105,7 @@ class OwnerLink(RelayedLink):
     def detached(self, *, closed: bool) -> None:
         self._leaving = closed
         if self._wire is not None and self._ready:
-            self.perform()
-            self._wire.end(self.pointer, closed=closed)
+            self._end_there(self._wire, closed=closed)
         elif self._wire is None and not self._goes_on:
             self._detach("", "")
 
@@ -137,8 +142,12 @@ class OwnerLink(RelayedLink):
             self._answered = True
             self._for_client(self._answer)
         if self._leaving is not None and self._wire is not None:
-            self.perform()
-            self._wire.end(self.pointer, closed=self._leaving)
+            self._end_there(self._wire, closed=self._leaving)
+
+    def _end_there(self, wire: Wire, *, closed: bool) -> None:
+        self.perform()
+        self._ending = True
+        wire.end(self.pointer, closed=closed)
 
     def fail(self, error: ClientError) -> None:
         """The owner has answered the link's end, or has ended or refused it."""
@@ -147,13 +156,27 @@ class OwnerLink(RelayedLink):
         said = error if isinstance(error, Refused) else Refused(str(error), "", "")
         if said.condition == NOT_OWNER:
             self.session.owner.refused()
+        elif said.condition == NOT_FOUND and self._more and not self._answered and not self._over:
+            self._ask_next()
         elif self._leaving is not None:
-            self._for_client(partial(self._detach, said.condition, said.description))
+            # What isn't there any more has been ended, if the one was asked to that was lost.
+            done = self._ending and said.condition == NOT_FOUND
+            why = ("", "") if done else (said.condition, said.description)
+            self._for_client(partial(self._detach, *why))
         elif not self._over:
             self._finish()
             condition = said.condition or FORCED
             text = said.description or "the owner of its log has ended it"
             self._for_client(partial(self._end, condition, text))
+
+    def _ask_next(self) -> None:
+        """What it is on isn't in this log; it may be in the next one."""
+        self.session.owner.leave(self)
+        self.session.links.pop(self, None)
+        self.session = self._more.pop(0)
+        said = replace(self._terms.said, log=self.session.owner.log)
+        self._terms = replace(self._terms, said=said)
+        self.begin()
 
     def lost(self) -> None:
         if self._ready:

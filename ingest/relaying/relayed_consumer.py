@@ -64,12 +64,12 @@ class RelayedConsumer(OwnerLink):
     def __init__(
         self,
         link: Link,
-        session: RelayedSession,
+        sessions: tuple[RelayedSession, ...],
         terms: OwnerTerms,
         held: ReceiversBytes,
         window_bytes: int,
     ) -> None:
-        super().__init__(link, session, terms)
+        super().__init__(link, sessions, terms)
         self._held, self._window_bytes = held, window_bytes
         self._window = max(window_bytes // FIRST_BYTES, 1)
         self._presettled = False
@@ -132,6 +132,8 @@ class RelayedConsumer(OwnerLink):
         self._window = max(self._window_bytes // max(len(blob) // count, 1), 1)
         self._wait(_Part(RecordBatch(first, count, blob, offsets), numbers))
         self._send()
+        if self._wire is not None:
+            self._wire.touch(self)  # for the next of its credit
 
     def _without_known(
         self, blob: bytes, offsets: bytearray, deliveries: "array[int]"

@@ -63,13 +63,13 @@ class RelayedProducer(OwnerLink):
     def __init__(
         self,
         link: Link,
-        session: RelayedSession,
+        sessions: tuple[RelayedSession, ...],
         terms: OwnerTerms,
         held: SendersBytes,
         credit_max: int,
     ) -> None:
         """`credit_max`: messages that the client may send ahead of their outcomes."""
-        super().__init__(link, session, terms)
+        super().__init__(link, sessions, terms)
         self._held, self._credit_max = held, credit_max
         self._next = 0  #: the number of the next message on this owner's link
         self._waiting: deque[_Run] = deque()

@@ -12,6 +12,7 @@ from distributary.ingest.relaying.owner_connection import OwnerConnection
 from distributary.ingest.relaying.owner_link import OwnerLink
 from distributary.ingest.relaying.owner_terms import OwnerTerms
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
+from distributary.ingest.relaying.relayed_lookup import RelayedLookup
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.relayed_session import RelayedSession
 from distributary.ingest.runtime.host import Host
@@ -28,6 +29,8 @@ from distributary.pipeline.subscriptions.attach_intent import (
     Attach,
     AttachIntent,
     Browse,
+    BrowseSubscription,
+    Lookup,
     Produce,
     Subscribe,
 )
@@ -73,12 +76,14 @@ class LakeRelays:
         self._numbers: dict[Peer, int] = {}
         self._count = count(1)
 
-    def foreign(self, intent: AttachIntent) -> str | AmqpError | None:
-        """The log where this link belongs, if that is another gateway's."""
+    def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
+        """The logs where this link belongs, none of them ours; none: it belongs here."""
         log: str | None
         match intent:
             case Produce(destination) | Browse(destination):
                 log = self._placement.log_of(destination.topic)
+            case Lookup() | BrowseSubscription():
+                return tuple(one for one in self._placement.logs if one != self._log)
             case Subscribe(definition=definition):
                 log = self._placement.log_of_pattern(definition.topic)
                 if log is None:
@@ -86,27 +91,34 @@ class LakeRelays:
                     text += "subscription is of one log: subscribe to a pattern for each"
                     return AmqpError(NOT_IMPLEMENTED, text)
             case _:
-                return None
-        return None if log == self._log else log
+                return ()
+        return () if log == self._log else (log,)
 
-    def attach(self, link: Link, attach: Attach, intent: AttachIntent, log: str) -> None:
-        """Relay the link to the owner of this log, from now on."""
+    def attach(
+        self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
+    ) -> None:
+        """Relay the link, from now on, to the owner of the first of these logs that has what it is
+        on."""
         if link.attach.priority is None:
             link.refuse(INVALID_FIELD, "the link's property 'priority' must be an integer")
             return
-        session = self._session(link, log)
-        if not session.fits:
-            text = f"the connection to the owner of the log '{log}' has as many sessions as it can"
+        sessions = tuple(self._session(link, log) for log in logs)
+        if not all(one.fits for one in sessions):
+            text = "the connection to the owner of its log has as many sessions as it can"
             link.refuse(LIMIT_EXCEEDED, text)
             return
         topic, durable = _said(intent)
-        terms = OwnerTerms(attach, topic, self._for(link, log), durable)
-        relayed = self._made(link, session, terms)
+        terms = OwnerTerms(attach, topic, self._for(link, logs[0]), durable)
+        relayed = self._made(link, sessions, terms)
         link.owner = relayed
         relayed.begin()
 
-    def _made(self, link: Link, session: RelayedSession, terms: OwnerTerms) -> OwnerLink:
+    def _made(
+        self, link: Link, session: tuple[RelayedSession, ...], terms: OwnerTerms
+    ) -> OwnerLink:
         settings = self._host.settings
+        if not terms.attach.present:
+            return RelayedLookup(link, session, terms)
         if link.is_outgoing:
             window = settings.fleet.window_bytes
             return RelayedConsumer(link, session, terms, self._receivers, window)
