@@ -260,6 +260,7 @@ class LinkService:
 
     def _let_go(self, link: Link) -> None:
         """All parts that may keep something for a link give it back; a second time nothing."""
+        self._relays.left(link)  # what of its messages went to other logs
         self._temporary.left(link)  # what it has made, and its place on what others have
         self._node.left(link)  # answers that wait for it, and the sequences of its holders
         self._transactions.left(link)  # those that it declared

@@ -36,7 +36,7 @@ from distributary.ingest.management.replies import ReplyLink
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
-from distributary.ingest.net.relayed_link import NoRelays, RelayedLink, Relaying
+from distributary.ingest.net.relayed_link import RelayedLink, Relaying
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.intake import Intake
@@ -50,12 +50,7 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.schemas.schema_directory import SchemaDirectory
-from distributary.ingest.schemas.validator import (
-    CheckDone,
-    CheckedRun,
-    HeldCommand,
-    Validator,
-)
+from distributary.ingest.schemas.validator import CheckDone, CheckedRun, HeldCommand, Validator
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.address_resolver import AddressResolver
 from distributary.ingest.subscriptions.admission import Admission
@@ -87,11 +82,10 @@ class MessageLoop:
         access: Access,
         policies: Policies,
         sure: Callable[[], bool],
-        relaying: Relaying | None = None,
+        relaying: Relaying,
     ) -> None:
         """`sure`: whether the home is ours beyond doubt; nothing is read or written without it.
-        `relaying`: there are other logs. Raises InvalidRequest when a subscription has a policy of
-        its own that isn't right."""
+        Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
         limits = host.settings.amqp
         room = room_for(limits.connections_max)
         limits = msgspec.structs.replace(limits, connections_max=room)
@@ -104,8 +98,8 @@ class MessageLoop:
         schemas = SchemaDirectory(parts.log, store.snapshot, self.engine.pump.accept_late)
         self._validator = Validator(host, schemas, policies, self.complete)
         self._subscriptions = SubscriptionService(host, parts, access, policies)
-        log = relaying.log if relaying is not None else ""
-        temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max, log)
+        most, log = limits.temporary_max, relaying.log
+        temporary = TemporaryNodes(self._subscriptions, parts.log, most, log)
         admission = Admission(access, self._subscriptions, temporary)
         bare, style = Kind(limits.bare_address), host.settings.delivery.pattern_style
         self._addresses = AddressResolver(admission, self._subscriptions, bare, style)
@@ -118,20 +112,10 @@ class MessageLoop:
             Peers(self.engine),
             self._addresses.answering,
         )
-        self._relays = relaying.relays(self.finish_pass) if relaying is not None else NoRelays()
-        self._links = LinkService(
-            host,
-            parts,
-            LinkParts(
-                access,
-                admission,
-                self._subscriptions,
-                temporary,
-                self._transactions,
-                self._node,
-                self._relays,
-            ),
-        )
+        self._relays = relaying.relays(self.finish_pass)
+        nodes = (temporary, self._transactions, self._node, self._relays)
+        link_parts = LinkParts(access, admission, self._subscriptions, *nodes)
+        self._links = LinkService(host, parts, link_parts)
         self._floors = IdleFloors(host, parts, directory)
         self._restore(store, policies)
 
@@ -165,15 +149,21 @@ class MessageLoop:
     # Read, admit, write: a run of messages came, and waits for the next group of the log.
 
     def received(self, link: Link, received: Received) -> None:
-        owner = link.owner
-        if isinstance(owner, RelayedLink):
-            owner.received(received)
-            return
-        if not isinstance(owner, Producer):
-            assert isinstance(owner, RequestLink)  # noqa: S101
-            self._node.received(link, received)
-            self._log.slow(link)
-            return
+        match link.owner:
+            case Producer(topic=str()) as producer:
+                self._publish(link, producer, received)
+            case Producer() as producer:
+                own = self._relays.own_part(link, received)
+                if own is not None:
+                    self._publish(link, producer, own)
+            case RelayedLink() as relayed:
+                relayed.received(received)
+            case _ as owner:
+                assert isinstance(owner, RequestLink)  # noqa: S101
+                self._node.received(link, received)
+                self._log.slow(link)
+
+    def _publish(self, link: Link, owner: Producer, received: Received) -> None:
         topic = owner.topic
         if received.transaction:
             if not self._knows(link, received.transaction):

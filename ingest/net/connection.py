@@ -16,8 +16,8 @@ from distributary.ingest.native.pump_library import ffi, lib
 from distributary.ingest.net import endpoint_answers
 from distributary.ingest.net.containment import ContainedPeer, contained
 from distributary.ingest.net.engine import WRITE_BYTES, Engine
-from distributary.ingest.net.engine_error import NO_FRAME, BrokenFrame, engine_error
-from distributary.ingest.net.frame_scanner import Inflow, Outflow
+from distributary.ingest.net.frames.engine_error import NO_FRAME, BrokenFrame, engine_error
+from distributary.ingest.net.frames.frame_scanner import Inflow, Outflow
 from distributary.ingest.net.inbound import Inbound
 from distributary.ingest.net.relayed_peer import OnePeer, Peers, RelayedPeers, relaying_limits
 from distributary.ingest.runtime.settings import Amqp

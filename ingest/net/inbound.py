@@ -19,7 +19,7 @@ from distributary.ingest.native.pump import Pump, Stop, address
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import endpoint_answers, transactional
 from distributary.ingest.net.containment import NotGivenBack
-from distributary.ingest.net.engine_error import BROKEN_VALUES, BrokenFrame
+from distributary.ingest.net.frames.engine_error import BROKEN_VALUES, BrokenFrame
 from distributary.ingest.net.handler import Handler
 from distributary.ingest.net.link import Link
 from distributary.ingest.net.relayed_peer import Peers

@@ -27,7 +27,7 @@ from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import address
 from distributary.ingest.native.pump_library import lib
 from distributary.ingest.native.runs import Outcomes
-from distributary.ingest.net.frame_scanner import Outflow
+from distributary.ingest.net.frames.frame_scanner import Outflow
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
 from distributary.pipeline.amqp.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
 from distributary.pipeline.model.outcome import Outcome

@@ -62,6 +62,13 @@ class Relays(Protocol):
         """Relay the link, from now on, to the owner of the first of these logs that has what it is
         on."""
 
+    def own_part(self, link: Link, received: Received) -> Received | None:
+        """What is for our log of messages that name themselves where they go; the rest is on its
+        way to other owners."""
+
+    def left(self, link: Link) -> None:
+        """A link that isn't relayed has ended. May be said again."""
+
     def session_ended(self, connection: Peer, session: int) -> None:
         """The peer has ended this session; its links have left."""
 
@@ -73,6 +80,16 @@ class Relays(Protocol):
 
     def close(self) -> None:
         """The gateway ends, and its peers have gone."""
+
+
+class OneLog:
+    """The part in a lake of a gateway whose home is none."""
+
+    log = ""
+
+    def relays(self, _finish_pass: Callable[[], None]) -> Relays:
+        """No link is relayed."""
+        return NoRelays()
 
 
 class NoRelays:
@@ -87,6 +104,13 @@ class NoRelays:
     ) -> None:
         """There is no other log."""
         raise NotImplementedError
+
+    def own_part(self, _link: Link, received: Received) -> Received | None:
+        """All of it."""
+        return received
+
+    def left(self, _link: Link) -> None:
+        """Nothing of it was another log's."""
 
     def session_ended(self, _connection: Peer, _session: int) -> None:
         """It had no relayed link."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
-from distributary.ingest.net.engine_error import BROKEN_VALUES, BrokenFrame
+from distributary.ingest.net.frames.engine_error import BROKEN_VALUES, BrokenFrame
 from distributary.ingest.net.link import copy_plainly
 from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.codec.amqp_codes import Descriptor

@@ -49,7 +49,8 @@ class OwnerLink(RelayedLink):
         self._answered = False  #: the client's link is open
         self._ready = False  #: it is attached at the owner
         self._leaving: bool | None = None  #: its client has detached (False) or closed it (True)
-        self._ending = False  #: some owner was asked to end it
+        self._ending = False  #: this owner was asked to end it
+        self._asked = False  #: some owner was
         self._over = False
 
     def __str__(self) -> str:
@@ -105,7 +106,8 @@ class OwnerLink(RelayedLink):
     def detached(self, *, closed: bool) -> None:
         self._leaving = closed
         if self._wire is not None and self._ready:
-            self._end_there(self._wire, closed=closed)
+            self.perform()
+            self._end_there(closed=closed)
         elif self._wire is None and not self._goes_on:
             self._detach("", "")
 
@@ -132,7 +134,7 @@ class OwnerLink(RelayedLink):
     # The owner's side.
 
     def make(self, wire: Wire) -> Any:
-        self._wire = wire
+        self._wire, self._ending = wire, False
         self.pointer = self._make(self.session.begin(wire))
         return self.pointer
 
@@ -142,12 +144,14 @@ class OwnerLink(RelayedLink):
             self._answered = True
             self._for_client(self._answer)
         if self._leaving is not None and self._wire is not None:
-            self._end_there(self._wire, closed=self._leaving)
+            self.perform()
+            self._end_there(closed=self._leaving)
 
-    def _end_there(self, wire: Wire, *, closed: bool) -> None:
-        self.perform()
-        self._ending = True
-        wire.end(self.pointer, closed=closed)
+    def _end_there(self, *, closed: bool) -> None:
+        """Have the owner end the link, once on each connection."""
+        if self._wire is not None and not self._ending:
+            self._ending = self._asked = True
+            self._wire.end(self.pointer, closed=closed)
 
     def fail(self, error: ClientError) -> None:
         """The owner has answered the link's end, or has ended or refused it."""
@@ -160,7 +164,7 @@ class OwnerLink(RelayedLink):
             self._ask_next()
         elif self._leaving is not None:
             # What isn't there any more has been ended, if the one was asked to that was lost.
-            done = self._ending and said.condition == NOT_FOUND
+            done = self._asked and said.condition == NOT_FOUND
             why = ("", "") if done else (said.condition, said.description)
             self._for_client(partial(self._detach, *why))
         elif not self._over:

@@ -231,7 +231,7 @@ class RelayedConsumer(OwnerLink):
 
     def outcomes(self, outcomes: Outcomes) -> None:
         if outcomes.transaction:
-            text = "the topic is in another gateway's log, where no transaction of this one reaches"
+            text = "the topic is in another gateway's log, and transactions aren't relayed"
             self._link.end(NOT_IMPLEMENTED, f"link '{self._link.name}': {text}")
             return
         said = self._link.delivery_state(outcomes)

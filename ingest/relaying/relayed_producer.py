@@ -81,7 +81,7 @@ class RelayedProducer(OwnerLink):
 
     def received(self, received: Received) -> None:
         if received.transaction:
-            text = "the topic is in another gateway's log, where no transaction of this one reaches"
+            text = "the topic is in another gateway's log, and transactions aren't relayed"
             self._link.end(NOT_IMPLEMENTED, f"link '{self._link.name}': {text}")
             return
         self._held.add(self._link.connection, len(received.blob))
@@ -139,6 +139,8 @@ class RelayedProducer(OwnerLink):
             room -= size
         if self._waiting and credit > 0 and self._wire is not None:
             self._wire.touch(self)
+        if self._leaving is not None and not self._ending:
+            self._end_there(closed=self._leaving)
         self._grant(credit - self._waiting_count)
 
     def _send(self, run: _Run, credit: int) -> tuple[int, int]:
@@ -163,7 +165,16 @@ class RelayedProducer(OwnerLink):
             self._waiting.popleft()
             if run.settled:
                 self._held.remove(run.size)
+        if run.settled:
+            self._sent_settled(count)
         return count, size
+
+    def _sent_settled(self, count: int) -> None:
+        """So many went that have no outcome."""
+
+    def _end_there(self, *, closed: bool) -> None:
+        if not self._waiting:  # what the owner has no credit for yet goes before
+            super()._end_there(closed=closed)
 
     def _grant(self, most: int) -> None:
         link = self._link

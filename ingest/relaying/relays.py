@@ -5,6 +5,8 @@ from itertools import count
 
 import msgspec
 
+from distributary.ingest.native.message_addresses import addresses
+from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.relaying.held_bytes import ReceiversBytes, SendersBytes
 from distributary.ingest.relaying.lake_looks import LakeLooks
@@ -13,12 +15,13 @@ from distributary.ingest.relaying.owner_link import OwnerLink
 from distributary.ingest.relaying.owner_terms import OwnerTerms
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_lookup import RelayedLookup
+from distributary.ingest.relaying.relayed_part import RelayedPart, divided
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.relayed_session import RelayedSession
 from distributary.ingest.runtime.host import Host
-from distributary.ingest.security.gateway_login import GatewayLogin
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.model.address import ANNOTATED, Kind, destination_of
 from distributary.pipeline.model.amqp_error import (
     INVALID_FIELD,
     LIMIT_EXCEEDED,
@@ -36,16 +39,30 @@ from distributary.pipeline.subscriptions.attach_intent import (
 )
 from distributary.pipeline.tables.lake.lake import Lake
 
+#: A link whose messages name where they go.
+_ANONYMOUS = Attach(
+    name="",
+    outgoing=False,
+    present=True,
+    coordinator=False,
+    dynamic=False,
+    address=None,
+    durable=False,
+    copy=False,
+    capabilities=frozenset(),
+    desired=frozenset(),
+    filters=(),
+    selectors=(),
+)
+
 
 class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
-    """A gateway is one of a lake's, and owns `log`; the others log in as `login` says. Implements
-    the message loop's `Relaying`."""
+    """A gateway is one of a lake's, and owns `log`. Implements the message loop's `Relaying`."""
 
     host: Host
     lake: Lake
     log: str
     placement: Placement
-    login: GatewayLogin
 
     def relays(self, finish_pass: Callable[[], None]) -> "LakeRelays":
         """Its relayed links; `finish_pass` hands on what was gathered for peers."""
@@ -75,6 +92,8 @@ class LakeRelays:
         self._sessions: dict[Peer, dict[tuple[int, str], RelayedSession]] = {}
         self._numbers: dict[Peer, int] = {}
         self._count = count(1)
+        self._parts: dict[Link, dict[str, RelayedPart]] = {}
+        self._bare = Kind(host.settings.amqp.bare_address)
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
         """The logs where this link belongs, none of them ours; none: it belongs here."""
@@ -112,6 +131,49 @@ class LakeRelays:
         relayed = self._made(link, sessions, terms)
         link.owner = relayed
         relayed.begin()
+
+    def own_part(self, link: Link, received: Received) -> Received | None:
+        """What of a run whose messages name where they go is our own log's; the rest goes to its
+        owners."""
+        logs = [self._log_of(*one) for one in addresses(received)]
+        if not any(log != self._log for log in logs):
+            return received
+        if received.transaction:
+            text = "a message goes to another gateway's log, and transactions aren't relayed"
+            link.end(NOT_IMPLEMENTED, f"link '{link.name}': {text}")
+            return None
+        found = divided(received, logs)
+        own = found.pop(self._log, None)
+        for log, one in found.items():
+            self._part(link, log).received(one)
+        return own
+
+    def _log_of(self, address: str, annotated: int) -> str:
+        """The log of a message that names this address; ours where that is none."""
+        destination = destination_of(address, ANNOTATED.get(annotated), self._bare)
+        if isinstance(destination, AmqpError):
+            return self._log
+        return self._placement.log_of(destination.topic)
+
+    def _part(self, link: Link, log: str) -> RelayedPart:
+        parts = self._parts.setdefault(link, {})
+        part = parts.get(log)
+        if part is None:
+            terms = OwnerTerms(_ANONYMOUS, None, self._for(link, log))
+            credit = self._host.settings.amqp.producer_credit
+            sessions = (self._session(link, log),)
+            part = parts[log] = RelayedPart(link, sessions, terms, self._senders, credit)
+            part.begin()
+        return part
+
+    def left(self, link: Link) -> None:
+        """A link of our own has ended: what of it went to other logs does, too, when all of that
+        has its outcome, if it was its peer that ended it."""
+        for part in self._parts.pop(link, {}).values():
+            if link.alive and link.left:
+                part.detached(closed=True)
+            else:
+                part.left()
 
     def _made(
         self, link: Link, session: tuple[RelayedSession, ...], terms: OwnerTerms

@@ -1,4 +1,4 @@
-"""Gateways of one lake: `main` and `orders`, each with a log of its own, each relaying to the other.
+"""Gateways of one lake: `main` and `orders`, each with a log of its own, each relaying links.
 
 Topics that begin with `orders.` and queues that begin with `orders.` are in the log `orders`, all
 others in `main`.

@@ -15,6 +15,12 @@ from proton import Delivery
 SHORT = {"fleet": {"owner_wait_ms": 1_000}}
 
 
+def killed(fleet: Fleet) -> None:
+    """The owner of `orders` is killed, and the other gateway knows it."""
+    fleet.orders.kill()
+    fleet.main.await_event("owner.lost", len(fleet.main.events("owner.connected")))
+
+
 def again(fleet: Fleet) -> None:
     """The owner of `orders` is back, and the other gateway is connected to it."""
     fleet.orders.start()
@@ -64,7 +70,7 @@ def test_what_the_client_holds_is_not_sent_twice(fleet: Fleet, connect: Connect)
     sender = peer.sender("orders.holds")
     sender.publish(*range(4))
     held = consumer.take(4)
-    fleet.orders.kill()
+    killed(fleet)
     consumer.settle(held[:2])  # nobody hears it yet
     consumer.link.flow(10)
     again(fleet)
@@ -84,7 +90,7 @@ def test_outcomes_given_meanwhile_are_known_at_the_next_owner(
     consumer = peer.durable("orders.meanwhile", "mine")
     peer.sender("orders.meanwhile").publish(*range(3))
     held = consumer.take(3)
-    fleet.orders.kill()
+    killed(fleet)
     consumer.settle(held)
     consumer.link.flow(10)
     again(fleet)

@@ -7,6 +7,7 @@ them through a gateway that owns nothing of what they use.
 from async_client import at, bodies, run
 from deltalake import DeltaTable
 from gateway_fleet import Fleet
+from gateway_links import encoded
 from gateway_peer import Connect, selector
 from proton import Delivery
 
@@ -79,3 +80,56 @@ def test_the_owner_refuses_and_the_client_hears_why(fleet: Fleet, connect: Conne
     wrong = selector("this is no selector (")
     link = peer.receiver("orders.refused", filters=wrong, opened=False)
     assert "invalid-field" in peer.amqp_error(link)
+
+
+def test_a_subscription_is_found_and_ended_in_whichever_log(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("ends", port=fleet.main.port)
+    for topic in ("news.ends", "orders.ends"):
+        name = topic.replace(".", "-")
+        consumer = peer.durable(topic, name)
+        assert peer.leave(consumer, closed=False) == ""
+        assert peer.unsubscribe(name) == ""
+        assert peer.unsubscribe(name) == "amqp:not-found"
+
+
+def test_a_pattern_over_logs_is_refused(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("patterns", port=fleet.main.port)
+    assert peer.amqp_error(peer.receiver("#", opened=False)) == "amqp:not-implemented"
+    consumer = peer.receiver("orders.patterns.*")
+    peer.sender("orders.patterns.one").publish("one")
+    assert consumer.bodies() == ["one"]
+
+
+def test_messages_that_name_their_topics_go_where_those_are(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("named", port=fleet.main.port)
+    consumers = [peer.receiver(f"{one}.named") for one in ("news", "orders")]
+    sender = peer.sender(None)
+    tos = ["news.named", "orders.named", "orders.named", "news.named", "", "orders.named"]
+    sent = [sender.send(encoded(n, address=f"topic://{to}" * bool(to))) for n, to in enumerate(tos)]
+    outcomes = [sender.outcome(one) for one in sent]
+    assert outcomes == [Delivery.ACCEPTED] * 4 + [Delivery.REJECTED, Delivery.ACCEPTED]
+    assert [one.bodies(count) for one, count in zip(consumers, (2, 3), strict=True)] == [
+        [0, 3],
+        [1, 2, 5],
+    ]
+    for _ in range(50):
+        sender.publish_data([encoded(n, address="topic://orders.named") for n in range(100)])
+    assert len(consumers[1].bodies(5_000)) == 5_000
+    assert peer.leave(sender, closed=True) == ""
+
+
+def test_answers_find_temporary_queues_of_other_gateways(fleet: Fleet, connect: Connect) -> None:
+    asking, answering = (connect(one.log_path.parent.name, port=one.port) for one in
+                         (fleet.orders, fleet.main))  # fmt: skip
+    queue = asking.receiver(None, dynamic=True, capabilities=("temporary-queue",))
+    address = queue.link.remote_source.address
+    assert address.startswith("temp-queue://orders/")
+    answering.sender(None).publish_data([encoded("an answer", address=address)])
+    assert queue.bodies() == ["an answer"]
+    direct = answering.sender(address, capabilities=("temporary-queue",))
+    direct.publish("another")
+    assert queue.bodies() == ["another"]
+    other = answering.receiver(address, capabilities=("temporary-queue",), opened=False)
+    assert answering.amqp_error(other) == "amqp:resource-locked"
+    asking.leave(queue, closed=True)
+    assert answering.amqp_error(direct) == "amqp:resource-deleted"
