@@ -215,6 +215,15 @@ RUN = {
         "distributary upgrade": f"{SHELL}test_before_a_new_version",
     },
     "docs/limits.md": {"messages that": SHOWN, "the gateway": SHOWN},
+    "docs/logs.md": {
+        "distributary log": f"{SHELL}test_a_home_becomes_a_lake",
+        "main ": f"{SHELL}test_a_home_becomes_a_lake",
+        "distributary serve": (
+            f"{SAME}tests/ingest/gateway/test_lake_serve.py"
+            "::test_two_gateways_serve_two_logs_of_one_home"
+        ),
+        "toml:": READ,
+    },
     "docs/object-stores.md": {
         "toml:": READ,
         "distributary serve": (

@@ -58,9 +58,9 @@ def restore(folder: Path, home: Home, settings: Path | None, progress: Progress)
             raise InvalidRequest(
                 f"{folder} has no manifest.json: it is no backup, or none was ever completed there"
             )
-        _require_empty(home.root)
+        require_empty(home.root)
         if settings is not None:
-            _require_empty(settings)
+            require_empty(settings)
         of_home = {PurePosixPath(file.path): file for file in manifest.files}
         of_settings = {path: file for path, file in of_home.items() if file.of_settings}
         for path in of_settings:
@@ -83,7 +83,8 @@ def restore(folder: Path, home: Home, settings: Path | None, progress: Progress)
     )
 
 
-def _require_empty(folder: Path) -> None:
+def require_empty(folder: Path) -> None:
+    """Raises InvalidRequest for a folder with other things in it than an empty home has."""
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -96,7 +96,7 @@ def home(at: Home) -> HomeFacts:
         return HomeFacts(str(root), HomeState.UNUSABLE, why="it may not be read and written")
     if not names:
         return HomeFacts(str(root), HomeState.EMPTY, open_to_all=shared)
-    if names & {"journal", "lock", "dispatch"} or at.topic_log.exists():
+    if names & {"journal", "lock", "dispatch", "lake.json"} or at.topic_log.exists():
         return HomeFacts(str(root), HomeState.OURS, _owner(at), shared)
     return HomeFacts(str(root), HomeState.FOREIGN, open_to_all=shared)
 

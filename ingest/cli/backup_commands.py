@@ -16,8 +16,14 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.home.home import Home
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from distributary.ingest.backup.backup_run import BackupReport, Progress
+    from distributary.ingest.backup.restore_run import RestoreReport
     from distributary.pipeline.backup.backup_manifest import BackupPoint
 
+#: What makes a home a lake (`pipeline.tables.lake.lake`).
+_PLACEMENT: Final = "lake.json"
 _path = click.Path(path_type=Path)
 #: How far the process steps behind others that want the processor: the gateway comes first.
 _NICE: Final = 10
@@ -48,6 +54,7 @@ def backup(home: Path, folder: str, config: Path | None, rate: float, as_json: b
     All that was accepted before it began is in it: the log, the journal, Spark's tables, reports of
     audits; with --config the settings, users, permissions, client ids and policies. A second
     backup to the same folder copies what is new. The folder has one backup, the last whole one.
+    Of a lake each log is copied, to a folder of its name, and its placement and secret.
     Exit code 0: it is whole and on the disk. 1: it could not be made; the last one is as it was.
     2: the command line can't be.
     """
@@ -62,12 +69,38 @@ def backup(home: Path, folder: str, config: Path | None, rate: float, as_json: b
     os.nice(_NICE)
     files = _named_by(config) if config is not None else {}
     with show.progress_bar(hidden=as_json) as progress:
-        report = backup_run.back_up(
-            Home(home), Path(folder), files, progress, bytes_a_second=rate * 1e6
-        )
+
+        def copied(place: Home, to: Path) -> "BackupReport":
+            return backup_run.back_up(place, to, files, progress, bytes_a_second=rate * 1e6)
+
+        if (home / _PLACEMENT).exists():
+            reports = _backed_up_lake(home, Path(folder), copied)
+        else:
+            reports = {"": copied(Home(home), Path(folder))}
     if as_json:
-        _print_json(asdict(report) | {"folder": str(report.folder)})
+        said = {log: asdict(one) | {"folder": str(one.folder)} for log, one in reports.items()}
+        _print_json(said.get("", said))
         return
+    for log, report in reports.items():
+        _tell_backup(report, log)
+
+
+def _backed_up_lake(
+    home: Path, folder: Path, copied: "Callable[[Home, Path], BackupReport]"
+) -> "dict[str, BackupReport]":
+    """Each log of a lake, then the lake's own files."""
+    from distributary.ingest.backup import lake_backup  # noqa: PLC0415 (most homes have one log)
+    from distributary.pipeline.tables.lake.disk_lake import DiskLake  # noqa: PLC0415 (as above)
+
+    files, logs = lake_backup.of_lake(DiskLake(home), folder)
+    reports = {one.log: copied(one.home, one.folder) for one in logs}
+    files.write(folder)
+    return reports
+
+
+def _tell_backup(report: "BackupReport", log: str) -> None:
+    if log:
+        click.echo(f"The log {log}:")
     click.echo(
         f"{report.files:,} files with {_mb(report.bytes)} are in {report.folder}, "
         f"{_as_of(report.point)}."
@@ -97,14 +130,40 @@ def restore(folder: Path, home: Path, settings: Path | None, as_json: bool) -> N
     Exit code 0: the home is whole. 1: the backup is damaged or can't be read; nothing was made.
     2: there is no backup, it is of a newer format, or the home isn't empty.
     """
-    from distributary.ingest.backup import restore_run  # noqa: PLC0415 (with the tables half a second)
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (as above)
 
     with show.progress_bar(hidden=as_json) as progress:
-        report = restore_run.restore(folder, Home(home), settings, progress)
+        reports = _restored(folder, home, settings, progress)
     if as_json:
-        _print_json(asdict(report) | {"home": str(report.home)})
+        said = {log: asdict(one) | {"home": str(one.home)} for log, one in reports.items()}
+        _print_json(said.get("", said))
         return
+    for log, report in reports.items():
+        _tell_restore(report, log, settings)
+
+
+def _restored(
+    folder: Path, home: Path, settings: Path | None, progress: "Progress"
+) -> "dict[str, RestoreReport]":
+    """A home of one log (""), or of each log of a lake."""
+    from distributary.ingest.backup import lake_backup, restore_run  # noqa: PLC0415 (with the tables half a second)
+
+    lake = lake_backup.in_folder(folder, home)
+    if lake is None:
+        return {"": restore_run.restore(folder, Home(home), settings, progress)}
+    restore_run.require_empty(home)
+    files, logs = lake
+    reports: dict[str, RestoreReport] = {}
+    for one in logs:  # of their settings, which are the same, the first one's
+        into = settings if not reports else None
+        reports[one.log] = restore_run.restore(one.folder, one.home, into, progress)
+    files.write(home)
+    return reports
+
+
+def _tell_restore(report: "RestoreReport", log: str, settings: Path | None) -> None:
+    if log:
+        click.echo(f"The log {log}:")
     click.echo(
         f"{report.files:,} files with {_mb(report.bytes)} are in {report.home}, "
         f"{_as_of(report.point)}; it took {report.seconds:,.1f} s."
@@ -116,7 +175,7 @@ def restore(folder: Path, home: Path, settings: Path | None, as_json: bool) -> N
             f"{report.settings_left} files of the settings stayed in the backup: --settings FOLDER "
             "would have restored them."
         )
-    click.echo(f"`distributary verify --home {home}` says whether the log is sound.")
+    click.echo(f"`distributary verify --home {report.home}` says whether the log is sound.")
 
 
 def _named_by(config: Path) -> dict[str, Path]:

@@ -19,6 +19,7 @@ from distributary.ingest.commit.group_log import Inside, Log
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
 from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.logs import QUIET_SECONDS, SummedLines
 from distributary.ingest.runtime.workers import WhileWanted
 from distributary.pipeline.amqp.dead_letter import Copy, DeadLetterInfo, copy, queue_of
@@ -64,18 +65,15 @@ class DeadLetters:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        host: Host,
         log: Log,
         paging: Paging,
         ensure_queue: Callable[[Destination], SubscriptionKey],
     ) -> None:
         """`ensure_queue` makes a queue, in the pending group, if it isn't there."""
-        self._loop, self._log, self._lookup, self._ensure_queue = (
-            loop,
-            log,
-            paging.lookup(),
-            ensure_queue,
-        )
+        loop = host.loop
+        self._loop, self._log, self._log_name = loop, log, host.log
+        self._lookup, self._ensure_queue = paging.lookup(), ensure_queue
         self._retry_seconds = paging.retry_seconds
         self._pending: deque[_Pending] = deque()
         #: Dead letters whose messages couldn't be read: they are tried again, the others go on.
@@ -232,7 +230,7 @@ class DeadLetters:
                 for run in settlement.sequences
                 for one in run
             ]
-        queue = dead_letters_of(subscription)
+        queue = dead_letters_of(subscription, self._log_name)
         self._ensure_queue(queue)
         runs = [run_of(queue.topic, copies)] if copies else []
         size = sum(len(run.blob) for run in runs)
@@ -267,8 +265,8 @@ class DeadLetters:
         self._tell((), 0)
 
 
-def dead_letters_of(subscription: Subscription) -> Destination:
-    """The queue of the subscription's dead letters."""
+def dead_letters_of(subscription: Subscription, log: str) -> Destination:
+    """The queue of the dead letters of a subscription in this log."""
     assert subscription.key is not None  # noqa: S101
     own = dead_letter_queue(subscription.dispatcher.policy.dead_letter_address)
-    return own or Destination(Kind.QUEUE, queue_of(subscription.key.id))
+    return own or Destination(Kind.QUEUE, queue_of(subscription.key.id, log))

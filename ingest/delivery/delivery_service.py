@@ -75,7 +75,7 @@ class DeliveryService:
         self.paging = Paging(host, log.recent, store.table, complete)
         self.faults = SelectorFaults(host, complete)
         self._alarms = Alarms(host.loop, self._rung)
-        self._dead_letters = DeadLetters(host.loop, log, self.paging, ensure_queue)
+        self._dead_letters = DeadLetters(host, log, self.paging, ensure_queue)
         #: What becomes of outcomes, and the answers that wait for that.
         self.recording = OutcomeRecording(host, log, self._dead_letters, complete)
         self._expiry = Expiry(host, topics, self.paging, self.faults, self.give_up)

@@ -11,6 +11,7 @@ from distributary.ingest.commit.home_opening import open_store
 from distributary.ingest.commit.table_location import is_address, is_lake
 from distributary.ingest.gateway.any_home import AnyHome, HomeOwner, OwnedHome, WaitingHome
 from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
 
@@ -28,7 +29,7 @@ class ServedLog(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """The log's name."""
-        return self.log or "main"
+        return self.log or MAIN
 
     def home(self, settings: Settings) -> AnyHome:
         """The home of the log. Blocks. Raises InvalidRequest for an address or a log that can't be,

@@ -19,7 +19,9 @@ from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.ingest.security.access import Access
 from distributary.ingest.security.gateway_login import gateway_login
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.lake.placement import MAIN, Placement
+from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
 from distributary.pipeline.tables.lake.lake import LOGS, Lake, OwnerAddress
 
 _events = structlog.get_logger("gateway")
@@ -81,8 +83,27 @@ def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | No
         )
     _ = advertised(settings)
     member = LakeMember(lake, log or MAIN)
-    member.placement()
+    _check_policies(member.log, member.placement(), settings)
     return member
+
+
+def _check_policies(log: str, placement: Placement, settings: Settings) -> None:
+    """Refuse default policies by which messages would go to queues or topics of another log: a copy
+    is in one group with its message, so in its log. Raises InvalidRequest."""
+    topic_policy = settings.topic_policy
+    dead = (
+        ("subscription.dead_letter_address", settings.policy.dead_letter_address),
+        ("topic.dead_letter_address", topic_policy.dead_letter_address),
+    )
+    found = [(key, queue) for key, said in dead if (queue := dead_letter_queue(said)) is not None]
+    found += [("topic.routes", route.to) for route in topic_policy.routes]
+    for key, destination in found:
+        where = placement.log_of(destination.topic)
+        if where != log:
+            raise InvalidRequest(
+                f"{key} is {destination.topic}, which is in the log {where}, and copies stay in "
+                f"the log of their messages, here {log}. Leave it out, or name what is in {log}"
+            )
 
 
 def settings_of(log: str, given: Settings) -> Settings:

@@ -81,7 +81,8 @@ async def _run(
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)
     counts = MessageCounts(settings.http.metrics_subscriptions_max, sockets.stalls)
-    host = Host(loop, settings, Halt(loop), counts, _tracer(loop, settings), sockets.turn)
+    traces = _tracer(loop, settings)
+    host = Host(loop, settings, Halt(loop), counts, traces, sockets.turn, served.name)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, host.halt.ask)
     # What is wrong with its files is said now, not when the home has been taken over.
@@ -142,9 +143,7 @@ async def _serve(
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
-    metrics = GatewayMetrics(
-        host, engine, messages.parts, messages.directory, messages.validator, served.name
-    )
+    metrics = GatewayMetrics(host, engine, messages.parts, messages.directory, messages.validator)
     probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(
         loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke

@@ -12,13 +12,11 @@ from collections.abc import Callable
 import msgspec
 
 from distributary.ingest.commit.batches import message_at, run_of
-from distributary.ingest.commit.group_log import Inside, Log
+from distributary.ingest.commit.group_log import Inside
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.dead_letters import dead_letters_of
-from distributary.ingest.delivery.delivery_service import DeliveryService
+from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.runtime import clock
-from distributary.ingest.schemas.validator import Validator
-from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.amqp.dead_letter import Copy, Origin, misfit_topic, origin, restored
 from distributary.pipeline.dispatch.dispatcher import Deliver, Settled
 from distributary.pipeline.errors import InvalidRequest
@@ -88,15 +86,10 @@ class _Job(msgspec.Struct):
 class Redrive:
     """Redrives dead letters."""
 
-    def __init__(
-        self,
-        log: Log,
-        directory: SubscriptionDirectory,
-        delivery: DeliveryService,
-        validator: Validator,
-    ) -> None:
-        self._log, self._directory, self._delivery = log, directory, delivery
-        self._validator = validator
+    def __init__(self, parts: ManagementParts) -> None:
+        self._log, self._delivery = parts.messages.log, parts.messages.delivery
+        self._directory, self._validator = parts.directory, parts.schemas
+        self._log_name = parts.host.log
 
     async def perform(
         self,
@@ -113,7 +106,7 @@ class Redrive:
         StoreError when they can't be read."""
         queue = key
         if not dead_letters and (giver := self._directory.get(key)) is not None:
-            queue = key_of_queue(dead_letters_of(giver))
+            queue = key_of_queue(dead_letters_of(giver, self._log_name))
         found = self._directory.get(queue)
         if found is None and key in self._directory:
             return Redriven()  # nothing was ever given up

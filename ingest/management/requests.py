@@ -81,7 +81,7 @@ class Requests:
         self._turns, self._access, self._directory = parts.turns, parts.access, parts.directory
         self._entities, self._operations = entities, operations
         self._listings = Listings(time.monotonic)
-        self._redrive = Redrive(messages.log, parts.directory, messages.delivery, parts.schemas)
+        self._redrive = Redrive(parts)
         schemas, limits = parts.schemas, self._settings.schemas
         self._schemas = SchemaRequests(parts.access, schemas, limits, messages.log)
         table, most = messages.store.table, self._settings.delivery.hint_matches_max

@@ -50,10 +50,8 @@ class GatewayMetrics:
         parts: MessageParts,
         directory: SubscriptionDirectory,
         validator: Validator,
-        log: str,
     ) -> None:
-        """`log`: the name of the log that is served."""
-        self._log_name = log
+        self._log_name = host.log
         self._settings, self._engine, self._parts = host.settings, engine, parts
         self._directory, self._turns = directory, TaskTurns(host.loop)
         self._traces, self._loop = host.traces, host.loop

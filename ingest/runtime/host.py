@@ -8,6 +8,7 @@ import msgspec
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.runtime.turns import LoopTurn
 from distributary.pipeline.log.message_counts import MessageCounts
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.tracing.tracer import Tracer
 
 
@@ -51,7 +52,7 @@ class Halt:
 
 class Host(msgspec.Struct, frozen=True):
     """Given to the parts of the service when they are made. `traces` is None where nothing is
-    traced; `turn` says what the loop serves now."""
+    traced; `turn` says what the loop serves now; `log` is the name of the log that is served."""
 
     loop: asyncio.AbstractEventLoop
     settings: Settings
@@ -59,3 +60,4 @@ class Host(msgspec.Struct, frozen=True):
     counts: MessageCounts
     traces: Tracer | None = None
     turn: LoopTurn = msgspec.field(default_factory=LoopTurn)
+    log: str = MAIN

@@ -38,10 +38,14 @@ from distributary.pipeline.codec.amqp_writer import compound, write
 from distributary.pipeline.codec.amqp_writer import section as section_of
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.codec.sections import Section, Typed, header, walk
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.model.address import NAME_CHARACTERS_MAX
 from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.model.outcome import Reason
 
+#: Givers that are in a log by their name; the others' queue says it, behind this word.
+GIVERS = ("queue", "topic")
+IN_LOG = "log"
 #: What the dead letters of a subscription are called, and how one knows them by their name.
 PREFIX = "DLQ."
 
@@ -87,10 +91,13 @@ class Origin(msgspec.Struct, frozen=True):
     sequence: int
 
 
-def queue_of(giver: str) -> str:
+def queue_of(giver: str, log: str = MAIN) -> str:
     """The name of the queue of a subscription's dead letters, or of a topic's (`topic/NAME`),
-    unless its policy says another."""
-    name = PREFIX + giver
+    unless its policy says another. It says the log of the subscription, where another name in it
+    doesn't: gateways of a lake find it so (`pipeline.lake.placement`)."""
+    kind, _, _ = giver.partition("/")
+    told = log == MAIN or kind in GIVERS
+    name = PREFIX + (giver if told else f"{IN_LOG}/{log}/{giver}")
     if len(name) <= NAME_CHARACTERS_MAX:
         return name
     told_apart = "~" + sha256(name.encode()).hexdigest()[:16]

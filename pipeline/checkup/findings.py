@@ -4,8 +4,8 @@ Rule 1: who looks only looks: whatever is a judgement stands here, and each thre
 Rule 2: each finding is one sentence; one that isn't good says what to do.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -217,6 +217,17 @@ def of_home(home: HomeFacts) -> Iterator[Finding]:
     if home.open_to_all:
         text = f"Every user of this machine may write into {path}: chmod o-w it."
         yield Finding("home", Verdict.LOOK, text)
+
+
+def of_lake(
+    owners: Mapping[str, int], secret: str, open_to_others: bool | None
+) -> Iterator[Finding]:
+    """A home with several logs: the pid of the gateway that serves each, 0 for none; the file of
+    its secret, as for `of_secret`."""
+    said = [f"{log} (pid {pid})" if pid else log for log, pid in owners.items()]
+    text = f"The home is a lake with the logs {', '.join(said)}; a pid is of who serves it here."
+    yield Finding("lake", Verdict.GOOD, text)
+    yield replace(of_secret(secret, open_to_others), subject="lake")
 
 
 def of_secret(file: str, open_to_others: bool | None) -> Finding:

@@ -4,18 +4,22 @@ Rule 1: the first rule whose pattern matches the topic says its log; without one
 Rule 2: of several logs of a rule the topic has the one that its hash chooses: with one log more or
         less only topics of that log choose anew.
 Rule 3: a temporary destination has the log that its name says, whatever the rules say.
-Rule 4: a rule that an earlier one hides is refused, for it says what isn't so.
+Rule 4: dead letters are in the log of what they are of, as their queue's name says, whatever the
+        rules say: they were written there in one group with the settlement.
+Rule 5: a rule that an earlier one hides is refused, for it says what isn't so.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
+from distributary.pipeline.amqp.dead_letter import PREFIX
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.pattern_overlap import covers, overlap
+from distributary.pipeline.log_names import MAIN, NONE, is_log_name
 from distributary.pipeline.model.address import (
     PATTERN_PREFIX,
     PREFIXES,
@@ -35,14 +39,8 @@ from distributary.pipeline.model.topic_pattern import (
     matches,
 )
 
-#: The log that is the home itself.
-MAIN: Final = "main"
-#: What a gateway says that owns no log; so no log has this name.
-NONE: Final = "none"
-#: A log's name is a folder, a part of an object's name, of addresses and of metrics. It has one
-#: case alone: some disks don't tell them apart.
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _QUEUE: Final = PREFIXES[Kind.QUEUE]
+_DEAD_LETTERS: Final = _QUEUE + PREFIX
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,10 +114,27 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         one that was made later than this placement."""
         if is_temporary(topic):
             return _log_of_temporary(topic)
+        if topic.startswith(_DEAD_LETTERS) and (log := self._log_of_dead_letters(topic)):
+            return log
         for rule in self.rules:
             if rule.matches(topic):
                 return rule.log_of(topic)
         return MAIN
+
+    def _log_of_dead_letters(self, queue: str) -> str:
+        """The log of a queue of dead letters; empty if it only has such a name."""
+        kind, _, name = queue.removeprefix(_DEAD_LETTERS).partition("/")
+        match kind:
+            case "queue":
+                return self.log_of(_QUEUE + unquote(name))
+            case "topic":
+                return self.log_of(name)
+            case "log":
+                log, _, _ = name.partition("/")
+                return log if is_log_name(log) else ""
+            case "global" | "container":
+                return MAIN
+        return ""
 
     def log_of_pattern(self, pattern: str) -> str | None:
         """The log of all topics that a word of the log means, a pattern (`pattern://orders.*`) or a
@@ -149,12 +164,12 @@ def temporary_name(log: str, unique: str) -> str:
 def _log_of_temporary(topic: str) -> str:
     name = topic.removeprefix(PREFIXES[kind_of_topic(topic)])
     log, mark, _ = name.partition("/")
-    return log if mark and _NAME.fullmatch(log) else MAIN
+    return log if mark and is_log_name(log) else MAIN
 
 
 def check_name(log: str) -> None:
     """Raises InvalidRequest for what can't be the name of a log."""
-    if not _NAME.fullmatch(log) or log == NONE:
+    if not is_log_name(log):
         raise InvalidRequest(
             f"'{log}' can't be the name of a log: it has up to 63 characters of a-z, 0-9, - and _, "
             f"begins with a letter or a digit, and isn't {NONE}"

@@ -18,7 +18,7 @@ from distributary.ingest.runtime import load_settings
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.checkup import findings
 from distributary.pipeline.checkup.findings import Finding, HomeState, Verdict
-from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.tables.home.home import Home
 
 _path = click.Path(path_type=Path)
@@ -74,6 +74,7 @@ def _findings(home: Path | None, config: Path | None, listen: str | None) -> Ite
         yield from findings.of_home(facts)
         if facts.state is not HomeState.UNUSABLE:
             yield from _of_disk(Home(home), settings)
+        yield from _of_lake(home)
     yield from findings.of_limits(machine_look.limits(settings, OWN_DESCRIPTORS))
     yield findings.of_clock(machine_look.clock_synchronised())
     for name in ("gateway.listen", "http.listen"):
@@ -95,6 +96,23 @@ def _of_disk(home: Home, settings: Settings) -> Iterator[Finding]:
         yield Finding("disk", Verdict.BAD, f"It can't be written: {why}. See to room and rights.")
         return
     yield from findings.of_disk(disk, needed)
+
+
+def _of_lake(home: Path) -> Iterator[Finding]:
+    """What a home with several logs has beside them."""
+    from distributary.pipeline.tables.lake.disk_lake import disk_lake  # noqa: PLC0415 (most homes have one log)
+    from distributary.pipeline.tables.lake.lake import SECRET  # noqa: PLC0415 (as above)
+
+    try:
+        lake = disk_lake(home)
+        logs = () if lake is None else lake.placement().logs
+    except StoreError as error:
+        yield Finding("lake", Verdict.BAD, f"{error}.")
+        return
+    if lake is not None:
+        owners = {log: machine_look.home(Home(Path(lake.log_home(log)))).owner for log in logs}
+        secret = home / SECRET
+        yield from findings.of_lake(owners, str(secret), machine_look.open_to_others(secret))
 
 
 def _of_java() -> Finding:

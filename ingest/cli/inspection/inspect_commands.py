@@ -14,6 +14,7 @@ import msgspec
 from msgspec import structs
 
 from distributary.ingest.runtime import load_settings
+from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.home.home import Home
 
@@ -47,6 +48,7 @@ def verify(home: str, config: Path | None, deep: bool, repair: bool, as_json: bo
 
     It may run beside the gateway; --repair may not. Nothing is written but what --repair cuts: a
     frame at the journal's end that is not whole, and that was never accepted.
+    Of a lake each log is read.
     Exit code 0: sound. 1: not sound, or it could not be read. 2: that is no gateway's home.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
@@ -55,15 +57,21 @@ def verify(home: str, config: Path | None, deep: bool, repair: bool, as_json: bo
 
     if repair and is_address(home):
         raise InvalidRequest("--repair is for a journal on a disk: objects have no torn end")
-    cut = verification.repair(Home(Path(home))) if repair else None
-    parts = _parts(home, config)
-    with show.progress_bar(hidden=as_json) as progress:
-        report = verification.verify_parts(parts, deep=deep, progress=progress)
+    settings = load_settings.load(config, flags={})
+    found: dict[str, dict[str, object]] = {}
+    sound = True
+    for log, place in _logs(home, settings).items():
+        cut = verification.repair(Home(Path(place))) if repair else None
+        parts = _parts(place, settings)
+        with show.progress_bar(hidden=as_json) as progress:
+            report = verification.verify_parts(parts, deep=deep, progress=progress)
+        sound = sound and report.sound
+        found[log] = _report_as_json(report, cut, repair=repair)
+        if not as_json:
+            show.show_report(report, cut, repair=repair)
     if as_json:
-        _print_json(_report_as_json(report, cut, repair=repair))
-    else:
-        show.show_report(report, cut, repair=repair)
-    sys.exit(SOUND if report.sound else NOT_SOUND)
+        _print_json(found.get("", {"sound": sound, "logs": found}))
+    sys.exit(SOUND if sound else NOT_SOUND)
 
 
 @click.command()
@@ -78,20 +86,48 @@ def info(home: str, config: Path | None, as_json: bool) -> None:
       distributary info --home ~/orders
       distributary info --home ~/orders --json
 
-    It may run beside the gateway, and shows the log as of its last commit.
+    It may run beside the gateway, and shows the log as of its last commit; of a lake each log.
     Exit code 1: something can't be read. 2: that is no gateway's home.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
     from distributary.pipeline.tables.verify import home_info  # noqa: PLC0415 (as above)
 
-    found = home_info.take_parts(_parts(home, config))
+    settings = load_settings.load(config, flags={})
+    logs = _logs(home, settings)
+    found = {log: home_info.take_parts(_parts(place, settings)) for log, place in logs.items()}
     if as_json:
-        _print_json(asdict(found))
-    else:
-        show.show_home_info(found)
+        said = {log: asdict(one) for log, one in found.items()}
+        _print_json(said.get("", {"home": home, "logs": said}))
+        return
+    for log, one in found.items():
+        if log:
+            click.echo(f"log {log}: {one.home}")
+        show.show_home_info(one)
 
 
-def _parts(home: str, config: Path | None) -> "HomeParts":
+def _logs(home: str, settings: Settings) -> dict[str, str]:
+    """The logs of a lake that were ever served, and where each lies; of another home itself, under
+    no name. Raises InvalidRequest for a lake without any, StoreError."""
+    from distributary.ingest.commit.table_location import is_address, lake_at  # noqa: PLC0415 (with the tables half a second)
+
+    lake = lake_at(home, settings)
+    if lake is None:
+        return {"": home}
+    lake.secret()  # whoever looks whether all is sound hears of it, too
+    logs = {log: lake.log_home(log) for log in lake.placement().logs}
+    if not is_address(home):
+        logs = {log: place for log, place in logs.items() if _is_home(Path(place))}
+    if not logs:
+        raise InvalidRequest(f"no log of the lake {home} was ever served: there is nothing to read")
+    return logs
+
+
+def _is_home(place: Path) -> bool:
+    home = Home(place)
+    return home.topic_log.is_dir() or home.journal_dir.is_dir()
+
+
+def _parts(home: str, settings: Settings) -> "HomeParts":
     """What is read of the home. Raises InvalidRequest for what is none."""
     from distributary.ingest.commit.table_location import (  # noqa: PLC0415 (with the tables half a second)
         is_address,
@@ -101,7 +137,6 @@ def _parts(home: str, config: Path | None) -> "HomeParts":
     )
     from distributary.pipeline.tables.verify import home_parts, verify_home  # noqa: PLC0415 (as above)
 
-    settings = load_settings.load(config, flags={})
     if is_address(home):
         from distributary.pipeline.tables.verify import object_home_parts  # noqa: PLC0415 (with its client)
 

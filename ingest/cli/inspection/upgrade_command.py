@@ -61,6 +61,8 @@ def upgrade(home: Path, check: bool, config: Path | None, as_json: bool) -> None
     found = home_formats.look(Home(home), table_store(Home(home), settings), _spark())
     if config is not None:
         found = replace(found, parts=(*found.parts, _of_settings(config, settings)))
+    if logs := _other_logs(home):
+        found = replace(found, parts=(*found.parts, logs))
     if as_json:
         click.echo(json.dumps(_as_json(found), indent=2))
     else:
@@ -90,6 +92,20 @@ def _of_settings(config: Path, settings: Settings) -> "PartFormat":
         except InvalidRequest as error:
             return PartFormat("settings", "", "", Fate.REFUSED, str(error))
     return PartFormat("settings", "", "", Fate.SAME, f"{config} and the files it names can be used")
+
+
+def _other_logs(home: Path) -> "PartFormat | None":
+    """The logs of a lake that weren't looked at; None where there are none."""
+    from distributary.pipeline.log_names import MAIN  # noqa: PLC0415 (as in `upgrade`)
+    from distributary.pipeline.tables.lake.disk_lake import disk_lake  # noqa: PLC0415 (as above)
+    from distributary.pipeline.tables.verify.home_formats import Fate, PartFormat  # noqa: PLC0415 (as above)
+
+    lake = disk_lake(home)
+    others = [] if lake is None else [log for log in lake.placement().logs if log != MAIN]
+    if lake is None or not others:
+        return None
+    text = f"these logs weren't looked at; ask of each, as by --home {lake.log_home(others[0])}"
+    return PartFormat("other logs", ", ".join(others), "", Fate.UNSEEN, text)
 
 
 def _as_json(found: "HomeFormats") -> dict[str, object]:

@@ -60,8 +60,8 @@ class DiskLake:
             if there != seen:
                 raise changed_meanwhile(str(path))
             if not (self._root / SECRET).exists():
-                self._write(self._root / SECRET, token_hex(SECRET_BYTES).encode(), _SECRET_MODE)
-            self._write(path, msgspec.json.encode(new), _MODE)
+                write_whole(self._root / SECRET, token_hex(SECRET_BYTES).encode(), _SECRET_MODE)
+            write_whole(path, msgspec.json.encode(new), _MODE)
 
     def secret(self) -> str:
         path = self._root / SECRET
@@ -84,7 +84,7 @@ class DiskLake:
         path = self._address_path(log)
         with self._home.used():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._write(path, msgspec.json.encode(address), _MODE)
+            write_whole(path, msgspec.json.encode(address), _MODE)
 
     def _address_path(self, log: str) -> Path:
         return Path(self.log_home(log)) / ADDRESS
@@ -99,18 +99,19 @@ class DiskLake:
         finally:
             os.close(fd)
 
-    def _write(self, path: Path, data: bytes, mode: int) -> None:
-        """Durably, whole or not at all."""
-        beside = path.with_name(f".{path.name}.{token_hex(4)}")
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+
+def write_whole(path: Path, data: bytes, mode: int) -> None:
+    """Write a file durably, whole or not at all. Raises OSError."""
+    beside = path.with_name(f".{path.name}.{token_hex(4)}")
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
         try:
-            try:
-                os.write(fd, data)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            beside.replace(path)
-        except OSError:
-            beside.unlink(missing_ok=True)
-            raise
-        sync_directory(path.parent)
+            os.write(fd, data)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)

@@ -14,7 +14,8 @@ from typing import Final, Protocol
 import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.lake.placement import MAIN, Placement
+from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.log_names import MAIN
 
 #: Names below the home.
 PLACEMENT: Final = "lake.json"

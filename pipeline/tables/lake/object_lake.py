@@ -6,7 +6,8 @@ from typing import Final
 import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.lake.placement import MAIN, Placement
+from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,

@@ -73,6 +73,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
             "build/home": str(gateway.home),
             "build/": f"{folder}/",
             "/srv/distributary": str(gateway.home),
+            "/srv/lake": f"{folder}/lake",
             "/etc/distributary/": f"{folder}/",
             "/mnt/backup/orders": f"{folder}/nightly",
             "~/orders": f"{folder}/orders",
@@ -128,6 +129,14 @@ def test_before_a_new_version(reader: Reader) -> None:
 def test_watching(reader: Reader) -> None:
     [screen] = reader.types("docs/guides/monitoring.md", "distributary top")
     assert "serves" in screen
+
+
+def test_a_home_becomes_a_lake(reader: Reader) -> None:
+    """With the answer that the page shows."""
+    page, folder = "docs/logs.md", reader.replaced["build/"]
+    shown = reader.types(page, "distributary log create")[-1]
+    [said] = [one for one in blocks(page) if one.first.startswith("main ")]
+    assert shown.replace(f"{folder}lake", "/srv/lake") == said.text
 
 
 def test_before_the_first_start(reader: Reader) -> None:

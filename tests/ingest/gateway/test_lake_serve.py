@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from faulty_s3 import FaultyS3, faulty_s3
-from fork_server import commands
+from fork_server import clean_environment, commands
 from gateway_http import ShownGateway
+from gateway_management import Manager
 from gateway_peer import Connect
 from gateway_process import Gateway, until
+from proton import Delivery
 
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
@@ -211,3 +213,38 @@ def test_an_address_that_is_not_taken_is_said_again(own_gateway: Make, home: Pat
     gateway.await_event("address.said")
     until(lambda: DiskLake(home).address_of("main"), "its address")
     gateway.stop()
+
+
+def test_dead_letters_say_their_log(
+    own_gateway: Make, connect: Connect, home: Path, topic: str
+) -> None:
+    """So each gateway of the lake knows where they are; they are sent back as ever."""
+    gateway = of_log(own_gateway(), home, "orders").start()
+    peer = connect("client", port=gateway.port)
+    consumer = peer.shared_durable(topic, "mine|global")
+    peer.sender(topic).publish("bad")
+    consumer.confirm(consumer.take(1), Delivery.REJECTED)
+    queue = "queue://DLQ.log/orders/global/mine"
+    assert LAKE.log_of(queue) == "orders"
+    assert [str(one.body) for one in peer.receiver(queue, capabilities=("queue",)).take(1)] == [
+        "bad"
+    ]
+    peer.drop()
+    manager = Manager(connect("operator", port=gateway.port))
+    assert manager.done("REDRIVE", "subscription", "global/mine")["redriven"] == 1
+    gateway.stop()
+
+
+def test_default_policies_name_what_is_in_the_log(home: Path) -> None:
+    """A copy is in one group with its message, so in its log."""
+    for name, value in (
+        ("SUBSCRIPTION_DEAD_LETTER_ADDRESS", "graveyard"),
+        ("TOPIC_DEAD_LETTER_ADDRESS", "graveyard"),
+        ("TOPIC_ROUTES", "queue://graveyard"),
+    ):
+        done = commands().run(
+            *("serve", "--home", home, "--log", "orders", "--listen", "127.0.0.1:0"),
+            environment={**clean_environment(), f"DISTRIBUTARY_{name}": value},
+        )
+        assert done.returncode == 2
+        assert "is queue://graveyard, which is in the log main" in done.stderr

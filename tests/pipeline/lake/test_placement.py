@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from distributary.pipeline.amqp.dead_letter import queue_of
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.placement import (
     Placement,
@@ -45,6 +46,39 @@ WHERE = [
     ("temp-queue://later/4711", "later"),
     ("temp-queue://No log/4711", "main"),
 ]
+
+
+#: Queues of dead letters, whatever a rule says of all queues.
+DEAD = [
+    ("queue://DLQ.queue/work.a", "prices"),
+    ("queue://DLQ.queue/work", "orders"),
+    ("queue://DLQ.queue/w%2Fork", "orders"),
+    ("queue://DLQ.queue/DLQ.queue/work.a", "prices"),
+    ("queue://DLQ.topic/flights", "main"),
+    ("queue://DLQ.topic/told.eu", "prices"),
+    ("queue://DLQ.global/billing", "main"),
+    ("queue://DLQ.container/a/billing", "main"),
+    ("queue://DLQ.log/prices/global/billing", "prices"),
+    ("queue://DLQ.mine", "orders"),
+    ("queue://DLQ.log/No log/mine", "orders"),
+    ("DLQ.log/prices/a", "main"),
+]
+
+
+@pytest.mark.parametrize(("queue", "log"), DEAD)
+def test_dead_letters_are_where_they_were_written(queue: str, log: str) -> None:
+    rules = (("queue://work.*", "prices"), ("queue://#", "orders"), ("told.#", "prices"))
+    assert placed(*rules).log_of(queue) == log
+
+
+def test_their_queue_s_name_says_the_log() -> None:
+    for log, giver, queue in (
+        ("main", "global/billing", "DLQ.global/billing"),
+        ("prices", "global/billing", "DLQ.log/prices/global/billing"),
+        ("prices", "queue/work.a", "DLQ.queue/work.a"),
+    ):
+        assert queue_of(giver, log) == queue
+        assert placed(("queue://work.*", "prices")).log_of(f"queue://{queue}") == log
 
 
 @pytest.mark.parametrize(("topic", "log"), WHERE)

@@ -1,0 +1,135 @@
+"""What looks at a home, copies it or makes it again, of a lake: each log, and no word too many."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fork_server import commands
+from gateway_peer import Connect
+from gateway_process import Gateway
+
+from distributary.pipeline.lake.placement import Placement, Rule
+from distributary.pipeline.tables.lake.disk_lake import DiskLake
+
+Make = Callable[..., Gateway]
+LAKE = Placement(1, ("main", "orders", "never"), (Rule("orders.#", ("orders",)),))
+
+
+def said(*words: object, code: int = 0) -> str:
+    done = commands().run(*words)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def served(own_gateway: Make, connect: Connect) -> tuple[Path, Gateway]:
+    """A lake of which two logs were served: 3 messages in main, 2 in orders, of which one is
+    settled."""
+    main, orders = own_gateway(), own_gateway()
+    DiskLake(main.home).replace(None, LAKE)
+    orders.home, orders.options = main.home, ["--log", "orders"]
+    for gateway, topic, count in ((main, "flights", 3), (orders, "orders.eu", 2)):
+        gateway.start()
+        peer = connect("client", port=gateway.port)
+        consumer = peer.durable(topic, "mine")
+        peer.sender(topic).publish(*map(str, range(count)))
+        consumer.confirm(consumer.take(1))
+        gateway.stop()
+    return main.home, orders
+
+
+def test_info_and_verify_read_each_log(served: tuple[Path, Gateway]) -> None:
+    home, _ = served
+    found = json.loads(said("info", "--home", home, "--json"))
+    topics = {
+        log: [(one["topic"], one["messages"]) for one in info["topics"]]
+        for log, info in found["logs"].items()
+    }
+    assert topics == {"main": [("flights", 3)], "orders": [("orders.eu", 2)]}
+    shown = said("info", "--home", home)
+    assert f"log orders: {home}/logs/orders" in shown
+    alone = json.loads(said("info", "--home", home / "logs" / "orders", "--json"))
+    assert alone == found["logs"]["orders"]
+    verified = json.loads(said("verify", "--home", home, "--deep", "--json"))
+    assert verified["sound"]
+    assert list(verified["logs"]) == ["main", "orders"]
+    assert f"{home} is sound" in said("verify", "--home", home)
+
+
+def test_a_lake_with_one_damaged_log_is_not_sound(served: tuple[Path, Gateway]) -> None:
+    home, _ = served
+    table = home / "logs" / "orders" / "tables" / "topic_log"
+    next(table.glob("record=message/**/*.parquet")).unlink()
+    verified = json.loads(said("verify", "--home", home, "--json", code=1))
+    assert not verified["sound"]
+    assert [one["sound"] for one in verified["logs"].values()] == [True, False]
+
+
+def test_a_lake_without_its_secret_is_told(served: tuple[Path, Gateway]) -> None:
+    home, _ = served
+    (home / "lake.secret").write_text("short")
+    assert "lake.secret isn't 64 hexadecimal digits" in said("verify", "--home", home, code=1)
+
+
+def test_a_lake_that_was_never_served_is_told(tmp_path: Path) -> None:
+    DiskLake(tmp_path).replace(None, LAKE)
+    for command in ("info", "verify"):
+        assert "no log of the lake" in said(command, "--home", tmp_path, code=2)
+    folder = tmp_path.with_name("copy")
+    assert "nothing to copy" in said("backup", "--home", tmp_path, "--to", folder, code=2)
+
+
+def test_doctor_names_the_logs_and_who_serves_them(served: tuple[Path, Gateway]) -> None:
+    home, orders = served
+    orders.start()
+    done = commands().run("doctor", "--home", home, "--listen", "127.0.0.1:0", "--json")
+    found = [one for one in json.loads(done.stdout) if one["subject"] == "lake"]
+    assert orders.process is not None
+    assert [one["verdict"] for one in found] == ["good", "good"]
+    assert f"main, orders (pid {orders.process.pid}), never;" in found[0]["sentence"]
+    orders.stop()
+    (home / "lake.secret").chmod(0o644)
+    done = commands().run("doctor", "--home", home, "--listen", "127.0.0.1:0", "--json")
+    assert done.returncode == 1
+    assert "chmod 600" in done.stdout
+
+
+def test_upgrade_names_the_logs_that_it_did_not_look_at(served: tuple[Path, Gateway]) -> None:
+    home, _ = served
+    shown = said("upgrade", "--check", "--home", home)
+    assert "other logs" in shown
+    assert f"as by --home {home}/logs/orders" in shown
+
+
+def test_a_lake_is_copied_and_made_again(
+    served: tuple[Path, Gateway], connect: Connect, tmp_path: Path
+) -> None:
+    """With its placement and its secret; what was owed comes, what was settled doesn't."""
+    home, orders = served
+    folder, again = tmp_path / "copy", tmp_path / "again"
+    assert "The log orders:" in said("backup", "--home", home, "--to", folder)
+    made = json.loads(said("backup", "--home", home, "--to", folder, "--json"))
+    assert sorted(made) == ["main", "orders"]
+    assert (folder / "lake.secret").stat().st_mode & 0o777 == 0o600
+    said("restore", "--from", folder, "--home", again)
+    lake = DiskLake(again)
+    assert (lake.placement(), lake.secret()) == (LAKE, DiskLake(home).secret())
+    assert (again / "lake.secret").stat().st_mode & 0o777 == 0o600
+    assert json.loads(said("verify", "--home", again, "--deep", "--json"))["sound"]
+    orders.home = again
+    orders.start()
+    got = connect("client", port=orders.port).durable("orders.eu", "mine").take(1)
+    assert [str(one.body) for one in got] == ["1"]
+    orders.stop()
+    assert "isn't empty" in said("restore", "--from", folder, "--home", again, code=2)
+
+
+def test_a_folder_has_the_backup_of_one_log_or_of_a_lake(own_gateway: Make, tmp_path: Path) -> None:
+    gateway = own_gateway()
+    gateway.start().stop()
+    folder = tmp_path / "copy"
+    said("backup", "--home", gateway.home, "--to", folder)
+    DiskLake(gateway.home).replace(None, LAKE)
+    shown = said("backup", "--home", gateway.home, "--to", folder, code=2)
+    assert "has the backup of a home with one log" in shown
