@@ -9,6 +9,7 @@ Rule 3: links are attached again in the order in which they came.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from time import monotonic
 from typing import Protocol
 
@@ -57,6 +58,7 @@ class OwnerConnection:
         fleet, amqp = host.settings.fleet, host.settings.amqp
         self._wait_seconds = fleet.owner_wait_ms / 1_000
         self._look_seconds = fleet.look_ms / 1_000
+        self._authority = Path(fleet.tls_ca) if fleet.tls_ca else None
         self._container = host.settings.gateway.container_id
         self._settings = ConnectionSettings(
             open_seconds=_OPEN_SECONDS,
@@ -132,7 +134,9 @@ class OwnerConnection:
         if found is None:
             raise ConnectionFailed("its owner hasn't said where it listens")
         identity = Identity(GATEWAY, found.secret, mechanism=MECHANISM)
-        server = replace(server_of(found.address.url, "", "", Files()), identity=identity)
+        url = found.address.url
+        files = Files(self._authority) if url.startswith("amqps:") else Files()
+        server = replace(server_of(url, "", "", files), identity=identity)
         return await Dialing((server,), self._container, self._settings).dial()
 
     async def _live(self, wire: Wire) -> ClientError:

@@ -128,6 +128,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     look_ms: int
     window_bytes: int
     held_bytes_max: int
+    tls_ca: str
     address_retry_ms: int
 
 
