@@ -114,6 +114,8 @@ class OwnerLink(RelayedLink):
     def left(self) -> None:
         if self._over:
             return
+        self._over = True
+        self.perform()  # what came before is the owner's
         self._finish()
         if self._wire is None or self.pointer is None:
             return

@@ -298,7 +298,7 @@ class RelayedConsumer(OwnerLink):
             self._wire.later()
 
     def perform(self) -> None:
-        if self._link.alive and not self._link.ended:
+        if not self._over and not self._link.ended:
             self._for_client(self._credit)
 
     def _credit(self) -> None:

@@ -178,7 +178,7 @@ class RelayedProducer(OwnerLink):
 
     def _grant(self, most: int) -> None:
         link = self._link
-        if not link.alive or link.ended or self._leaving is not None:
+        if self._over or not link.alive or link.ended or self._leaving is not None:
             return
         more = min(most, self._credit_max) - link.credit
         if more > 0:
