@@ -79,9 +79,7 @@ class Load:
         lost = [one for one in self.accepted if one not in times]
         assert not lost, f"{len(lost)} accepted messages never came: {lost[:5]}"
         for publisher in range(PUBLISHERS):
-            firsts = [
-                int(body.split("-")[1]) for body in times if body.startswith(f"{publisher}-")
-            ]
+            firsts = [int(body.split("-")[1]) for body in times if body.startswith(f"{publisher}-")]
             assert firsts == sorted(firsts)
         for body, seen in times.items():
             for before, again in zip(seen, seen[1:], strict=False):
