@@ -6,6 +6,7 @@ import cproton
 from cproton import lib as proton
 
 from distributary.client.connection.client_settings import ConnectionSettings
+from distributary.ingest.native.pump_library import lib
 
 
 class ClientSession(Protocol):
@@ -20,6 +21,29 @@ class Watching(Protocol):
 
     def passed(self) -> None:
         """All that came in one read was told, or links had their turn to send."""
+
+
+class EngineQueue:
+    """What the engine has on one of its links, by its address."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: int) -> None:
+        self._link = link
+
+    @property
+    def queued(self) -> int:
+        """Deliveries that wait in the engine, for the peer's window or to be written."""
+        return int(lib.pump_queued(self._link))
+
+
+class EngineLinks:
+    """The links of a connection that are alive, by their addresses."""
+
+    __slots__ = ("links",)
+
+    def __init__(self, links: tuple[int, ...]) -> None:
+        self.links = [EngineQueue(link) for link in links]
 
 
 class EngineObjects:

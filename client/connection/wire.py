@@ -14,10 +14,10 @@ from typing import Any, Protocol, cast
 import cproton
 from cproton import lib as proton
 
+from distributary.client.connection import engine_objects
 from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
 from distributary.client.connection.client_settings import ConnectionSettings
 from distributary.client.connection.conditions import tell, told, will_close
-from distributary.client.connection.engine_objects import ClientSession, EngineObjects, Watching
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
@@ -54,8 +54,7 @@ class ClientLink(Protocol):
         """It is over: the other side has ended it, or there will be no connection any more."""
 
     def lost(self) -> None:
-        """The connection is gone, and with it all that was under way. Its deliveries can still be
-        read, for the last time."""
+        """The connection is gone; its deliveries can be read for the last time."""
 
 
 class Wire(asyncio.BufferedProtocol):
@@ -71,19 +70,20 @@ class Wire(asyncio.BufferedProtocol):
         self._pump = Pump(settings.message_bytes_max)
         self._pump.columns.late = self._pump.columns.reasons = True
         self._links: dict[int, ClientLink] = {}
-        self._sessions: dict[int, ClientSession] = {}
+        self._sessions: dict[int, engine_objects.ClientSession] = {}
         self._dirty: dict[ClientLink, None] = {}
-        self._watching: dict[Watching, None] = {}
+        self._watching: dict[engine_objects.Watching, None] = {}
         self._due = self._paused = self._closing = self._open = False
         self._timer: asyncio.TimerHandle | None = None
         self._reason: ClientError | None = None
         self.alive = False
         self.opened: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[ClientError] = self._loop.create_future()
-        self._engine = EngineObjects(container, server.host, settings)
+        self._engine = engine_objects.EngineObjects(container, server.host, settings)
         self.connection, self.session = self._engine.connection, self._engine.session
         self._transport, self._collector = self._engine.transport, self._engine.collector
-        self._outgoing = Outgoing(self._pump, address(self._transport), 0)
+        #: Messages may go by reference.
+        self.outgoing = Outgoing(self._pump, address(self._transport), address(self._collector))
 
     def __str__(self) -> str:
         return self._server.url
@@ -194,7 +194,7 @@ class Wire(asyncio.BufferedProtocol):
 
     # Sessions beside the connection's own.
 
-    def begin(self, session: ClientSession) -> Any:
+    def begin(self, session: engine_objects.ClientSession) -> Any:
         """A session of its own; Proton's pointer, good until it has `ended`."""
         pointer = proton.pn_session(self.connection)
         self._sessions[address(pointer)] = session
@@ -212,8 +212,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def _session_closed(self, pointer: Any) -> None:
         if not proton.pn_session_state(pointer) & cproton.PN_LOCAL_CLOSED:
-            condition = proton.pn_session_remote_condition(pointer)
-            self._refuse(f"{self._server.url} ended the session", condition)
+            self._refuse(f"{self} ended the session", proton.pn_session_remote_condition(pointer))
         elif (session := self._sessions.pop(address(pointer), None)) is not None:
             session.ended()
             proton.pn_session_free(pointer)
@@ -223,7 +222,7 @@ class Wire(asyncio.BufferedProtocol):
         self._dirty[link] = None
         self.later()
 
-    def watch(self, watching: Watching) -> None:
+    def watch(self, watching: engine_objects.Watching) -> None:
         """Have it look after each read, while the connection lives."""
         self._watching[watching] = None
 
@@ -275,10 +274,12 @@ class Wire(asyncio.BufferedProtocol):
         outcomes that were given before them."""
         room, socket = pumping.pointer(self._out), self._socket
         assert socket is not None  # noqa: S101
-        while (size := self._outgoing.output(room, BUFFER_BYTES)) > 0:
+        while (size := self.outgoing.output(room, BUFFER_BYTES)) > 0:
             socket.write(bytes(memoryview(self._out)[:size]))
             if self._paused:
                 return
+        if self.outgoing.holds:
+            self.outgoing.written(engine_objects.EngineLinks(tuple(self._links)))
         if size < 0 and proton.pn_connection_state(self.connection) & cproton.PN_REMOTE_CLOSED:
             socket.close()  # before, the other side may still have outcomes to work on
 
@@ -371,8 +372,7 @@ class Wire(asyncio.BufferedProtocol):
         if self._closing:
             self.write()
             return
-        ended = Refused(f"{self._server.url} ended the connection", *told(condition))
-        self._reason = self._reason or ended
+        self._reason = self._reason or Refused(f"{self} ended the connection", *told(condition))
         self._closing = True
         proton.pn_connection_close(self.connection)
         self.write()

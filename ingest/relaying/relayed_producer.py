@@ -155,9 +155,9 @@ class RelayedProducer(OwnerLink):
                 self._sent.append(run)
         batch = RecordBatch(first, count, run.blob, offsets.tobytes())
         numbers = range(first, first + count)
-        size = pumping.send(
-            address(self.pointer), batch, numbers, AS_IT_CAME, _TOLD, presettled=run.settled
-        )
+        assert self._wire is not None  # noqa: S101
+        send, link = self._wire.outgoing.send, address(self.pointer)
+        size = send(link, batch, numbers, AS_IT_CAME, _TOLD, run.settled)
         run.sent += count
         self._next += count
         self._waiting_count -= count

@@ -9,8 +9,8 @@ milliseconds later: what comes twice was settled within `MARGIN` of a kill.
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -82,7 +82,7 @@ class Load:
             firsts = [int(body.split("-")[1]) for body in times if body.startswith(f"{publisher}-")]
             assert firsts == sorted(firsts)
         for body, seen in times.items():
-            for before, again in zip(seen, seen[1:], strict=False):
+            for before, again in pairwise(seen):
                 near = [one for one in self.kills if before - MARGIN < one <= again]
                 assert any(one - before < MARGIN for one in near), (
                     f"{body} was settled at {before}, and came again at {again}: {self.kills}"
@@ -118,7 +118,5 @@ def test_an_owner_is_killed_under_load(fleet: Fleet, kind: str, seed: int) -> No
     with fleet:
         run(work())
         assert len(load.kills) == KILLS
-        print(f"{kind} {seed}: {len(load.accepted)} accepted, twice: "  # noqa: T201
-              f"{sum(count > 1 for count in Counter(b for b, _ in load.came).values())}")  # fmt: skip
         load.judge()
         assert len(fleet.main.events("owner.lost")) == KILLS

@@ -77,7 +77,8 @@ def test_the_users_rights_hold_at_the_owner(tmp_path: Path, own_gateway: Make) -
     permissions.write_text(RIGHTS)
     settings = {"security": {"users": str(users), "permissions": str(permissions)}}
     with Fleet(tmp_path, own_gateway, settings) as fleet:
-        with Peer(fleet.main.port, "alices", user="alice", password="x") as peer:
+        hers = {"user": "alice", "password": "x"}
+        with Peer(fleet.main.port, "alices", **hers) as peer:
             mine = peer.receiver("orders.mine")
             peer.sender("orders.mine").publish("hers")
             assert mine.bodies() == ["hers"]
