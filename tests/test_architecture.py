@@ -75,7 +75,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
             *("ingest/native", "ingest/security"),
             "pipeline/schemas/formats",  # by a process of its own, and by the command line
             "ingest/console",  # by the command line alone
-            "client",  # likewise
+            "client",  # by the command line, and by what relays links to other gateways
         }
     ),
     # What the Python client imports, too: no tables, no settings of the gateway's.

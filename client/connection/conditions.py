@@ -17,6 +17,12 @@ def told(condition: Any) -> tuple[str, str]:
     return name or "", cproton.pn_condition_get_description(condition) or ""
 
 
+def tell(condition: Any, name: str, description: str) -> None:
+    """Say why something of this side's ends."""
+    cproton.pn_condition_set_name(condition, name)
+    cproton.pn_condition_set_description(condition, description)
+
+
 def reason(delivery: int) -> tuple[str, str]:
     """Why the other side has rejected a delivery."""
     pointer = cproton.ffi.cast("pn_delivery_t *", delivery)

@@ -122,7 +122,8 @@ class Login:
     def _init(self, offered: list[str]) -> bytes:
         identity = self._server.identity
         wanted = _wanted(identity)
-        self._mechanism = next((one for one in wanted if one in offered), "")
+        offers = next((one for one in wanted if one in offered), "")
+        self._mechanism = identity.mechanism or offers
         match self._mechanism:
             case "SCRAM-SHA-256":
                 self._scram = ScramClient(identity.user, identity.password, self._iterations_max)

@@ -13,11 +13,13 @@ PORT, TLS_PORT = 5672, 5671
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who logs in. Without a user it is who the certificate names, or nobody (ANONYMOUS)."""
+    """Who logs in. Without a user it is who the certificate names, or nobody (ANONYMOUS).
+    `mechanism`: by this one alone, whatever the other side offers."""
 
     user: str = ""
     password: str = field(default="", repr=False)
     certified: bool = False
+    mechanism: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,17 @@ are freed in `connection_lost` and nowhere else.
 
 import asyncio
 import sys
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any, Protocol, cast
 
 import cproton
 from cproton import lib as proton
 
+from distributary.client.connection import engine_objects
 from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
 from distributary.client.connection.client_settings import ConnectionSettings
-from distributary.client.connection.conditions import told, will_close
+from distributary.client.connection.conditions import tell, told, will_close
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
@@ -51,11 +53,8 @@ class ClientLink(Protocol):
     def fail(self, error: ClientError) -> None:
         """It is over: the other side has ended it, or there will be no connection any more."""
 
-    def passed(self) -> None:
-        """All that came in one read was told; of those that `watch` asked it for."""
-
     def lost(self) -> None:
-        """The connection is gone, and with it all that was under way."""
+        """The connection is gone; its deliveries can be read for the last time."""
 
 
 class Wire(asyncio.BufferedProtocol):
@@ -71,24 +70,20 @@ class Wire(asyncio.BufferedProtocol):
         self._pump = Pump(settings.message_bytes_max)
         self._pump.columns.late = self._pump.columns.reasons = True
         self._links: dict[int, ClientLink] = {}
+        self._sessions: dict[int, engine_objects.ClientSession] = {}
         self._dirty: dict[ClientLink, None] = {}
-        self._watching: dict[ClientLink, None] = {}
+        self._watching: dict[engine_objects.Watching, None] = {}
         self._due = self._paused = self._closing = self._open = False
         self._timer: asyncio.TimerHandle | None = None
         self._reason: ClientError | None = None
         self.alive = False
         self.opened: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[ClientError] = self._loop.create_future()
-        self.connection = proton.pn_connection()
-        cproton.pn_connection_set_container(self.connection, container)
-        cproton.pn_connection_set_hostname(self.connection, server.host)
-        self._collector = proton.pn_collector()
-        proton.pn_connection_collect(self.connection, self._collector)
-        self.session = proton.pn_session(self.connection)
-        self._transport = proton.pn_transport()
-        self._outgoing = Outgoing(self._pump, address(self._transport), 0)
-        proton.pn_transport_set_idle_timeout(self._transport, settings.idle_timeout_ms)
-        proton.pn_transport_set_max_frame(self._transport, settings.frame_bytes_max)
+        self._engine = engine_objects.EngineObjects(container, server.host, settings)
+        self.connection, self.session = self._engine.connection, self._engine.session
+        self._transport, self._collector = self._engine.transport, self._engine.collector
+        #: Messages may go by reference.
+        self.outgoing = Outgoing(self._pump, address(self._transport), address(self._collector))
 
     def __str__(self) -> str:
         return self._server.url
@@ -117,9 +112,7 @@ class Wire(asyncio.BufferedProtocol):
             self._socket.write(progress.reply)
         if progress.done:
             self._login = None
-            proton.pn_transport_bind(self._transport, self.connection)
-            proton.pn_connection_open(self.connection)
-            proton.pn_session_open(self.session)
+            self._engine.open()
             self._tick()
             self._feed(bytearray(progress.rest), len(progress.rest))
 
@@ -134,23 +127,20 @@ class Wire(asyncio.BufferedProtocol):
         self.flush()
 
     def _free(self) -> None:
-        proton.pn_transport_unbind(self._transport)
-        proton.pn_connection_collect(self.connection, cproton.ffi.NULL)
-        proton.pn_connection_release(self.connection)
-        proton.pn_decref(self._transport)
-        proton.pn_decref(self.connection)
-        proton.pn_collector_free(self._collector)
-        del self.connection, self.session, self._transport, self._collector
+        self._engine.free()
+        del self.connection, self.session, self._transport, self._collector, self._engine
 
     def connection_lost(self, error: Exception | None) -> None:
         self.alive = False
         if self._timer is not None:
             self._timer.cancel()
-        self._free()
         reason = self._reason or ConnectionFailed(self._lost(error))
         links, self._links = self._links, {}
         for link in links.values():
             link.lost()
+        for session in self._sessions.values():
+            session.ended()
+        self._free()
         if not self.opened.done():
             self.opened.set_exception(reason)
         self.lost.set_result(reason)
@@ -194,23 +184,50 @@ class Wire(asyncio.BufferedProtocol):
         """End a link from this side: `closed` ends what it stands for, too."""
         self._dirty.pop(self._links.pop(address(pointer)), None)
         (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
-        self._later()
+        self.later()
 
-    def end(self, pointer: Any) -> None:
-        """End what a link stands for; the link hears in `fail` when that is done, or why not."""
-        proton.pn_link_close(pointer)
-        self._later()
+    def end(self, pointer: Any, *, closed: bool = True) -> None:
+        """End what a link stands for, or (`closed` is false) the link alone; it hears in `fail`
+        when that is done, or why not."""
+        (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
+        self.later()
+
+    # Sessions beside the connection's own.
+
+    def begin(self, session: engine_objects.ClientSession) -> Any:
+        """A session of its own; Proton's pointer, good until it has `ended`."""
+        pointer = proton.pn_session(self.connection)
+        self._sessions[address(pointer)] = session
+        proton.pn_session_open(pointer)
+        return pointer
+
+    def end_session(self, pointer: Any, links: Iterable[Any], condition: str, text: str) -> None:
+        """End a session with these links, for this reason if there is one."""
+        for link in links:
+            self._dirty.pop(self._links.pop(address(link)), None)
+        if condition:
+            tell(proton.pn_session_condition(pointer), condition, text)
+        proton.pn_session_close(pointer)
+        self.later()
+
+    def _session_closed(self, pointer: Any) -> None:
+        if not proton.pn_session_state(pointer) & cproton.PN_LOCAL_CLOSED:
+            self._refuse(f"{self} ended the session", proton.pn_session_remote_condition(pointer))
+        elif (session := self._sessions.pop(address(pointer), None)) is not None:
+            session.ended()
+            proton.pn_session_free(pointer)
 
     def touch(self, link: ClientLink) -> None:
         """It has something for the engine: it is asked for it once in this turn."""
         self._dirty[link] = None
-        self._later()
+        self.later()
 
-    def watch(self, link: ClientLink) -> None:
-        """It looks after each read by itself what became of its deliveries."""
-        self._watching[link] = None
+    def watch(self, watching: engine_objects.Watching) -> None:
+        """Have it look after each read, while the connection lives."""
+        self._watching[watching] = None
 
-    def _later(self) -> None:
+    def later(self) -> None:
+        """Write in this turn of the loop what the engine has by then."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self.flush)
@@ -225,6 +242,7 @@ class Wire(asyncio.BufferedProtocol):
             for link in dirty:
                 link.perform()
             self.write()
+            self._passed()
         except Exception as error:  # a bug: nobody may wait for ever because of it
             self.abort(ConnectionFailed(f"the client has a bug: {error!r}"))
             raise
@@ -239,8 +257,7 @@ class Wire(asyncio.BufferedProtocol):
         self._pump.begin(size)
         while self._eat():
             pass
-        for link in tuple(self._watching):
-            link.passed()
+        self._passed()
         if self._open and not self.opened.done() and not self._reason:
             self.opened.set_result(None)
         broken = proton.pn_transport_condition(self._transport)
@@ -248,15 +265,21 @@ class Wire(asyncio.BufferedProtocol):
             self._refuse(f"the connection to {self._server.url} broke", broken)
         self.flush()
 
+    def _passed(self) -> None:
+        for watching in tuple(self._watching):
+            watching.passed()
+
     def write(self) -> None:
         """Write what the engine has. Within one such pass it may write transfers before the
         outcomes that were given before them."""
         room, socket = pumping.pointer(self._out), self._socket
         assert socket is not None  # noqa: S101
-        while (size := self._outgoing.output(room, BUFFER_BYTES)) > 0:
+        while (size := self.outgoing.output(room, BUFFER_BYTES)) > 0:
             socket.write(bytes(memoryview(self._out)[:size]))
             if self._paused:
                 return
+        if self.outgoing.holds:
+            self.outgoing.written(engine_objects.EngineLinks(tuple(self._links)))
         if size < 0 and proton.pn_connection_state(self.connection) & cproton.PN_REMOTE_CLOSED:
             socket.close()  # before, the other side may still have outcomes to work on
 
@@ -324,8 +347,7 @@ class Wire(asyncio.BufferedProtocol):
             condition = "amqp:link:message-size-exceeded"
             text = f"a message is larger than {most} bytes (connection.message_bytes_max)"
             pointer = cproton.ffi.cast("pn_link_t *", self._pump.stopped_link)
-            cproton.pn_condition_set_name(proton.pn_link_condition(pointer), condition)
-            cproton.pn_condition_set_description(proton.pn_link_condition(pointer), text)
+            tell(proton.pn_link_condition(pointer), condition, text)
             self.forget(pointer, closed=False)
             link.fail(Refused("the link was ended by this side", condition, text))
 
@@ -336,8 +358,7 @@ class Wire(asyncio.BufferedProtocol):
             case proton.PN_CONNECTION_REMOTE_CLOSE:
                 self._closed(proton.pn_connection_remote_condition(self.connection))
             case proton.PN_SESSION_REMOTE_CLOSE:
-                condition = proton.pn_session_remote_condition(self.session)
-                self._refuse(f"{self._server.url} ended the session", condition)
+                self._session_closed(proton.pn_event_session(event))
             case proton.PN_LINK_REMOTE_OPEN:
                 self._attached(proton.pn_event_link(event))
             case proton.PN_LINK_REMOTE_CLOSE | proton.PN_LINK_REMOTE_DETACH:
@@ -351,10 +372,7 @@ class Wire(asyncio.BufferedProtocol):
         if self._closing:
             self.write()
             return
-        name, text = told(condition)
-        self._reason = self._reason or Refused(
-            f"{self._server.url} ended the connection", name, text
-        )
+        self._reason = self._reason or Refused(f"{self} ended the connection", *told(condition))
         self._closing = True
         proton.pn_connection_close(self.connection)
         self.write()
@@ -376,8 +394,7 @@ class Wire(asyncio.BufferedProtocol):
         link = self._links.pop(address(pointer), None)
         if link is not None:
             self._dirty.pop(link, None)
-            name, text = told(proton.pn_link_remote_condition(pointer))
-            what = f"{self._server.url} ended the link to {link}"
+            why = told(proton.pn_link_remote_condition(pointer))
             proton.pn_link_close(pointer)
-            link.fail(Refused(what, name, text))
+            link.fail(Refused(f"{self._server.url} ended the link to {link}", *why))
         proton.pn_link_free(pointer)

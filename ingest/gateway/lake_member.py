@@ -12,8 +12,12 @@ import msgspec
 import structlog
 
 from distributary.ingest.commit.table_location import is_address, lake_at
+from distributary.ingest.relaying.relays import LakeRelaying
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.runtime.workers import Failure, Worker
+from distributary.ingest.security.access import Access
+from distributary.ingest.security.gateway_login import gateway_login
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.log_names import MAIN
@@ -40,6 +44,12 @@ class LakeMember(msgspec.Struct, frozen=True):
     def notice(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> "AddressNotice":
         """Say in the lake where this gateway listens, from now on."""
         return AddressNotice(self, settings, loop)
+
+    def relaying(self, host: Host, access: Access) -> LakeRelaying:
+        """Links to topics of other logs go to their owners, and theirs come here: they may log in
+        from now on. Blocks. Raises StoreError, InvalidRequest."""
+        access.admit_gateways(gateway_login(self.log, self.lake.secret()))
+        return LakeRelaying(host, self.lake, self.log, self.placement())
 
     def placement(self) -> Placement:
         """The placement in force. It changes only while no log has an owner, so whoever owns one

@@ -15,6 +15,7 @@ from distributary.ingest.gateway.containers import Containers
 from distributary.ingest.management.node import Node
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.relayed_link import RelayedLink, Relays
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.producer import Producer
 from distributary.ingest.runtime.host import Host
@@ -42,6 +43,7 @@ class LinkParts(msgspec.Struct, frozen=True):
     temporary: TemporaryNodes
     transactions: Coordinator
     node: Node
+    relays: Relays
 
 
 class LinkService:
@@ -53,6 +55,7 @@ class LinkService:
         self._access, self._admission = parts.access, parts.admission
         self._subscriptions, self._temporary = parts.subscriptions, parts.temporary
         self._transactions, self._node = parts.transactions, parts.node
+        self._relays = parts.relays
         self._table, self._containers = messages.store.table, Containers()
         self._bare = Kind(host.settings.amqp.bare_address)
 
@@ -61,6 +64,9 @@ class LinkService:
     def opened(self, connection: Peer) -> None:
         name = self._settings.gateway.container_id
         container = connection.container
+        if self._access.trusted(connection.user) is not None:
+            connection.accept(name)  # its clients are peers of their own
+            return
         wrong: str | None = self._too_long("a container-id", container)
         wrong = wrong or self._access.unnamed(connection.user, container)
         wrong = wrong or self._containers.refused(connection)
@@ -74,9 +80,11 @@ class LinkService:
         )
 
     def session_ended(self, connection: Peer, session: int) -> None:
+        self._relays.session_ended(connection, session)
         self._subscriptions.ends.session_ended(connection, session)
 
     def closed(self, connection: Peer) -> None:
+        self._relays.closed(connection)
         self._transactions.closed(connection)
         self._subscriptions.ends.connection_ended(connection)
         if connection in self._containers:
@@ -111,13 +119,26 @@ class LinkService:
         intent = attach_intent.decide_intent(attach, container, self._bare, style)
         if isinstance(intent, attach_intent.Make):
             intent = self._made(link, intent.kind, attach)
-        self._perform(link, intent)
+        logs = () if self._is_here(link, intent) else self._relays.elsewhere(intent)
+        if isinstance(logs, AmqpError):
+            link.refuse(logs.condition, logs.description)
+        elif logs:
+            self._relays.attach(link, attach, intent, logs)
+        else:
+            self._perform(link, intent)
         self._log.slow(link)
         match link.owner:
             case Producer(topic=str(topic)):
                 self._temporary.joined(link, topic)
             case Consumer(subscription=subscription):
                 self._temporary.joined(link, subscription.definition.topic)
+
+    def _is_here(self, link: Link, intent: attach_intent.AttachIntent) -> bool:
+        """Whether the link is on something of this log, wherever its destination belongs."""
+        match intent:
+            case attach_intent.Lookup(key) | attach_intent.BrowseSubscription(key):
+                return key in self._subscriptions.directory or link.attach.relayed is not None
+        return link.attach.relayed is not None
 
     def _made(
         self, link: Link, kind: Kind, attach: attach_intent.Attach
@@ -215,6 +236,9 @@ class LinkService:
         link.grant(self._settings.amqp.producer_credit)
 
     def detached(self, link: Link, closed: bool) -> None:
+        if isinstance(link.owner, RelayedLink):
+            link.owner.detached(closed=closed)
+            return
         self._let_go(link)
         attempt = link.connection.attempt
         answer = partial(self._answer_detach, link, closed)
@@ -229,11 +253,14 @@ class LinkService:
             link.detach(closed=closed, condition=LIMIT_EXCEEDED, description=late)
 
     def lost(self, link: Link) -> None:
+        if isinstance(link.owner, RelayedLink):
+            link.owner.left()
         self._let_go(link)
         self._subscriptions.lost(link)
 
     def _let_go(self, link: Link) -> None:
         """All parts that may keep something for a link give it back; a second time nothing."""
+        self._relays.left(link)  # what of its messages went to other logs
         self._temporary.left(link)  # what it has made, and its place on what others have
         self._node.left(link)  # answers that wait for it, and the sequences of its holders
         self._transactions.left(link)  # those that it declared

@@ -36,6 +36,7 @@ from distributary.ingest.management.replies import ReplyLink
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.relayed_link import RelayedLink, Relaying
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.intake import Intake
@@ -49,12 +50,7 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.schemas.schema_directory import SchemaDirectory
-from distributary.ingest.schemas.validator import (
-    CheckDone,
-    CheckedRun,
-    HeldCommand,
-    Validator,
-)
+from distributary.ingest.schemas.validator import CheckDone, CheckedRun, HeldCommand, Validator
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.address_resolver import AddressResolver
 from distributary.ingest.subscriptions.admission import Admission
@@ -80,7 +76,13 @@ class MessageLoop:
     all methods run on the loop's thread."""
 
     def __init__(
-        self, host: Host, store: Store, access: Access, policies: Policies, sure: Callable[[], bool]
+        self,
+        host: Host,
+        store: Store,
+        access: Access,
+        policies: Policies,
+        sure: Callable[[], bool],
+        relaying: Relaying,
     ) -> None:
         """`sure`: whether the home is ours beyond doubt; nothing is read or written without it.
         Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
@@ -96,7 +98,8 @@ class MessageLoop:
         schemas = SchemaDirectory(parts.log, store.snapshot, self.engine.pump.accept_late)
         self._validator = Validator(host, schemas, policies, self.complete)
         self._subscriptions = SubscriptionService(host, parts, access, policies)
-        temporary = TemporaryNodes(self._subscriptions, parts.log, limits.temporary_max)
+        most, log = limits.temporary_max, relaying.log
+        temporary = TemporaryNodes(self._subscriptions, parts.log, most, log)
         admission = Admission(access, self._subscriptions, temporary)
         bare, style = Kind(limits.bare_address), host.settings.delivery.pattern_style
         self._addresses = AddressResolver(admission, self._subscriptions, bare, style)
@@ -109,13 +112,10 @@ class MessageLoop:
             Peers(self.engine),
             self._addresses.answering,
         )
-        self._links = LinkService(
-            host,
-            parts,
-            LinkParts(
-                access, admission, self._subscriptions, temporary, self._transactions, self._node
-            ),
-        )
+        self._relays = relaying.relays(self.finish_pass)
+        nodes = (temporary, self._transactions, self._node, self._relays)
+        link_parts = LinkParts(access, admission, self._subscriptions, *nodes)
+        self._links = LinkService(host, parts, link_parts)
         self._floors = IdleFloors(host, parts, directory)
         self._restore(store, policies)
 
@@ -149,12 +149,21 @@ class MessageLoop:
     # Read, admit, write: a run of messages came, and waits for the next group of the log.
 
     def received(self, link: Link, received: Received) -> None:
-        owner = link.owner
-        if not isinstance(owner, Producer):
-            assert isinstance(owner, RequestLink)  # noqa: S101
-            self._node.received(link, received)
-            self._log.slow(link)
-            return
+        match link.owner:
+            case Producer(topic=str()) as producer:
+                self._publish(link, producer, received)
+            case Producer() as producer:
+                own = self._relays.own_part(link, received)
+                if own is not None:
+                    self._publish(link, producer, own)
+            case RelayedLink() as relayed:
+                relayed.received(received)
+            case _ as owner:
+                assert isinstance(owner, RequestLink)  # noqa: S101
+                self._node.received(link, received)
+                self._log.slow(link)
+
+    def _publish(self, link: Link, owner: Producer, received: Received) -> None:
         topic = owner.topic
         if received.transaction:
             if not self._knows(link, received.transaction):
@@ -260,9 +269,11 @@ class MessageLoop:
     # Settle: the outcomes wait for the next group, too. The commit that follows is the committer's.
 
     def settled(self, link: Link, outcomes: Outcomes) -> None:
-        if not isinstance(link.owner, Consumer):
+        if isinstance(link.owner, RelayedLink):
+            link.owner.outcomes(outcomes)
+        elif not isinstance(link.owner, Consumer):
             return
-        if not outcomes.transaction:
+        elif not outcomes.transaction:
             self._delivery.settled(link.owner, outcomes)
             self._log.slow(link)
         elif self._knows(link, outcomes.transaction):
@@ -293,8 +304,8 @@ class MessageLoop:
         match link.owner:
             case Consumer() as consumer:
                 self._delivery.flowed(consumer)
-            case ReplyLink() as replies:
-                replies.flowed()
+            case ReplyLink() | RelayedLink() as other:
+                other.flowed()
 
     def writable(self, links: tuple[Link, ...], writable: bool) -> None:
         # The link with least unsettled goes first: what there is room for isn't always the same's.
@@ -327,7 +338,8 @@ class MessageLoop:
         self._links.session_ended(connection, session)
 
     def ended(self, links: tuple[Link, ...], answer: Callable[[str], None]) -> None:
-        self._delivery.recording.when_durable(links, answer)
+        durable = partial(self._delivery.recording.when_durable, links, answer)
+        self._relays.when_ended(links, durable)
 
     # What parts below ask of parts above them.
 
@@ -374,6 +386,7 @@ class MessageLoop:
         self._backlogs.close()
         self._floors.close()
         self._subscriptions.ends.close()
+        self._relays.close()
 
     async def close(self, *, failed: bool) -> None:
         """Write and commit what waits, and end the threads; after a failure nothing more is

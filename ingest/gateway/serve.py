@@ -22,6 +22,7 @@ from distributary.ingest.monitoring.http_server import HttpServer
 from distributary.ingest.net.connection import Connection
 from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.listener import Listener
+from distributary.ingest.net.relayed_link import OneLog
 from distributary.ingest.runtime.collecting import Collecting
 from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.logs import LineBudget
@@ -137,7 +138,8 @@ async def _serve(
     loop, settings = host.loop, host.settings
     member = served.member(settings)  # now that it can't change any more
     store, owner = owned.open(settings), owned.owner
-    messages = MessageLoop(host, store, access, policies, heartbeat.sure)
+    relaying = OneLog() if member is None else member.relaying(host, access)
+    messages = MessageLoop(host, store, access, policies, heartbeat.sure, relaying)
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()

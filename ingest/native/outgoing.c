@@ -34,6 +34,8 @@ typedef struct {
   uint32_t head_at, head_size; /* what goes out before those bytes: a frame up to its payload */
   uint8_t head[192];
 } pump_outgoing;
+/* A delivery count that stands for none: the messages go as they came, with their header sections. */
+#define AS_IT_CAME 0xffffffff
 /* Send some messages of a batch: those with the sequences first, first+step, ... (count of them) or,
  * if it isn't NULL, `sequences`. The batch has `batch_count` messages from `batch_first` on, or those of
  * `batch_sequences`; all ascend. Returns how many bytes of messages went, or -1 when it came to a
@@ -88,6 +90,12 @@ typedef struct {
 static void prepare(outgoing_t *out, const char *m, size_t size, uint32_t delivery_count) {
   header_t h = {.priority = 4};
   int annotated = 0;
+  if (delivery_count == AS_IT_CAME) {
+    out->header_size = 0;
+    out->bytes = m;
+    out->size = size;
+    return;
+  }
   size_t bare = bare_message((const uint8_t *)m, size, &h, &annotated);
   int more = delivery_count || annotated || h.delivery_count || h.first_acquirer;
   out->header_size = more ? write_header(out->header, &h, delivery_count) : 0;

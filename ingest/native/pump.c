@@ -5,8 +5,8 @@
  *  1. It moves runs between Proton and arrays that Python owns, and stops where something needs a
  *     decision (another link, another event, no room, a bad message). Three answers are fixed and
  *     given here: a non-persistent message is accepted on receipt (but not in a transaction, through
- *     the relay, or where the caller says `late`), what comes on a link that we have ended is
- *     released, and the credit of an aborted delivery is given back.
+ *     the relay, or where the caller says `late`, of all links or of one), what comes on a link that
+ *     we have ended is released, and the credit of an aborted delivery is given back.
  *  2. It allocates nothing. What it keeps between calls is one word for a delivery, its context in
  *     Proton: of an incoming one that it was taken, of an outgoing one since when it is out.
  */
@@ -49,6 +49,10 @@ void pn_delivery_settle(pn_delivery_t *);
 void pn_delivery_clear(pn_delivery_t *);
 pn_delivery_t *pn_unsettled_head(pn_link_t *);
 pn_delivery_t *pn_unsettled_next(pn_delivery_t *);
+void *pn_link_get_context(pn_link_t *);
+void pn_link_set_context(pn_link_t *, void *);
+void pn_disposition_set_failed(pn_disposition_t *, _Bool);
+void pn_disposition_set_undeliverable(pn_disposition_t *, _Bool);
 void *pn_delivery_get_context(pn_delivery_t *);
 void pn_delivery_set_context(pn_delivery_t *, void *);
 typedef struct pn_data_t pn_data_t;
@@ -147,6 +151,17 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
 /* What the peer of an outgoing link has and gave no outcome for, in the order of delivery: sequences,
  * and the times of pump_send. Returns how many those are; at most `room` are written. */
 uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t room);
+/* Give an outcome, with a modified one's fields, and settle or (settles 0) leave that to the other
+ * side. Zeros are passed over. */
+void pump_dispose(const uint64_t *deliveries, uint32_t count, uint64_t state, int failed,
+                  int undeliverable, int settles);
+/* How many of these deliveries, from the first one on, their other side has settled. */
+uint32_t pump_settled(const uint64_t *deliveries, uint32_t count);
+/* The tags of incoming deliveries, each of 8 bytes, as the numbers that pump_send writes; UINT64_MAX
+ * for a tag of another size and for a zero among the deliveries. */
+void pump_tags(const uint64_t *deliveries, uint32_t count, uint64_t *tags);
+/* No message of this link is accepted on receipt: another one says what becomes of it. */
+void pump_accept_late(uint64_t link);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
@@ -222,6 +237,12 @@ static int relayed(pn_delivery_t *d) {
   return !pn_terminus_get_address(pn_link_remote_target(pn_delivery_link(d)));
 }
 
+void pump_accept_late(uint64_t link) {
+  pn_link_set_context((pn_link_t *)(uintptr_t)link, (void *)(uintptr_t)1);
+}
+
+static int accepts_late(pn_delivery_t *d) { return pn_link_get_context(pn_delivery_link(d)) != NULL; }
+
 /* A delivery's transaction and the outcome in it, from a transactional state as the walk lets it pass:
  * [id of 8 bytes] or [id of 8 bytes, described outcome]. */
 enum { COORDINATOR_TYPE = 3 }; /* of a terminus, as Proton counts them */
@@ -273,7 +294,7 @@ static void keep(pump_t *p, pn_delivery_t *d, uint32_t slot) {
   uint64_t unsettled = 0;
   if (pn_delivery_settled(d)) {
     pn_delivery_settle(d);
-  } else if (!p->durable[slot] && !p->late && !p->transaction && !relayed(d)) {
+  } else if (!p->durable[slot] && !p->late && !p->transaction && !relayed(d) && !accepts_late(d)) {
     /* accepted on receipt */
     pn_delivery_update(d, ACCEPTED);
     pn_delivery_settle(d);
@@ -525,6 +546,34 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
     pn_delivery_settle(d);
   }
   take_back(others);
+}
+
+void pump_dispose(const uint64_t *deliveries, uint32_t count, uint64_t state, int failed,
+                  int undeliverable, int settles) {
+  for (uint32_t i = 0; i < count; i++) {
+    pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
+    if (!d) continue;
+    if (state == MODIFIED) {
+      pn_disposition_set_failed(pn_delivery_local(d), failed);
+      pn_disposition_set_undeliverable(pn_delivery_local(d), undeliverable);
+    }
+    if (state) pn_delivery_update(d, state);
+    if (settles) pn_delivery_settle(d);
+  }
+}
+
+uint32_t pump_settled(const uint64_t *deliveries, uint32_t count) {
+  uint32_t settled = 0;
+  while (settled < count && pn_delivery_settled((pn_delivery_t *)(uintptr_t)deliveries[settled]))
+    settled++;
+  return settled;
+}
+
+void pump_tags(const uint64_t *deliveries, uint32_t count, uint64_t *tags) {
+  for (uint32_t i = 0; i < count; i++) {
+    pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
+    tags[i] = d && pn_delivery_tag(d).size == sizeof *tags ? sequence_of(d) : UINT64_MAX;
+  }
 }
 
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets) {

@@ -8,8 +8,7 @@ from time import monotonic
 from typing import Any, cast
 
 from cproton import lib as proton
-from proton import Collector, Condition, Endpoint, Transport
-from proton import Connection as ProtonConnection
+from proton import Condition, Endpoint
 
 from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import address
@@ -17,9 +16,11 @@ from distributary.ingest.native.pump_library import ffi, lib
 from distributary.ingest.net import endpoint_answers
 from distributary.ingest.net.containment import ContainedPeer, contained
 from distributary.ingest.net.engine import WRITE_BYTES, Engine
-from distributary.ingest.net.engine_error import BrokenFrame, engine_error
-from distributary.ingest.net.frame_scanner import Inflow, Outflow
+from distributary.ingest.net.frames.engine_error import NO_FRAME, BrokenFrame, engine_error
+from distributary.ingest.net.frames.frame_scanner import Inflow, Outflow
 from distributary.ingest.net.inbound import Inbound
+from distributary.ingest.net.relayed_peer import OnePeer, Peers, RelayedPeers, relaying_limits
+from distributary.ingest.runtime.settings import Amqp
 from distributary.ingest.runtime.turns import READ_BYTES_FIRST, next_room
 from distributary.ingest.security.handshake import (
     AMQP_HEADER,
@@ -62,24 +63,28 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(limits.write_buffer_bytes)
         self.peer = str(transport.get_extra_info("peername"))
-        self.proton = ProtonConnection()
-        self._collector = Collector()
-        self.proton.collect(self._collector)
-        self._amqp = Transport(Transport.SERVER)
-        self._amqp.idle_timeout = limits.idle_timeout_ms / 1_000
-        self._amqp.max_frame_size = limits.frame_bytes_max
-        self._amqp.channel_max = limits.channels_max - 1
-        self._amqp.bind(self.proton)
+        self.proton, self._collector, self._amqp = endpoint_answers.engine(limits)
         amqp = self._amqp_address = address(self._amqp._impl)
-        engine, events = self._engine, self._collector._impl
-        self.inbound = Inbound(self, events, engine.pump, engine.handler, limits, engine.ends)
-        self._inflow = Inflow(amqp, self.inbound, limits)
-        self.outflow, self.outgoing = Outflow(), Outgoing(engine.pump, amqp, address(events))
+        pump, events = self._engine.pump, self._collector._impl
+        self._listen(limits, OnePeer(self, self._handler))
+        self.outflow, self.outgoing = Outflow(), Outgoing(pump, amqp, address(events))
         self._handshake = self._engine.access.handshake(transport)
         self.alive = True
         self._wait(limits.handshake_ms_max)
         if not self._engine.add(self):
             self._turn_away(b"", f"there are {limits.connections_max} connections already")
+
+    def _listen(self, limits: Amqp, peers: Peers) -> None:
+        """What comes from now on is taken within these limits, for these peers."""
+        given = (self._engine.pump, self._handler, limits, self._engine.ends, peers)
+        self.inbound = Inbound(self, self._collector._impl, *given)
+        self._inflow = Inflow(self._amqp_address, self.inbound, limits)
+
+    def _trust(self, own_log: str) -> None:
+        """The peer is another gateway, which relays the links of its clients."""
+        limits = relaying_limits(self._engine.limits)
+        self._amqp.channel_max = limits.channels_max - 1
+        self._listen(limits, RelayedPeers(self, self._engine, self._handler, own_log))
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         return self._engine.read_buffer[: self._room]
@@ -136,7 +141,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         if self.inbound.lose_some(at_once=at_once):
             self._engine.leaves(self)
             return
-        self._handler.closed(self)
+        self.inbound.closed()
         if not (self.alive or self._freed):
             self._freed = True
             self._free()
@@ -165,6 +170,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                     self._check.add_done_callback(self._verified)
                 case Established(user, rest):
                     self.user, self._handshake = user, None
+                    if (own_log := self._engine.access.trusted(user)) is not None:
+                        self._trust(own_log)
                     # A client may log in now, and have nothing to do for long.
                     self._pausing = len(rest) <= len(AMQP_HEADER)
                     if self._pausing:
@@ -247,14 +254,10 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         """The engine takes no more bytes of a peer that hasn't closed: they are wrong. The engine
         says so in a close for the faults that it has a word for, and we do for the others."""
         self.ending = True
-        error = engine_error(self._amqp._impl)
-        self.close(
-            (error and error.condition) or "amqp:connection:framing-error",
-            (error and error.description) or "what came is no AMQP frame",
-        )
+        error = engine_error(self._amqp._impl) or NO_FRAME
+        self.close(error.condition or NO_FRAME.condition, error.description or NO_FRAME.description)
         if not self.accepted:
-            # The engine keeps a close back until an open came: the socket's end must do.
-            self.flush()
+            self.flush()  # the engine keeps a close back until an open came: the end must do
             cast("asyncio.Transport", self._transport).close()
 
     # AMQP out.
@@ -374,10 +377,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             transport.close()
         elif not self._ended:
             self._ended = True
-            try:
-                transport.write_eof()
-            except OSError:  # the peer has reset its socket, and the loop hasn't read that yet
-                transport.abort()
+            endpoint_answers.end_output(transport)
             self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
 
     def _tick(self) -> None:

@@ -1,13 +1,26 @@
 """A peer's open, and our answers to its open, end and close, in Proton's terms."""
 
-from typing import Any
+import asyncio
+from typing import Any, Protocol
 
 from cproton import lib as proton
-from proton import Condition, Data, Session, symbol
+from proton import Collector, Condition, Data, Session, Transport, symbol
 from proton import Connection as ProtonConnection
 
+from distributary.ingest.net.link import Peer
+from distributary.ingest.runtime.settings import Amqp
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED
 from distributary.pipeline.subscriptions.container_ids import SOLE_CONNECTION
+
+
+class EndedPeer(Peer, Protocol):
+    """A connection, as far as its own open and close go."""
+
+    proton: Any  #: the engine's own
+
+    def closed(self) -> None:
+        """The peer has closed: so do we."""
+
 
 #: What a peer may rely on.
 OFFERED_CAPABILITIES = (
@@ -16,6 +29,26 @@ OFFERED_CAPABILITIES = (
     "SHARED-SUBS",
     SOLE_CONNECTION,
 )
+
+
+def engine(limits: Amqp) -> tuple[ProtonConnection, Collector, Transport]:
+    """The engine's objects for one more peer: a connection, its events, its transport."""
+    connection, events = ProtonConnection(), Collector()
+    connection.collect(events)
+    made = Transport(Transport.SERVER)
+    made.idle_timeout = limits.idle_timeout_ms / 1_000
+    made.max_frame_size = limits.frame_bytes_max
+    made.channel_max = limits.channels_max - 1
+    made.bind(connection)
+    return connection, events, made
+
+
+def end_output(transport: asyncio.Transport) -> None:
+    """Nothing more is written; the peer may go on."""
+    try:
+        transport.write_eof()
+    except OSError:  # the peer has reset its socket, and the loop hasn't read that yet
+        transport.abort()
 
 
 def sole(connection: ProtonConnection) -> bool:

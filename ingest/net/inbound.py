@@ -8,7 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from cproton import lib as proton
 from proton import Link as ProtonLink
@@ -19,9 +19,10 @@ from distributary.ingest.native.pump import Pump, Stop, address
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import endpoint_answers, transactional
 from distributary.ingest.net.containment import NotGivenBack
-from distributary.ingest.net.engine_error import BROKEN_VALUES, BrokenFrame
+from distributary.ingest.net.frames.engine_error import BROKEN_VALUES, BrokenFrame
 from distributary.ingest.net.handler import Handler
-from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.link import Link
+from distributary.ingest.net.relayed_peer import Peers
 from distributary.ingest.net.unsettled import Unsettled
 from distributary.ingest.runtime.collecting import Ends
 from distributary.ingest.runtime.settings import Amqp
@@ -38,29 +39,23 @@ TOO_MANY = "amqp:resource-limit-exceeded"
 CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
 
 
-class EndedPeer(Peer, Protocol):
-    """The connection, as far as its own open and close go."""
-
-    proton: Any  #: the engine's own
-
-    def closed(self) -> None:
-        """The peer has closed: so do we."""
-
-
 class Inbound:
     """The events of one connection, from its collector."""
 
     def __init__(
         self,
-        connection: EndedPeer,
+        connection: endpoint_answers.EndedPeer,
         collector: Any,
         pump: Pump,
         handler: Handler,
         limits: Amqp,
         ends: Ends,
+        peers: Peers,
     ) -> None:
+        """`peers`: whose the links of the connection are."""
         self._connection, self._pump, self._handler = connection, pump, handler
         self._limits, self._ends, self._collector = limits, ends, collector
+        self._peers = peers
         self.collector_address = address(collector)
         self._links: dict[int, Link] = {}
         self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle
@@ -250,10 +245,9 @@ class Inbound:
     def _command(self, link: Link, delivery: int) -> None:
         """A message to the coordinator of transactions."""
         message, settled = transactional.take(delivery)
-        if link.ended:
-            return
-        if link.credit < 0:
+        if link.credit < 0 and not link.ended:
             link.end(CREDIT_EXCEEDED, "more messages than credit")
+        if link.ended:
             return
         link.waiting += not settled
         answer = b"" if settled else delivery.to_bytes(8, sys.byteorder)
@@ -303,7 +297,8 @@ class Inbound:
 
     def _attached(self, proton_link: ProtonLink) -> None:
         try:
-            link = Link(self._connection, self, proton_link, self.coming.popleft())
+            owned = self._peers.of(self.coming.popleft(), address(proton_link.session._impl))
+            link = Link(owned.peer, self, proton_link, owned.attach)
         except BROKEN_VALUES as error:
             raise BrokenFrame(f"attach: {error}") from error
         if not link.name:
@@ -315,12 +310,13 @@ class Inbound:
         self._links[link.address] = self._handles[link.handle] = link
         self._ends.begun += 1
         most = self._limits.links_max
-        if len(self._links) <= most:
+        if owned.refusal is not None:
+            link.refuse(owned.refusal.condition, owned.refusal.description)
+        elif len(self._links) <= most:
             self._handler.attached(link)
-            return
-        link.refuse(TOO_MANY, f"there are {most} links already (amqp.links_max)")
-        if len(self._links) > 2 * most:
-            # Whoever doesn't even detach what was refused would go on for ever.
+        else:
+            link.refuse(TOO_MANY, f"there are {most} links already (amqp.links_max)")
+        if len(self._links) > 2 * most:  # who doesn't even detach these would go on for ever
             self._connection.close(TOO_MANY, "too many refused links that aren't detached")
 
     def _left(self, link: Link | None, *, closed: bool) -> None:
@@ -339,7 +335,7 @@ class Inbound:
         _end(links, proton.pn_session_remote_condition(session))
         self._die(links)
         self.lose_some()
-        self._handler.session_ended(self._connection, gone)
+        self._peers.session_ended(gone)
         answer = partial(self._answer_end, session)
         self._handler.ended(links, lambda late: self._connection.attempt(partial(answer, late)))
 
@@ -350,6 +346,10 @@ class Inbound:
             endpoint_answers.closed(ended, late)
             ended.free()
             self._connection.touch()
+
+    def closed(self) -> None:
+        """The connection is gone, and its links before it. May be said again."""
+        self._peers.closed()
 
     def lose_all(self) -> None:
         """The links are gone with their connection; `lose_some` gives back what they had."""

@@ -27,7 +27,7 @@ from distributary.ingest.native.outgoing import Outgoing
 from distributary.ingest.native.pump import address
 from distributary.ingest.native.pump_library import lib
 from distributary.ingest.native.runs import Outcomes
-from distributary.ingest.net.frame_scanner import Outflow
+from distributary.ingest.net.frames.frame_scanner import Outflow
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
 from distributary.pipeline.amqp.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
 from distributary.pipeline.model.outcome import Outcome
@@ -50,9 +50,7 @@ def copy_plainly(terminus: Terminus, remote: Terminus) -> None:
 class Peer(Protocol):
     """The connection of a link, as the service and the engine see it: `Connection` is one."""
 
-    alive: bool
     accepted: bool
-    writable: bool
     closing: bool  #: we have closed it: nothing counts any more but the peer's own close
     broken: bool  #: a bug has shown with this peer, and it is about to end for it
     container: str
@@ -61,6 +59,14 @@ class Peer(Protocol):
     peer: str  #: its address
     outflow: Outflow
     outgoing: Outgoing
+
+    @property
+    def alive(self) -> bool:
+        """Whether its links can live."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether it takes what is written to it."""
 
     @property
     def inbound(self) -> "LinkKeeper":

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
-from distributary.ingest.net.engine_error import BROKEN_VALUES, BrokenFrame
+from distributary.ingest.net.frames.engine_error import BROKEN_VALUES, BrokenFrame
 from distributary.ingest.net.link import copy_plainly
 from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.codec.amqp_codes import Descriptor
@@ -59,10 +59,10 @@ def _read(link: ProtonLink, walked: WalkedAttach) -> Attach:
         durable=terminus.expiry_policy == Terminus.EXPIRE_NEVER
         or terminus.durability != Terminus.NONDURABLE,
         copy=outgoing and terminus.distribution_mode == Terminus.DIST_MODE_COPY,
-        capabilities=_symbols(terminus.capabilities),
+        capabilities=words_of(terminus.capabilities),
         desired=walked.desired,
-        filters=_filters(terminus.filter) if outgoing else (),
-        selectors=_selectors(terminus.filter) if outgoing else (),
+        filters=filters_of(terminus.filter) if outgoing else (),
+        selectors=selectors_of(terminus.filter) if outgoing else (),
         expiry=_expiry(walked.expiry, terminus.timeout) if outgoing else NO_EXPIRY,
     )
 
@@ -73,7 +73,8 @@ def _expiry(word: str, seconds: int) -> Expiry:
     return Expiry(Lifetime(word), seconds) if word in set(Lifetime) else NO_EXPIRY
 
 
-def _symbols(data: object) -> frozenset[str]:
+def words_of(data: object) -> frozenset[str]:
+    """The words of a terminus' field of symbols. Raises ValueError when it is none."""
     return frozenset(_words(data))
 
 
@@ -89,7 +90,8 @@ def _words(data: object) -> list[str]:
     return list(map(str, elements))
 
 
-def _filters(data: object) -> tuple[object, ...]:
+def filters_of(data: object) -> tuple[object, ...]:
+    """The descriptors of a source's filters; None for one that is neither word nor number."""
     value = _value(data)
     if not isinstance(value, dict):
         return ()
@@ -127,7 +129,7 @@ def echo(
     terminus = link.source if link.is_sender else link.target
     if expiry is not None:
         _put_expiry(terminus, expiry, durable=durable)
-    words = _symbols(terminus.capabilities)
+    words = words_of(terminus.capabilities)
     if topic is None:
         return
     if said_by(words) is None:
@@ -137,18 +139,19 @@ def echo(
         _name(terminus, topic)
 
 
-#: The engine's words.
-_LIFETIMES = {
+#: The engine's words for them, and the other way round.
+POLICIES = {
     Lifetime.LINK_DETACH: Terminus.EXPIRE_WITH_LINK,
     Lifetime.SESSION_END: Terminus.EXPIRE_WITH_SESSION,
     Lifetime.CONNECTION_CLOSE: Terminus.EXPIRE_WITH_CONNECTION,
     Lifetime.NEVER: Terminus.EXPIRE_NEVER,
 }
+LIFETIMES = {policy: lifetime for lifetime, policy in POLICIES.items()}
 
 
 def _put_expiry(source: Terminus, expiry: Expiry, *, durable: bool) -> None:
     """When the subscription ends by itself, and whether it outlives the gateway."""
-    source.expiry_policy = _LIFETIMES[expiry.lifetime]
+    source.expiry_policy = POLICIES[expiry.lifetime]
     source.timeout = 0 if expiry.lifetime is Lifetime.NEVER else expiry.seconds
     if not durable:
         source.durability = Terminus.NONDURABLE
@@ -180,7 +183,7 @@ def _copy(link: ProtonLink) -> None:
     )
     if words := _words(asker.capabilities):
         _put(ours.capabilities, words)
-    asked = _symbols(link.remote_source.outcomes)
+    asked = words_of(link.remote_source.outcomes)
     if link.is_sender or asked:
         _put_outcomes(link.source, asked)
     if link.is_sender:
@@ -189,7 +192,7 @@ def _copy(link: ProtonLink) -> None:
 
 def coordinate(link: ProtonLink) -> None:
     """Answer the attach of a controller of transactions with what of it can be done."""
-    asked = _symbols(link.remote_target.capabilities)
+    asked = words_of(link.remote_target.capabilities)
     _copy(link)
     link.snd_settle_mode = link.remote_snd_settle_mode
     link.rcv_settle_mode = ProtonLink.RCV_FIRST
@@ -197,7 +200,8 @@ def coordinate(link: ProtonLink) -> None:
     _put(link.target.capabilities, sorted(asked & COORDINATOR_OFFERS or COORDINATOR_OFFERS))
 
 
-def _selectors(data: Data) -> tuple[object, ...]:
+def selectors_of(data: Data) -> tuple[object, ...]:
+    """What those of a source's filters say that are selectors."""
     found = _honoured(data).values()
     filters = [one for one in found if isinstance(one, Described)]
     return tuple(one.value for one in filters if one.descriptor in SELECTOR_DESCRIPTORS)

@@ -18,6 +18,7 @@ import msgspec
 from distributary.ingest.commit.batches import part, run_of
 from distributary.ingest.commit.group_log import Receipt
 from distributary.ingest.native import pump
+from distributary.ingest.native.message_addresses import addresses
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link
 from distributary.pipeline.amqp.dead_letter import MisfitInfo, copy_of_misfit
@@ -78,8 +79,6 @@ class Complaint(msgspec.Struct, frozen=True, eq=False):
 
 def goals_of(received: Received, resolve: Resolve) -> Goals:
     """The destinations that messages name themselves."""
-    offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
-    addresses = zip(_addresses(received, offsets), pump.destinations(received), strict=True)
     return [
         (
             resolve(address, ANNOTATED.get(annotated))
@@ -87,7 +86,7 @@ def goals_of(received: Received, resolve: Resolve) -> Goals:
             else AmqpError(NOT_FOUND, "properties.to must name a topic or queue"),
             sum(1 for _ in group),
         )
-        for (address, annotated), group in groupby(addresses)
+        for (address, annotated), group in groupby(addresses(received))
     ]
 
 
@@ -231,19 +230,3 @@ def reject(link: Link, complaint: Complaint) -> None:
         link.end(amqp_error.condition, amqp_error.description)
     else:
         link.grant(complaint.credit)
-
-
-def _addresses(received: Received, offsets: "array[int]") -> list[str]:
-    at, size = array("I", received.to_at), array("I", received.to_size)
-    blob = received.blob
-    return [
-        _text(blob[start + at[i] : start + at[i] + size[i]]) for i, start in enumerate(offsets[:-1])
-    ]
-
-
-def _text(address: bytes) -> str:
-    """The address, or nothing where it is no UTF-8: it names no topic either way."""
-    try:
-        return address.decode()
-    except UnicodeDecodeError:
-        return ""

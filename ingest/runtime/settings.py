@@ -125,6 +125,10 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logs_max: int
     rules_max: int
     owner_wait_ms: int
+    look_ms: int
+    window_bytes: int
+    held_bytes_max: int
+    tls_ca: str
     address_retry_ms: int
 
 

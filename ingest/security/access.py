@@ -19,7 +19,9 @@ import structlog
 
 from distributary.ingest.runtime.settings import Settings
 from distributary.ingest.runtime.watched import Part, Watch
+from distributary.ingest.security.gateway_login import GATEWAY, GatewayLogin
 from distributary.ingest.security.handshake import Handshake, Offer
+from distributary.ingest.security.scram import MECHANISM, ScramKeys, decoy
 from distributary.ingest.security.tls import certified_user, context_of
 from distributary.ingest.security.users import ANONYMOUS, Users, new_secret
 from distributary.pipeline.errors import InvalidRequest
@@ -41,9 +43,10 @@ class Access:
     def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
         """Raises InvalidRequest when a file can't be used."""
         self._loop = loop
+        self._gateway: GatewayLogin | None = None
         self._anonymous, self._loopback = settings.anonymous, settings.gateway.loopback
         security = settings.security
-        secret = new_secret()
+        self._secret = secret = new_secret()
         self._users = Part("users", (security.users,), lambda: _users(security.users, secret))
         self._permissions = Part(
             "permissions", (security.permissions,), lambda: _permissions(security.permissions)
@@ -75,7 +78,8 @@ class Access:
         """The handshake of a new connection, with the mechanisms that can succeed."""
         tls = transport.get_extra_info("ssl_object")
         certified = certified_user(tls) if tls is not None else ""
-        return Handshake(self._offer("" if certified in (ANONYMOUS, EVERYBODY) else certified))
+        nobodys = certified in (ANONYMOUS, EVERYBODY, GATEWAY)
+        return Handshake(self._offer("" if nobodys else certified))
 
     def _offer(self, certified: str) -> Offer:
         users = self._users.value
@@ -90,8 +94,27 @@ class Access:
         }
         names = tuple(name for name, works in can_work.items() if works)
         return Offer(
-            names, check=not anybody, keys=users.keys if users else None, certified=certified
+            names,
+            check=not anybody,
+            keys=self._keys if users is not None or self._gateway is not None else None,
+            certified=certified,
+            accepted=(MECHANISM,) if self._gateway is not None else (),
         )
+
+    def _keys(self, name: str) -> ScramKeys:
+        """The SCRAM keys of a user or of other gateways."""
+        if self._gateway is not None and name == GATEWAY:
+            return self._gateway.keys
+        users = self._users.value
+        return users.keys(name) if users is not None else decoy(self._secret, name)
+
+    def admit_gateways(self, gateway: GatewayLogin) -> None:
+        """From now on other gateways of the lake may log in."""
+        self._gateway = gateway
+
+    def trusted(self, user: str) -> str | None:
+        """The log to which this user may relay links of others; None for all but gateways."""
+        return self._gateway.log if self._gateway is not None and user == GATEWAY else None
 
     def amqp_error(
         self,

@@ -57,13 +57,15 @@ class Offer(msgspec.Struct, frozen=True):
 
     With `check` a PLAIN password is verified by the caller; without it no password is checked, and
     the peer is anonymous. `keys` answers SCRAM-SHA-256, `certified` is the user that the peer's
-    verified certificate names. A peer may leave SASL out where it may be anonymous.
+    verified certificate names. A peer may leave SASL out where it may be anonymous. `accepted`
+    mechanisms aren't offered, as no client could use them; a peer that knows better may.
     """
 
     mechanisms: tuple[str, ...]
     check: bool = True
     keys: Callable[[str], ScramKeys] | None = None
     certified: str = ""
+    accepted: tuple[str, ...] = ()
 
     @property
     def bare(self) -> bool:
@@ -155,7 +157,7 @@ class Handshake:
             return Failed(sasl.outcome(ok=False), f"the login is broken: {error}")
 
     def _login(self, mechanism: str, response: bytes) -> Step:
-        if mechanism not in self._offer.mechanisms:
+        if mechanism not in (*self._offer.mechanisms, *self._offer.accepted):
             raise ValueError(f"mechanism {str(mechanism)!r} was not offered")
         match mechanism:
             case "SCRAM-SHA-256":

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from distributary.ingest.security.gateway_login import GATEWAY
 from distributary.ingest.security.saslprep import saslprep
 from distributary.ingest.security.scram import ITERATIONS_MIN, ScramKeys, decoy, keys_of
 from distributary.pipeline.errors import InvalidRequest
@@ -36,6 +37,7 @@ _ITERATIONS_MAX = 10_000_000
 SECRET = ""
 #: Who has not said who he is. Nobody else may bear that name.
 ANONYMOUS = "anonymous"
+_RESERVED = f"'{GATEWAY}' can't be a user's name: gateways log in at each other so"
 
 
 class PasswordHash(msgspec.Struct, frozen=True):
@@ -121,6 +123,8 @@ def name_of(text: str) -> str:
         raise ValueError(f"a user's name has 1 to {_NAME_CHARACTERS_MAX} printable characters")
     if name in (ANONYMOUS, "*"):
         raise ValueError(f"'{name}' can't be a user's name: it stands for others in permissions")
+    if name == GATEWAY:
+        raise ValueError(_RESERVED)
     return name
 
 
@@ -154,6 +158,8 @@ def _users(table: Mapping[str, object], secret: bytes) -> Users:
             secret = _secret(value)
             continue
         prepared = saslprep(name)
+        if prepared == GATEWAY:
+            raise ValueError(_RESERVED)
         if prepared in by_name:
             raise ValueError(f"there are two users '{prepared}'")
         by_name[prepared] = _user(name, value)

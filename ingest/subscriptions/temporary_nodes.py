@@ -12,6 +12,7 @@ import structlog
 from distributary.ingest.commit.group_log import Log
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
+from distributary.pipeline.lake.placement import temporary_name
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import DELETED, LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.model.subscription import MADE_BY_CLIENT
@@ -31,7 +32,12 @@ class _Node(msgspec.Struct, eq=False):
 class TemporaryNodes:
     """The temporary destinations of all connections."""
 
-    def __init__(self, subscriptions: SubscriptionService, log: Log, most: int) -> None:
+    def __init__(
+        self, subscriptions: SubscriptionService, log: Log, most: int, own_log: str = ""
+    ) -> None:
+        """`most` of one connection. `own_log` is the gateway's in a lake: destinations say it, so
+        that other gateways find them."""
+        self._own_log = own_log
         self._subscriptions, self._log, self._most = subscriptions, log, most
         self._nodes: dict[str, _Node] = {}
         self._of_link: dict[Link, _Node] = {}
@@ -46,7 +52,8 @@ class TemporaryNodes:
                 LIMIT_EXCEEDED,
                 f"the connection has {count} temporary destinations (amqp.temporary_max)",
             )
-        made = Destination(kind, uuid4().hex)
+        unique = uuid4().hex
+        made = Destination(kind, temporary_name(self._own_log, unique) if self._own_log else unique)
         self._counts[link.connection] = count + 1
         self._nodes[made.topic] = self._of_link[link] = _Node(made, link)
         if made.is_queue:

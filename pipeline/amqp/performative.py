@@ -17,6 +17,7 @@ from distributary.pipeline.amqp.delivery_state import (
     in_transaction,
     read_state,
 )
+from distributary.pipeline.amqp.relayed_for import RelayedFor, relayed_for
 from distributary.pipeline.codec.amqp_codes import DESCRIBED, LISTS, Descriptor, descriptor
 from distributary.pipeline.codec.amqp_types import (
     DecodeBudget,
@@ -103,6 +104,7 @@ class WalkedAttach(msgspec.Struct, frozen=True):
     priority: int | None = 0
     redeliver: bool = False  #: a consumer wants at once what failed and waits
     expiry: str = ""  #: the word of the source's expiry policy; empty if it says none
+    relayed: RelayedFor | None = None  #: for whom a gateway relays it
 
 
 def parse(frame: bytes) -> Performative:
@@ -178,6 +180,7 @@ def attach(frame: bytes) -> WalkedAttach:
             _priority(performative.field(_Field.PROPERTIES)),
             _redeliver(performative.field(_Field.PROPERTIES)),
             expiry if isinstance(expiry, str) else "",
+            relayed_for(pairs_of(performative.field(_Field.PROPERTIES))),
         )
 
 

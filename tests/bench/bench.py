@@ -98,6 +98,15 @@ class Bench:
                 self._server = None
 
     @contextmanager
+    def using(self, server: Server) -> Iterator[None]:
+        """This one is the bench's server meanwhile."""
+        before, self._server = self._server, server
+        try:
+            yield
+        finally:
+            self._server = before
+
+    @contextmanager
     def fresh(self, settings: Mapping[str, object] = {}) -> Iterator[Server]:
         """As `gateway`, on a new home that is wiped at the end."""
         with fresh_home(self.folder) as home, self.gateway(home, settings) as server:

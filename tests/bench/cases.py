@@ -27,6 +27,7 @@ from tests.bench.mixed import interleaved
 from tests.bench.month import month
 from tests.bench.neighbours import neighbours
 from tests.bench.python_client import python_client
+from tests.bench.relayed import relayed
 from tests.bench.replies import reply
 from tests.bench.restarts import restart, standby
 from tests.bench.resting import resting, starting
@@ -389,6 +390,13 @@ CASES = (
         "traces",
         traced,
         Budget(facts_max={"unsampled_publish": 1.05, "unsampled_drain": 1.05}),
+        own=True,
+    ),
+    Case(
+        "relayed",
+        "fleet",
+        relayed,
+        Budget(facts_max={"publish_on_top_us": 4.0, "drain_on_top_us": 4.0}),
         own=True,
     ),
     Case(

@@ -14,7 +14,7 @@ from proton import Collector, Connection, Described, Event, Transport, symbol, u
 
 from distributary.ingest.native.pump import address
 from distributary.ingest.native.pump_library import ffi, lib
-from distributary.ingest.net.frame_scanner import Inflow, Outflow
+from distributary.ingest.net.frames.frame_scanner import Inflow, Outflow
 from distributary.ingest.runtime.load_settings import load
 from distributary.ingest.runtime.turns import PeerTurn
 from distributary.pipeline.amqp import performative

@@ -35,6 +35,10 @@ class EngineError(msgspec.Struct, frozen=True):
     description: str
 
 
+#: Where the engine has no word for what is wrong.
+NO_FRAME = EngineError("amqp:connection:framing-error", "what came is no AMQP frame")
+
+
 def engine_error(transport: Any) -> EngineError | None:
     """The error for which the engine has ended a transport (its C object), if it has one. What is
     no text of its sentence is left out, also of what the engine says in its own close."""

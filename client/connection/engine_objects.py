@@ -1,0 +1,80 @@
+"""Proton's objects of one connection: made and freed together."""
+
+from typing import Any, Protocol
+
+import cproton
+from cproton import lib as proton
+
+from distributary.client.connection.client_settings import ConnectionSettings
+from distributary.ingest.native.pump_library import lib
+
+
+class ClientSession(Protocol):
+    """Who has a session of its own on a connection."""
+
+    def ended(self) -> None:
+        """The other side has answered its end, or the connection is gone."""
+
+
+class Watching(Protocol):
+    """Who looks after each read and each write by itself what became of it."""
+
+    def passed(self) -> None:
+        """All that came in one read was told, or links had their turn to send."""
+
+
+class EngineQueue:
+    """What the engine has on one of its links, by its address."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: int) -> None:
+        self._link = link
+
+    @property
+    def queued(self) -> int:
+        """Deliveries that wait in the engine, for the peer's window or to be written."""
+        return int(lib.pump_queued(self._link))
+
+
+class EngineLinks:
+    """The links of a connection that are alive, by their addresses."""
+
+    __slots__ = ("links",)
+
+    def __init__(self, links: tuple[int, ...]) -> None:
+        self.links = [EngineQueue(link) for link in links]
+
+
+class EngineObjects:
+    """A connection with one session, its transport, and the collector of its events. None of them
+    may be used after `free`."""
+
+    __slots__ = ("collector", "connection", "session", "transport")
+
+    def __init__(self, container: str, host: str, settings: ConnectionSettings) -> None:
+        self.connection: Any = proton.pn_connection()
+        cproton.pn_connection_set_container(self.connection, container)
+        cproton.pn_connection_set_hostname(self.connection, host)
+        self.collector: Any = proton.pn_collector()
+        proton.pn_connection_collect(self.connection, self.collector)
+        self.session: Any = proton.pn_session(self.connection)
+        self.transport: Any = proton.pn_transport()
+        proton.pn_transport_set_idle_timeout(self.transport, settings.idle_timeout_ms)
+        proton.pn_transport_set_max_frame(self.transport, settings.frame_bytes_max)
+
+    def open(self) -> None:
+        """Say AMQP's open, and begin the session."""
+        proton.pn_transport_bind(self.transport, self.connection)
+        proton.pn_connection_open(self.connection)
+        proton.pn_session_open(self.session)
+
+    def free(self) -> None:
+        """Give all of them back."""
+        proton.pn_transport_unbind(self.transport)
+        proton.pn_connection_collect(self.connection, cproton.ffi.NULL)
+        proton.pn_connection_release(self.connection)
+        proton.pn_decref(self.transport)
+        proton.pn_decref(self.connection)
+        proton.pn_collector_free(self.collector)
+        del self.connection, self.session, self.transport, self.collector

@@ -1,0 +1,51 @@
+"""Outcomes of deliveries by address, said as somebody else has said them.
+
+Runs on the event loop's thread only; the deliveries' link and connection must be alive. Zeros among
+the addresses are passed over.
+"""
+
+from array import array
+from typing import Any
+
+from distributary.ingest.native.pump_library import ffi, lib
+
+#: The delivery count with which messages are sent as they came.
+AS_IT_CAME: int = lib.AS_IT_CAME
+#: What stands for a tag that is no number of 8 bytes.
+NO_TAG = (1 << 64) - 1
+
+
+def dispose(
+    deliveries: "array[int]",
+    state: int,
+    *,
+    failed: bool = False,
+    undeliverable: bool = False,
+    settles: bool = True,
+) -> None:
+    """Give deliveries an outcome by its descriptor (0: none), and settle them, or (`settles` is
+    false) wait for the other side to do that. `failed` and `undeliverable` are of `modified`."""
+    count = len(deliveries)
+    lib.pump_dispose(_addresses(deliveries), count, state, failed, undeliverable, settles)
+
+
+def settled(deliveries: "array[int]") -> int:
+    """How many of these deliveries, from the first one on, the other side has settled."""
+    return int(lib.pump_settled(_addresses(deliveries), len(deliveries)))
+
+
+def tags(deliveries: "array[int]") -> "array[int]":
+    """The tags of incoming deliveries as numbers, `NO_TAG` for one that is none."""
+    found = array("Q", bytes(8 * len(deliveries)))
+    lib.pump_tags(_addresses(deliveries), len(deliveries), _addresses(found))
+    return found
+
+
+def accept_late(link: int) -> None:
+    """No message of this incoming link is accepted on receipt: somebody else says what becomes of
+    it."""
+    lib.pump_accept_late(link)
+
+
+def _addresses(numbers: "array[int]") -> Any:
+    return ffi.from_buffer("uint64_t[]", numbers)

@@ -1,0 +1,126 @@
+"""Links whose messages lie in the log of another gateway: what the engine's service asks of them.
+
+`ingest.relaying` has them; it is loaded where a home has several logs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
+
+from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net.link import Link, Peer
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.subscriptions.attach_intent import Attach, AttachIntent
+
+
+class RelayedLink(ABC):
+    """The owner of a link that is relayed: it hears what its peer says."""
+
+    @abstractmethod
+    def received(self, received: Received) -> None:
+        """The peer has sent messages."""
+
+    @abstractmethod
+    def outcomes(self, outcomes: Outcomes) -> None:
+        """The peer has given deliveries an outcome."""
+
+    @abstractmethod
+    def flowed(self) -> None:
+        """The peer's credit has changed, or its socket takes more, or less."""
+
+    @abstractmethod
+    def detached(self, *, closed: bool) -> None:
+        """The peer has detached or closed the link: it is answered when the owner has answered."""
+
+    @abstractmethod
+    def left(self) -> None:
+        """The link has ended otherwise. To say it again is no error."""
+
+
+class Relaying(Protocol):
+    """A gateway is one of a lake's, and owns `log`."""
+
+    @property
+    def log(self) -> str:
+        """The log that it owns."""
+
+    def relays(self, finish_pass: Callable[[], None]) -> "Relays":
+        """Its relayed links; `finish_pass` hands on what was gathered for peers."""
+
+
+class Relays(Protocol):
+    """All relayed links of a gateway."""
+
+    def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
+        """The logs where this link belongs, none of them ours: one; or several, of a link to a
+        subscription that may be in any; or none: it belongs here. An AmqpError where it can be in
+        no log."""
+
+    def attach(
+        self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
+    ) -> None:
+        """Relay the link, from now on, to the owner of the first of these logs that has what it is
+        on."""
+
+    def own_part(self, link: Link, received: Received) -> Received | None:
+        """What is for our log of messages that name themselves where they go; the rest is on its
+        way to other owners."""
+
+    def left(self, link: Link) -> None:
+        """A link that isn't relayed has ended. May be said again."""
+
+    def session_ended(self, connection: Peer, session: int) -> None:
+        """The peer has ended this session; its links have left."""
+
+    def closed(self, connection: Peer) -> None:
+        """The connection has ended, or is about to; its links have left. May be said again."""
+
+    def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
+        """Do this when the owners know the end of the sessions of these links, or are lost."""
+
+    def close(self) -> None:
+        """The gateway ends, and its peers have gone."""
+
+
+class OneLog:
+    """The part in a lake of a gateway whose home is none."""
+
+    log = ""
+
+    def relays(self, _finish_pass: Callable[[], None]) -> Relays:
+        """No link is relayed."""
+        return NoRelays()
+
+
+class NoRelays:
+    """Those of a gateway whose home has one log."""
+
+    def elsewhere(self, _intent: AttachIntent) -> tuple[str, ...] | AmqpError:
+        """Every link belongs here."""
+        return ()
+
+    def attach(
+        self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
+    ) -> None:
+        """There is no other log."""
+        raise NotImplementedError
+
+    def own_part(self, _link: Link, received: Received) -> Received | None:
+        """All of it."""
+        return received
+
+    def left(self, _link: Link) -> None:
+        """Nothing of it was another log's."""
+
+    def session_ended(self, _connection: Peer, _session: int) -> None:
+        """It had no relayed link."""
+
+    def closed(self, _connection: Peer) -> None:
+        """It had none."""
+
+    def when_ended(self, _links: tuple[Link, ...], then: Callable[[], None]) -> None:
+        """At once."""
+        then()
+
+    def close(self) -> None:
+        """There is nothing."""

@@ -1,0 +1,47 @@
+"""What the lake says of the owners of its logs, asked on a thread: a disk or a store may take
+long."""
+
+import asyncio
+
+import msgspec
+
+from distributary.ingest.runtime.workers import Failure, Worker
+from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
+
+
+class FoundOwner(msgspec.Struct, frozen=True):
+    """Where a log's owner says that it listens, and what gateways of the lake log in with."""
+
+    address: OwnerAddress
+    secret: str
+
+
+class LakeLooks:
+    """Looks into a lake, from its making until `close`."""
+
+    def __init__(self, lake: Lake, loop: asyncio.AbstractEventLoop) -> None:
+        self._lake, self._loop = lake, loop
+        self._worker: Worker[FoundOwner | None] = Worker("lake", loop)
+
+    async def owner(self, log: str) -> FoundOwner | None:
+        """The owner of a log; None if none has said where it listens. Raises StoreError."""
+        answer: asyncio.Future[FoundOwner | None] = self._loop.create_future()
+
+        def done(found: FoundOwner | Failure | None) -> None:
+            if answer.done():
+                return  # nobody waits any more
+            if isinstance(found, Failure):
+                answer.set_exception(found.error)
+            else:
+                answer.set_result(found)
+
+        self._worker.submit(lambda: self._look(log), done)
+        return await answer
+
+    def _look(self, log: str) -> FoundOwner | None:
+        address = self._lake.address_of(log)
+        return None if address is None else FoundOwner(address, self._lake.secret())
+
+    def close(self) -> None:
+        """Look no more."""
+        self._worker.leave()

@@ -1,0 +1,162 @@
+"""The connection to the owner of one log, for all links that are relayed there.
+
+Rule 1: it is made when a link needs it, and made again while any link does.
+Rule 2: while the owner is away links wait, each so long as it may; where the owner is says the
+        lake, whose word may be old: who isn't the owner refuses.
+Rule 3: links are attached again in the order in which they came.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Protocol
+
+import structlog
+
+from distributary.client.connection.client_errors import ClientError, ConnectionFailed
+from distributary.client.connection.client_settings import ConnectionSettings
+from distributary.client.connection.dialing import Dialing
+from distributary.client.connection.server_url import Files, Identity, server_of
+from distributary.client.connection.wire import ClientLink, Wire
+from distributary.ingest.relaying.lake_looks import LakeLooks
+from distributary.ingest.runtime.host import Host
+from distributary.ingest.runtime.workers import WhileWanted
+from distributary.ingest.security.gateway_login import GATEWAY
+from distributary.ingest.security.scram import MECHANISM
+from distributary.pipeline.errors import InvalidRequest, StoreError
+
+_events = structlog.get_logger("gateway")
+
+#: Sessions of one connection, a few less than the engine has channels.
+SESSIONS_MAX = 32_000
+#: Seconds of the connection's opening, login included, and of its heartbeats.
+_OPEN_SECONDS = 5.0
+_IDLE_MS = 10_000
+
+
+class WaitingLink(ClientLink, Protocol):
+    """A relayed link, as the connection has it."""
+
+    #: Since when it waits for an owner (`monotonic`).
+    since: float
+
+    def give_up(self, reason: str) -> None:
+        """It has waited for too long."""
+
+
+class OwnerConnection:
+    """To the owner of `log`. `finish_pass` hands on what came of it. All methods run on the loop's
+    thread."""
+
+    def __init__(
+        self, host: Host, log: str, looks: LakeLooks, finish_pass: Callable[[], None]
+    ) -> None:
+        self._loop, self.log, self._looks = host.loop, log, looks
+        self._finish_pass = finish_pass
+        fleet, amqp = host.settings.fleet, host.settings.amqp
+        self._wait_seconds = fleet.owner_wait_ms / 1_000
+        self._look_seconds = fleet.look_ms / 1_000
+        self._authority = Path(fleet.tls_ca) if fleet.tls_ca else None
+        self._container = host.settings.gateway.container_id
+        self._settings = ConnectionSettings(
+            open_seconds=_OPEN_SECONDS,
+            close_seconds=_OPEN_SECONDS,
+            idle_timeout_ms=_IDLE_MS,
+            frame_bytes_max=amqp.frame_bytes_max,
+            message_bytes_max=amqp.message_bytes_max,
+            scram_iterations_max=1_000_000,
+        )
+        self._links: dict[WaitingLink, None] = {}
+        self.wire: Wire | None = None
+        self.sessions = 0
+        self._closing = False
+        self._work = WhileWanted(self._serve, self._wanted, host.loop, "relaying")
+
+    # Links.
+
+    def join(self, link: WaitingLink) -> None:
+        """Attach it at the owner, now or when there is one; on each connection again, until
+        `leave`."""
+        self._links[link] = None
+        link.since = monotonic()
+        if self.wire is not None:
+            self.wire.attach(link)
+        else:
+            self._work.begin()
+
+    def leave(self, link: WaitingLink) -> None:
+        """It is nobody's any more."""
+        self._links.pop(link, None)
+
+    def refused(self) -> None:
+        """Who is connected isn't the log's owner: the lake is asked again."""
+        if self.wire is not None:
+            self.wire.abort(ConnectionFailed(f"{self.wire} isn't the owner of {self.log}"))
+
+    def close(self) -> None:
+        """The gateway ends."""
+        self._closing = True
+        self._work.close()
+        if self.wire is not None:
+            self.wire.abort(ConnectionFailed("the gateway ends"))
+
+    def passed(self) -> None:
+        """What came in one read was told to its links."""
+        self._finish_pass()
+
+    # The connection.
+
+    def _wanted(self) -> bool:
+        return bool(self._links) and not self._closing
+
+    async def _serve(self) -> None:
+        """Have a connection while links want one."""
+        why = "nobody has said where its owner is"
+        while self._wanted():
+            try:
+                wire = await self._dial()
+            except (ClientError, InvalidRequest, StoreError) as error:
+                why = str(error)
+                self._give_up(why)
+                await asyncio.sleep(self._look_seconds)
+                continue
+            _events.info("owner.connected", log=self.log, url=str(wire))
+            reason = await self._live(wire)
+            _events.warning("owner.lost", log=self.log, url=str(wire), reason=str(reason))
+            self._finish_pass()
+            await asyncio.sleep(self._look_seconds)
+
+    async def _dial(self) -> Wire:
+        """Raises ClientError, InvalidRequest, StoreError."""
+        found = await self._looks.owner(self.log)
+        if found is None:
+            raise ConnectionFailed("its owner hasn't said where it listens")
+        identity = Identity(GATEWAY, found.secret, mechanism=MECHANISM)
+        url = found.address.url
+        files = Files(self._authority) if url.startswith("amqps:") else Files()
+        server = replace(server_of(url, "", "", files), identity=identity)
+        return await Dialing((server,), self._container, self._settings).dial()
+
+    async def _live(self, wire: Wire) -> ClientError:
+        """Until the connection is lost."""
+        self.wire, self.sessions = wire, 0
+        wire.watch(self)
+        for link in tuple(self._links):
+            wire.attach(link)
+        try:
+            return await asyncio.shield(wire.lost)
+        finally:
+            self.wire = None
+
+    def _give_up(self, why: str) -> None:
+        """Those that have waited for too long."""
+        now = monotonic()
+        for link in [one for one in self._links if now - one.since > self._wait_seconds]:
+            self.leave(link)
+            link.give_up(
+                f"the owner of the log '{self.log}' was away for {self._wait_seconds:g} s "
+                f"(fleet.owner_wait_ms): {why}"
+            )
+        self._finish_pass()

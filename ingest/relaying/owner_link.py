@@ -1,0 +1,229 @@
+"""What relayed links have in common: their life at the client, at the owner, and between owners.
+
+Rule 1: the client's link is answered when the owner has answered, with what it said.
+Rule 2: where the client ends its link, the owner hears it, and its answer is the client's.
+Rule 3: where the owner refuses or ends the link, the client hears its error.
+Rule 4: where the owner is lost, the link stays, and is made again at the next one.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from cproton import lib as proton
+from msgspec.structs import replace
+
+from distributary.client.connection.client_errors import ClientError, Refused
+from distributary.client.connection.conditions import tell
+from distributary.client.connection.wire import Wire
+from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net.link import Link
+from distributary.ingest.net.relayed_link import RelayedLink
+from distributary.ingest.net.relayed_peer import NOT_OWNER
+from distributary.ingest.relaying.owner_terms import OwnerTerms
+from distributary.ingest.relaying.relayed_session import RelayedSession
+from distributary.pipeline.model.amqp_error import NOT_FOUND
+
+#: How a client's link ends that an owner can't serve any more.
+FORCED = "amqp:link:detach-forced"
+_ENDED_HERE = ("amqp:link:detach-forced", "the client's link was ended")
+
+
+class OwnerLink(RelayedLink):
+    """A client's link, and the same link at the owner. Implements the client engine's `ClientLink`
+    for the latter."""
+
+    def __init__(self, link: Link, sessions: tuple[RelayedSession, ...], terms: OwnerTerms) -> None:
+        """`sessions`: at the owners of the logs that may have what it is on; they are asked in
+        turn."""
+        self._link, self._terms = link, terms
+        self.session, *self._more = sessions
+        self._wire: Wire | None = None
+        #: Proton's link at the owner, while there is one.
+        self.pointer: Any = None
+        self.error: ClientError | None = None
+        #: Since when it waits for an owner.
+        self.since = monotonic()
+        self._answered = False  #: the client's link is open
+        self._ready = False  #: it is attached at the owner
+        self._leaving: bool | None = None  #: its client has detached (False) or closed it (True)
+        self._ending = False  #: this owner was asked to end it
+        self._asked = False  #: some owner was
+        self._over = False
+
+    def __str__(self) -> str:
+        return f"{self._terms.topic or self._terms.attach.address} for {self._link.name}"
+
+    def begin(self) -> None:
+        """Have it made at the owner."""
+        self.session.links[self] = None
+        self.session.owner.join(self)
+
+    # What subclasses know.
+
+    @abstractmethod
+    def _make(self, session: Any) -> Any:
+        """Open the link on a session of the owner's; Proton's pointer."""
+
+    @abstractmethod
+    def _answer(self) -> None:
+        """Open the client's link: the owner has."""
+
+    @abstractmethod
+    def perform(self) -> None:
+        """Hand to the owner's engine what waits."""
+
+    def _owner_lost(self) -> None:
+        """The owner is gone; its deliveries can be read for the last time."""
+
+    def _left(self) -> None:
+        """The client's link is gone, or is as good as gone: keep nothing for it."""
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there is something to say to an owner before the client's detach is answered,
+        when none is there."""
+        return False
+
+    # The client's side.
+
+    def received(self, received: Received) -> None:
+        """Messages, of a client that sends or of the owner."""
+        raise NotImplementedError
+
+    def outcomes(self, outcomes: Outcomes) -> None:
+        raise NotImplementedError
+
+    def settled(self, outcomes: Outcomes) -> None:
+        """Outcomes that the owner gave."""
+        raise NotImplementedError
+
+    def flowed(self) -> None:
+        """Nothing: a client that sends gives no credit."""
+
+    def detached(self, *, closed: bool) -> None:
+        self._leaving = closed
+        if self._wire is not None and self._ready:
+            self.perform()
+            self._end_there(closed=closed)
+        elif self._wire is None and not self._goes_on:
+            self._detach("", "")
+
+    def left(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        self.perform()  # what came before is the owner's
+        self._finish()
+        if self._wire is None or self.pointer is None:
+            return
+        if not self._link.alive:  # so are the others of its session, whose end follows
+            self.session.well = self._link.ended_well
+            return
+        tell(proton.pn_link_condition(self.pointer), *_ENDED_HERE)
+        self._wire.forget(self.pointer, closed=True)
+        self._wire = self.pointer = None
+
+    def _finish(self) -> None:
+        self._over = True
+        self.session.owner.leave(self)
+        self._left()
+        if self._wire is None or self._link.alive:
+            self.session.links.pop(self, None)
+
+    # The owner's side.
+
+    def make(self, wire: Wire) -> Any:
+        self._wire, self._ending = wire, False
+        self.pointer = self._make(self.session.begin(wire))
+        return self.pointer
+
+    def opened(self) -> None:
+        self._ready = True
+        if not self._answered:
+            self._answered = True
+            self._for_client(self._answer)
+        if self._leaving is not None and self._wire is not None:
+            self.perform()
+            self._end_there(closed=self._leaving)
+
+    def _end_there(self, *, closed: bool) -> None:
+        """Have the owner end the link, once on each connection."""
+        if self._wire is not None and not self._ending:
+            self._ending = self._asked = True
+            self._wire.end(self.pointer, closed=closed)
+
+    def fail(self, error: ClientError) -> None:
+        """The owner has answered the link's end, or has ended or refused it."""
+        self._wire = self.pointer = None
+        self._ready = False
+        said = error if isinstance(error, Refused) else Refused(str(error), "", "")
+        if said.condition == NOT_OWNER:
+            self.session.owner.refused()
+        elif said.condition == NOT_FOUND and self._more and not self._answered and not self._over:
+            self._ask_next()
+        elif self._leaving is not None:
+            # What isn't there any more has been ended, if the one was asked to that was lost.
+            done = self._asked and said.condition == NOT_FOUND
+            why = ("", "") if done else (said.condition, said.description)
+            self._for_client(partial(self._detach, *why))
+        elif not self._over:
+            self._finish()
+            condition = said.condition or FORCED
+            text = said.description or "the owner of its log has ended it"
+            self._for_client(partial(self._end, condition, text))
+
+    def _ask_next(self) -> None:
+        """What it is on isn't in this log; it may be in the next one."""
+        self.session.owner.leave(self)
+        self.session.links.pop(self, None)
+        self.session = self._more.pop(0)
+        said = replace(self._terms.said, log=self.session.owner.log)
+        self._terms = replace(self._terms, said=said)
+        self.begin()
+
+    def lost(self) -> None:
+        if self._ready:
+            self.since = monotonic()
+        self._owner_lost()
+        self._wire = self.pointer = None
+        self._ready = False
+        if self._leaving is not None and not self._over and not self._goes_on:
+            self._for_client(partial(self._detach, "", ""))
+
+    def give_up(self, reason: str) -> None:
+        """No owner came for too long."""
+        if self._leaving is not None:
+            self._for_client(partial(self._detach, FORCED, reason))
+        elif not self._over:
+            self._finish()
+            self._for_client(partial(self._end, FORCED, reason))
+
+    # What is done to the client's link.
+
+    def _for_client(self, work: Callable[[], None]) -> None:
+        """What goes wrong in it is this client's alone."""
+        if self._link.alive:
+            self._link.connection.attempt(work)
+
+    def _end(self, condition: str, text: str) -> None:
+        link = self._link
+        if not link.alive or link.ended:
+            return
+        if self._answered:
+            link.end(condition, text)
+        else:
+            link.refuse(condition, text)
+
+    def _detach(self, condition: str, text: str) -> None:
+        """Answer the client's detach, behind all outcomes that it waits for."""
+        if not self._over:
+            self._finish()
+        closed = bool(self._leaving)
+        self._link.when_answered(partial(self._say_detached, closed, condition, text))
+
+    def _say_detached(self, closed: bool, condition: str, text: str) -> None:
+        if self._link.alive:
+            self._link.detach(closed=closed, condition=condition, description=text)

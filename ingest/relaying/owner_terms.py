@@ -1,0 +1,188 @@
+"""A link's attach as it is made anew at the owner of its log, and what the owner answers.
+
+It is written from values that were read (`pipeline.subscriptions.attach_intent`), never copied: of
+a peer's own data the engine couldn't write everything.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import cproton
+import msgspec
+from cproton import lib as proton
+from proton import Terminus
+
+from distributary.ingest.net import termini
+from distributary.ingest.net.link import Link
+from distributary.pipeline.amqp.performative import REDELIVER
+from distributary.pipeline.amqp.relayed_for import RelayedFor
+from distributary.pipeline.model.address import kind_of_topic, said_by
+from distributary.pipeline.model.policy import Expiry, Lifetime
+from distributary.pipeline.model.subscription import Definition
+from distributary.pipeline.subscriptions.attach_intent import (
+    NO_LOCAL,
+    NO_LOCAL_DESCRIPTORS,
+    SELECTOR,
+    Attach,
+)
+
+_PRIORITY = "priority"
+#: A consumer's priority beyond this is as good as this.
+INT64 = (1 << 63) - 1
+
+
+class OwnerTerms(msgspec.Struct, frozen=True):
+    """What a relayed link asks of the owner: the attach of its client, the word of the log for its
+    destination (None: it has none), and for whom it is. `durable`: the owner has what it is on
+    after a restart, under the same sequences."""
+
+    attach: Attach
+    topic: str | None
+    said: RelayedFor
+    durable: bool = False
+
+
+class OwnerAnswer(msgspec.Struct, frozen=True):
+    """What the owner says of the source of a consumer's link."""
+
+    expiry: Expiry
+    durable: bool
+    presettled: bool
+
+
+def open_producer(session: Any, link: Link, terms: OwnerTerms) -> Any:
+    """The owner's end of a client's link that sends; Proton's pointer."""
+    made = cproton.pn_sender(session, link.name)
+    target = proton.pn_link_target(made)
+    if terms.topic is not None:
+        _put_address(target, terms.topic, terms.attach)
+    return _opened(made, link, terms)
+
+
+def open_consumer(session: Any, link: Link, terms: OwnerTerms) -> Any:
+    """The owner's end of a client's link that receives; Proton's pointer."""
+    made = cproton.pn_receiver(session, link.name)
+    source, attach = proton.pn_link_source(made), terms.attach
+    if not attach.present:
+        proton.pn_terminus_set_type(source, cproton.PN_UNSPECIFIED)
+    elif terms.topic is not None:
+        _put_address(source, terms.topic, attach)
+    else:
+        cproton.pn_terminus_set_address(source, attach.address)
+    if attach.durable:
+        proton.pn_terminus_set_durability(source, cproton.PN_CONFIGURATION)
+    if link.attach.expiry in set(Lifetime):
+        policy = termini.POLICIES[Lifetime(link.attach.expiry)]
+        proton.pn_terminus_set_expiry_policy(source, policy)
+        proton.pn_terminus_set_timeout(source, attach.expiry.seconds)
+    if attach.copy:
+        proton.pn_terminus_set_distribution_mode(source, cproton.PN_DIST_MODE_COPY)
+    _put_filters(proton.pn_terminus_filter(source), attach)
+    if link.message_bytes_max:
+        proton.pn_link_set_max_message_size(made, link.message_bytes_max)
+    return _opened(made, link, terms)
+
+
+def consumer_answer(made: Any) -> OwnerAnswer:
+    """What the owner has answered to a consumer."""
+    source = _source(made)
+    settles = proton.pn_link_remote_snd_settle_mode(made)
+    return OwnerAnswer(
+        Expiry(termini.LIFETIMES[source.expiry_policy], source.timeout),
+        source.durability != Terminus.NONDURABLE,
+        settles == cproton.PN_SND_SETTLED,
+    )
+
+
+def found_answer(made: Any) -> tuple[Definition, bool]:
+    """The durable subscription that the owner has found, and whether it is all clients'."""
+    source = _source(made)
+    words = termini.words_of(source.capabilities)
+    selectors = [one for one in termini.selectors_of(source.filter) if isinstance(one, str)]
+    definition = Definition(
+        source.address or "",
+        "shared" in words,
+        selectors[0] if selectors else None,
+        not NO_LOCAL_DESCRIPTORS.isdisjoint(termini.filters_of(source.filter)),
+    )
+    return definition, "global" in words
+
+
+def _source(made: Any) -> Terminus:
+    terminus: Any = Terminus  # its own types say nothing
+    found: Terminus = terminus(proton.pn_link_remote_source(made))
+    return found
+
+
+def _opened(made: Any, link: Link, terms: OwnerTerms) -> Any:
+    settles = cproton.PN_SND_UNSETTLED
+    if link.is_outgoing and link.sends_settled:
+        settles = cproton.PN_SND_SETTLED
+    proton.pn_link_set_snd_settle_mode(made, settles)
+    proton.pn_link_set_rcv_settle_mode(made, cproton.PN_RCV_FIRST)
+    data = proton.pn_link_properties(made)
+    proton.pn_data_put_map(data)
+    proton.pn_data_enter(data)
+    for key, value in terms.said.properties().items():
+        _put(data, key, value)
+    if link.attach.priority:
+        _put(data, _PRIORITY, max(-INT64, min(link.attach.priority, INT64)))
+    if link.attach.redeliver:
+        _put(data, REDELIVER, True)
+    proton.pn_data_exit(data)
+    proton.pn_link_open(made)
+    return made
+
+
+def _put(data: Any, key: str, value: str | int | bool) -> None:
+    cproton.pn_data_put_symbol(data, key)
+    match value:
+        case bool():
+            proton.pn_data_put_bool(data, value)
+        case int():
+            proton.pn_data_put_long(data, value)
+        case str():
+            cproton.pn_data_put_string(data, value)
+
+
+def _put_address(terminus: Any, topic: str, attach: Attach) -> None:
+    """The word of the log, and of what kind it is: what a bare address means isn't the same at
+    every gateway."""
+    cproton.pn_terminus_set_address(terminus, topic)
+    words = sorted(attach.capabilities)
+    if said_by(words) is None:
+        words.append(kind_of_topic(topic))
+    _put_symbols(proton.pn_terminus_capabilities(terminus), words)
+
+
+def _put_symbols(data: Any, words: Iterable[str]) -> None:
+    proton.pn_data_put_array(data, False, cproton.PN_SYMBOL)
+    proton.pn_data_enter(data)
+    for word in words:
+        cproton.pn_data_put_symbol(data, word)
+    proton.pn_data_exit(data)
+
+
+def _put_filters(data: Any, attach: Attach) -> None:
+    """A selector and no-local; what else a client asked for isn't honoured anyhow."""
+    selectors = [one for one in attach.selectors if isinstance(one, str)]
+    no_local = not NO_LOCAL_DESCRIPTORS.isdisjoint(attach.filters)
+    if not selectors and not no_local:
+        return
+    proton.pn_data_put_map(data)
+    proton.pn_data_enter(data)
+    for selector in selectors[:1]:
+        cproton.pn_data_put_symbol(data, "jms-selector")
+        proton.pn_data_put_described(data)
+        proton.pn_data_enter(data)
+        proton.pn_data_put_ulong(data, SELECTOR)
+        cproton.pn_data_put_string(data, selector)
+        proton.pn_data_exit(data)
+    if no_local:
+        cproton.pn_data_put_symbol(data, "no-local")
+        proton.pn_data_put_described(data)
+        proton.pn_data_enter(data)
+        proton.pn_data_put_ulong(data, NO_LOCAL)
+        proton.pn_data_put_list(data)
+        proton.pn_data_exit(data)
+    proton.pn_data_exit(data)

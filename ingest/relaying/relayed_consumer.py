@@ -1,0 +1,350 @@
+"""A client's link that receives from a topic or queue of another gateway's log.
+
+Rule 1: the owner has as much credit as the client has given, less what waits here, and no more than
+        a window of bytes; what the client takes back is taken back from the owner.
+Rule 2: a message goes to the client as it came. Its outcome goes to the owner as the client gave
+        it; where the client waits for our word, the owner's word comes first.
+Rule 3: what was delivered before the owner was lost is nobody's at the next one. Where that sends
+        again what the client still holds, it isn't sent twice: the delivery that the client has
+        stands for it, and an outcome that was given meanwhile is given at once. The owner's tags
+        are sequences of its log, by which they are known again.
+"""
+
+from array import array
+from collections import deque
+from itertools import repeat
+from typing import Any
+
+import msgspec
+from cproton import lib as proton
+
+from distributary.ingest.native import dispositions
+from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.dispositions import AS_IT_CAME, NO_TAG
+from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net import termini
+from distributary.ingest.net.link import Link
+from distributary.ingest.relaying.held_bytes import ReceiversBytes
+from distributary.ingest.relaying.owner_link import FORCED, OwnerLink
+from distributary.ingest.relaying.owner_terms import OwnerTerms, consumer_answer, open_consumer
+from distributary.ingest.relaying.relayed_session import RelayedSession
+from distributary.pipeline.amqp.delivery_state import OUTCOMES
+from distributary.pipeline.model.address import Kind, kind_of_topic
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, NOT_IMPLEMENTED
+from distributary.pipeline.model.record_batch import RecordBatch
+from distributary.pipeline.model.transitions import DeliveryState
+from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.subscriptions.attach_intent import offered
+
+#: Any number but 0, as for a producer.
+_TOLD = 1
+#: Bytes that a message is taken to have until the first one came.
+FIRST_BYTES = 4_096
+_UNCONFIRMED = "the owner of its log was lost, and nobody knows whether it has heard outcomes"
+_CODES = {outcome: int(code) for code, outcome in OUTCOMES.items()}
+
+
+class _Part(msgspec.Struct, eq=False):
+    """Messages that wait to be sent to the client: those of `run` of a batch."""
+
+    batch: RecordBatch
+    run: range
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        at = memoryview(self.batch.offsets).cast("B").cast("i")
+        begin = self.run.start - self.batch.first
+        return at[begin + len(self.run)] - at[begin]
+
+
+class RelayedConsumer(OwnerLink):
+    """See the rules above."""
+
+    def __init__(
+        self,
+        link: Link,
+        sessions: tuple[RelayedSession, ...],
+        terms: OwnerTerms,
+        held: ReceiversBytes,
+        window_bytes: int,
+    ) -> None:
+        super().__init__(link, sessions, terms)
+        self._held, self._window_bytes = held, window_bytes
+        self._window = max(window_bytes // FIRST_BYTES, 1)
+        self._presettled = False
+        self._next = 1  #: the number of the next message on the client's link
+        self._of_owner: dict[int, int] = {}  #: number -> the owner's delivery
+        self._waiting: deque[_Part] = deque()
+        self._waiting_count = self.held_bytes = 0
+        self._draining = False  #: the owner was asked to give its credit back
+        #: What the client holds of an owner of before: tag -> number, and the other way round.
+        self._before: dict[int, int] = {}
+        self._tags: dict[int, int] = {}
+        #: By tag, the outcome that the client gave while no owner had the delivery.
+        self._given: dict[int, DeliveryState] = {}
+        #: Deliveries of which the client waits for our word, and we for the owner's.
+        self._confirming: tuple[array[int], array[int]] = (array("Q"), array("Q"))
+
+    # The owner's side.
+
+    def _make(self, session: Any) -> Any:
+        self._draining = False
+        return open_consumer(session, self._link, self._terms)
+
+    def _answer(self) -> None:
+        link, topic = self._link, self._terms.topic
+        if not link.alive or link.ended:
+            return
+        said = consumer_answer(self.pointer)
+        self._presettled = said.presettled
+        termini.echo(
+            link.proton,
+            topic,
+            presettled=said.presettled,
+            expiry=said.expiry,
+            durable=said.durable,
+        )
+        link.offered_capabilities = offered(topic, outgoing=True)
+        link.open()
+
+    def settled(self, outcomes: Outcomes) -> None:
+        """Nothing is sent to the owner."""
+
+    def received(self, received: Received) -> None:
+        deliveries = array("Q", received.deliveries)
+        if not self._link.alive or self._link.ended or self._leaving is not None:
+            dispositions.dispose(deliveries, pumping.RELEASED)
+            return
+        offsets = pumping.offsets(received.lengths, received.count)
+        self._for_client(lambda: self._take(received.blob, offsets, deliveries))
+
+    def _take(self, blob: bytes, offsets: bytearray, deliveries: "array[int]") -> None:
+        if self._before or self._given:
+            blob, offsets, deliveries = self._without_known(blob, offsets, deliveries)
+        count = len(deliveries)
+        if not count:
+            return
+        first, self._next = self._next, self._next + count
+        numbers = range(first, first + count)
+        if not self._presettled:
+            self._of_owner.update(zip(numbers, deliveries, strict=True))
+        self._window = max(self._window_bytes // max(len(blob) // count, 1), 1)
+        self._wait(_Part(RecordBatch(first, count, blob, offsets), numbers))
+        self._send()
+        if self._wire is not None:
+            self._wire.touch(self)  # for the next of its credit
+
+    def _without_known(
+        self, blob: bytes, offsets: bytearray, deliveries: "array[int]"
+    ) -> "tuple[bytes, bytearray, array[int]]":
+        """Rule 3: what of these messages the client doesn't have."""
+        tags = dispositions.tags(deliveries)
+        known = [tag in self._before or tag in self._given for tag in tags]
+        if not any(known):
+            return blob, offsets, deliveries
+        at, parts, left = array("i", bytes(offsets)), list[bytes](), array("Q")
+        new = array("i", (0,))
+        for nth, (tag, delivery) in enumerate(zip(tags, deliveries, strict=True)):
+            if not known[nth]:
+                parts.append(blob[at[nth] : at[nth + 1]])
+                left.append(delivery)
+                new.append(new[-1] + len(parts[-1]))
+            elif (given := self._given.pop(tag, None)) is not None:
+                self._give(array("Q", (delivery,)), given, array("Q"))
+            else:
+                number = self._before.pop(tag)
+                del self._tags[number]
+                self._of_owner[number] = delivery
+        return b"".join(parts), bytearray(new.tobytes()), left
+
+    def _owner_lost(self) -> None:
+        for part in self._waiting if not self._presettled else ():
+            for number in part.run:
+                self._of_owner.pop(number, None)
+        if not self._presettled:
+            self._forget_waiting()
+        if self._confirming[0]:
+            self._confirming = array("Q"), array("Q")
+            self._for_client(lambda: self._end(FORCED, _UNCONFIRMED))
+        numbers, deliveries = list(self._of_owner), array("Q", self._of_owner.values())
+        self._of_owner.clear()
+        if not self._terms.durable:
+            return  # what it was of has ended with its owner
+        for number, tag in zip(numbers, dispositions.tags(deliveries), strict=True):
+            if tag != NO_TAG:
+                self._before[tag] = number
+                self._tags[number] = tag
+
+    # Messages to the client.
+
+    def _wait(self, part: _Part) -> None:
+        self._waiting.append(part)
+        self._waiting_count += len(part.run)
+
+    def _send(self) -> None:
+        """Send what waits, as far as the client takes it; what it doesn't want any more goes back,
+        and what its socket doesn't take is counted."""
+        link = self._link
+        while self._waiting and link.keeper.takes_more and (credit := link.credit) > 0:
+            part = self._waiting[0]
+            run = part.run[:credit]
+            link.send(part.batch, run, AS_IT_CAME, _TOLD, self._presettled)
+            self._waiting_count -= len(run)
+            if len(run) == len(part.run):
+                self._waiting.popleft()
+            else:
+                part.run = part.run[credit:]
+        if self._waiting and not self._presettled:
+            self._give_back(self._waiting_count - max(link.credit, 0))
+        self._weigh()
+
+    def _give_back(self, count: int) -> None:
+        """So many of the last that wait are more than the client wants: others may have them."""
+        while count > 0:
+            part = self._waiting[-1]
+            most = min(count, len(part.run))
+            back = part.run[len(part.run) - most :]
+            part.run = part.run[: len(part.run) - most]
+            if not part.run:
+                self._waiting.pop()
+            found = array("Q", [self._of_owner.pop(number, 0) for number in back])
+            dispositions.dispose(found, pumping.RELEASED)
+            self._waiting_count -= most
+            count -= most
+
+    def _weigh(self) -> None:
+        """Count the bytes that wait."""
+        before, self.held_bytes = self.held_bytes, sum(part.size for part in self._waiting)
+        if self.held_bytes > before:
+            self._held.add(self, self.held_bytes - before)
+        elif self.held_bytes < before:
+            self._held.remove(self, before - self.held_bytes)
+
+    def drop(self, reason: str) -> None:
+        """Its client doesn't take what waits for it."""
+        connection = self._link.connection
+        connection.close(LIMIT_EXCEEDED, reason)
+        connection.abort()
+
+    # The client's outcomes.
+
+    def outcomes(self, outcomes: Outcomes) -> None:
+        if outcomes.transaction:
+            text = "the topic is in another gateway's log, and transactions aren't relayed"
+            self._link.end(NOT_IMPLEMENTED, f"link '{self._link.name}': {text}")
+            return
+        said = self._link.delivery_state(outcomes)
+        found = array("Q", map(self._of_owner.pop, outcomes.run, repeat(0)))
+        confirm = array("Q", outcomes.confirm)
+        if self._tags:
+            self._keep_given(outcomes.run, said)
+        if confirm and not all(found):
+            self._end(FORCED, _UNCONFIRMED)
+            return
+        self._give(found, said, confirm)
+        if self._wire is not None:
+            self._wire.touch(self)
+
+    def _keep_given(self, run: Run, said: DeliveryState) -> None:
+        """Rule 3: what of these deliveries no owner has at this moment."""
+        for number in run:
+            tag = self._tags.pop(number, None)
+            if tag is not None:
+                del self._before[tag]
+                self._given[tag] = said
+
+    def _give(self, deliveries: "array[int]", said: DeliveryState, confirm: "array[int]") -> None:
+        """Give the owner's deliveries this outcome."""
+        waits = bool(confirm)
+        dispositions.dispose(
+            deliveries,
+            _CODES[said.outcome],
+            failed=said.failed,
+            undeliverable=said.undeliverable,
+            settles=not waits,
+        )
+        if waits and self._wire is not None:
+            owners, clients = self._confirming
+            owners.extend(deliveries)
+            clients.extend(confirm)
+            self._wire.watch(self)
+
+    def passed(self) -> None:
+        """All that came in one read was told: the owner may have confirmed outcomes."""
+        owners, clients = self._confirming
+        count = dispositions.settled(owners) if owners else 0
+        if not count:
+            return
+        dispositions.dispose(owners[:count], 0)
+        done = clients[:count]
+        del owners[:count], clients[:count]
+        if self._wire is not None:
+            self._wire.later()
+        self._for_client(lambda: self._confirm(done))
+
+    def _confirm(self, done: "array[int]") -> None:
+        pumping.settle(done.tobytes(), 0)
+        self._link.connection.touch()
+        self._link.answered(len(done))
+
+    # Credit.
+
+    def flowed(self) -> None:
+        if self._waiting:
+            self._send()
+        self._credit()
+        if self._wire is not None:
+            self._wire.later()
+
+    def perform(self) -> None:
+        if not self._over and not self._link.ended:
+            self._for_client(self._credit)
+
+    def _credit(self) -> None:
+        """Rule 1."""
+        link, made = self._link, self.pointer
+        if made is None or not self._ready or self._leaving is not None or not link.alive:
+            return
+        have = int(proton.pn_link_credit(made))
+        wanted = link.credit - self._waiting_count
+        if self._draining:
+            if have:
+                return  # the owner's answer is under way
+            self._draining = False
+            if proton.pn_link_drained(made) and link.draining and not self._waiting:
+                link.drained()  # there is nothing more
+                return
+        able = link.keeper.takes_more
+        if link.draining:
+            if wanted > 0 and able:
+                self._draining = True
+                proton.pn_link_drain(made, max(min(wanted, self._window) - have, 0))
+        elif wanted < have:
+            self._draining = True
+            proton.pn_link_drain(made, 0)
+        elif able:
+            most = min(wanted, self._window)
+            if have <= most // 2 and most > have:
+                proton.pn_link_flow(made, most - have)
+
+    # The end.
+
+    @property
+    def _goes_on(self) -> bool:
+        """Who ends a durable subscription must know that it has ended."""
+        queue = kind_of_topic(self._terms.topic or "") is Kind.QUEUE
+        return bool(self._leaving) and self._terms.durable and not queue
+
+    def _left(self) -> None:
+        self._forget_waiting()
+        self._of_owner.clear()
+        self._before.clear()
+        self._tags.clear()
+        self._given.clear()
+        self._confirming = array("Q"), array("Q")
+
+    def _forget_waiting(self) -> None:
+        self._waiting.clear()
+        self._waiting_count = 0
+        self._weigh()

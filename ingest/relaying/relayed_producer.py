@@ -1,0 +1,264 @@
+"""A client's link that sends to a topic of another gateway's log.
+
+Rule 1: a message that waits for its outcome is kept until the owner has given it one: the client
+        has the same, and never one before.
+Rule 2: a client has no more credit than the owner has given for what is behind its messages here.
+Rule 3: where the owner is lost, what has no outcome is sent to the next one again, in its order and
+        before what came later.
+"""
+
+import sys
+from array import array
+from bisect import bisect_right
+from collections import deque
+from itertools import groupby
+from typing import Any
+
+from cproton import lib as proton
+
+from distributary.client.connection.conditions import reason
+from distributary.ingest.native import dispositions
+from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.dispositions import AS_IT_CAME
+from distributary.ingest.native.pump import address
+from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net import termini
+from distributary.ingest.net.link import Link
+from distributary.ingest.relaying.held_bytes import SendersBytes
+from distributary.ingest.relaying.owner_link import OwnerLink
+from distributary.ingest.relaying.owner_terms import OwnerTerms, open_producer
+from distributary.ingest.relaying.relayed_session import RelayedSession
+from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED
+from distributary.pipeline.model.record_batch import RecordBatch
+from distributary.pipeline.subscriptions.attach_intent import offered
+
+#: Any number but 0: deliveries with one are those whose outcome the pump tells.
+_TOLD = 1
+#: Bytes of messages that one turn of the loop hands to the owner's engine.
+TURN_BYTES = 1 << 20
+
+
+class _Run:
+    """Messages that came together: `first` is the number of the first one on the owner's link, when
+    they are sent. `deliveries` are the client's, 0 for what has its outcome."""
+
+    __slots__ = ("blob", "deliveries", "first", "left", "offsets", "sent", "settled")
+
+    def __init__(self, blob: bytes, offsets: "array[int]", deliveries: "array[int]") -> None:
+        self.blob, self.offsets, self.deliveries = blob, offsets, deliveries
+        #: Whether its sender wants no outcome; how many were sent, and how many wait for theirs.
+        self.settled = not deliveries[0]
+        self.first = self.sent = 0
+        self.left = len(deliveries)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its messages."""
+        return self.offsets[-1] - self.offsets[0]
+
+
+class RelayedProducer(OwnerLink):
+    """See the rules above."""
+
+    def __init__(
+        self,
+        link: Link,
+        sessions: tuple[RelayedSession, ...],
+        terms: OwnerTerms,
+        held: SendersBytes,
+        credit_max: int,
+    ) -> None:
+        """`credit_max`: messages that the client may send ahead of their outcomes."""
+        super().__init__(link, sessions, terms)
+        self._held, self._credit_max = held, credit_max
+        self._next = 0  #: the number of the next message on this owner's link
+        self._waiting: deque[_Run] = deque()
+        self._waiting_count = 0
+        self._sent: list[_Run] = []
+        dispositions.accept_late(link.address)
+
+    # The client's side.
+
+    def received(self, received: Received) -> None:
+        if received.transaction:
+            text = "the topic is in another gateway's log, and transactions aren't relayed"
+            self._link.end(NOT_IMPLEMENTED, f"link '{self._link.name}': {text}")
+            return
+        self._held.add(self._link.connection, len(received.blob))
+        offsets = array("i", bytes(pumping.offsets(received.lengths, received.count)))
+        deliveries, start = array("Q", received.deliveries), 0
+        for _, group in groupby(deliveries, bool):  # nearly always one
+            stop = start + sum(1 for _ in group)
+            run = _Run(received.blob, offsets[start : stop + 1], deliveries[start:stop])
+            self._waiting.append(run)
+            start = stop
+        self._waiting_count += received.count
+        if self._wire is not None:
+            self._wire.touch(self)
+
+    def outcomes(self, outcomes: Outcomes) -> None:
+        """Nothing was sent to it."""
+
+    def _left(self) -> None:
+        for run in (*self._waiting, *self._sent):
+            self._held.remove(run.size)
+        self._waiting.clear()
+        self._sent.clear()
+        self._waiting_count = 0
+
+    @property
+    def _goes_on(self) -> bool:
+        return bool(self._waiting or self._sent)
+
+    # The owner's side.
+
+    def _make(self, session: Any) -> Any:
+        self._next = 0
+        return open_producer(session, self._link, self._terms)
+
+    def _answer(self) -> None:
+        link, topic = self._link, self._terms.topic
+        if not link.alive or link.ended:
+            return
+        size = int(proton.pn_link_remote_max_message_size(self.pointer))
+        termini.echo(link.proton, topic, message_bytes_max=size)
+        link.offered_capabilities = offered(
+            topic, outgoing=False, desired=link.desired_capabilities
+        )
+        link.open()
+
+    def perform(self) -> None:
+        """Send what waits, as far as the owner's credit goes, and give the client what is left of
+        that."""
+        if self.pointer is None or not self._ready:
+            return
+        room, credit = TURN_BYTES, int(proton.pn_link_credit(self.pointer))
+        while self._waiting and credit > 0 and room > 0:
+            count, size = self._send(self._waiting[0], credit)
+            credit -= count
+            room -= size
+        if self._waiting and credit > 0 and self._wire is not None:
+            self._wire.touch(self)
+        if self._leaving is not None and not self._ending:
+            self._end_there(closed=self._leaving)
+        self._grant(credit - self._waiting_count)
+
+    def _send(self, run: _Run, credit: int) -> tuple[int, int]:
+        """Send the next messages of the first run that waits; how many went, and their bytes."""
+        begin = run.sent
+        count = min(len(run.deliveries) - begin, credit)
+        offsets = run.offsets[begin : begin + count + 1]
+        first = self._next
+        if not begin:
+            run.first = first
+            if not run.settled:
+                self._sent.append(run)
+        batch = RecordBatch(first, count, run.blob, offsets.tobytes())
+        numbers = range(first, first + count)
+        assert self._wire is not None  # noqa: S101
+        send, link = self._wire.outgoing.send, address(self.pointer)
+        size = send(link, batch, numbers, AS_IT_CAME, _TOLD, run.settled)
+        run.sent += count
+        self._next += count
+        self._waiting_count -= count
+        if run.sent == len(run.deliveries):
+            self._waiting.popleft()
+            if run.settled:
+                self._held.remove(run.size)
+        if run.settled:
+            self._sent_settled(count)
+        return count, size
+
+    def _sent_settled(self, count: int) -> None:
+        """So many went that have no outcome."""
+
+    def _end_there(self, *, closed: bool) -> None:
+        if not self._waiting:  # what the owner has no credit for yet goes before
+            super()._end_there(closed=closed)
+
+    def _grant(self, most: int) -> None:
+        link = self._link
+        if self._over or not link.alive or link.ended or self._leaving is not None:
+            return
+        more = min(most, self._credit_max) - link.credit
+        if more > 0:
+            link.grant(more)
+
+    def settled(self, outcomes: Outcomes) -> None:
+        self._for_client(lambda: self._settle(outcomes))
+        pumping.settle(outcomes.confirm, 0)
+
+    def _settle(self, outcomes: Outcomes) -> None:
+        """Give the client the outcomes of the owner, run by run."""
+        numbers, at, count = outcomes.run, 0, len(outcomes.run)
+        whys = memoryview(outcomes.confirm).cast("Q") if outcomes.confirm else None
+        while at < count:
+            nth = bisect_right(self._sent, numbers[at], key=lambda run: run.first) - 1
+            run = self._sent[nth]
+            stop = at + 1
+            end = run.first + len(run.deliveries)
+            while stop < count and numbers[stop] == numbers[stop - 1] + 1 and numbers[stop] < end:
+                stop += 1
+            self._give(run, numbers[at] - run.first, stop - at, outcomes, whys and whys[at:stop])
+            if not run.left:
+                del self._sent[nth]
+                self._held.remove(run.size)
+            at = stop
+        link = self._link
+        link.connection.touch()
+        link.answered(count)
+
+    def _give(
+        self, run: _Run, start: int, count: int, outcomes: Outcomes, whys: "memoryview[int] | None"
+    ) -> None:
+        stop = start + count
+        deliveries = run.deliveries[start:stop]
+        run.deliveries[start:stop] = array("Q", bytes(8 * count))
+        run.left -= count
+        if whys is not None and outcomes.state == pumping.REJECTED:
+            for delivery, why in zip(deliveries, whys, strict=True):
+                condition, text = reason(why)
+                one = delivery.to_bytes(8, sys.byteorder)
+                pumping.reject(one, condition or "amqp:internal-error", text)
+            return
+        dispositions.dispose(
+            deliveries,
+            outcomes.state,
+            failed=outcomes.failed,
+            undeliverable=outcomes.undeliverable,
+        )
+
+    def _owner_lost(self) -> None:
+        """Rule 3. What was sent settled is gone with its owner."""
+        again: list[_Run] = []
+        for run in self._sent:
+            if self._waiting and run is self._waiting[0]:  # it was sent in part
+                self._waiting.popleft()
+                self._waiting_count -= len(run.deliveries) - run.sent
+            parts = _unanswered(run)
+            self._held.remove(run.size - sum(one.size for one in parts))
+            again += parts
+        self._sent.clear()
+        if self._waiting and self._waiting[0].settled:
+            self._trim(self._waiting[0])
+        self._waiting.extendleft(reversed(again))
+        self._waiting_count += sum(len(run.deliveries) for run in again)
+
+    def _trim(self, run: _Run) -> None:
+        """A run that was sent in part, and waits for no outcomes."""
+        if run.sent:
+            size = run.size
+            run.deliveries, run.offsets = run.deliveries[run.sent :], run.offsets[run.sent :]
+            run.sent = 0
+            self._held.remove(size - run.size)
+
+
+def _unanswered(run: _Run) -> list[_Run]:
+    """What of a run has no outcome, as runs that weren't sent."""
+    found, start = [], 0
+    for waits, group in groupby(run.deliveries, bool):
+        stop = start + sum(1 for _ in group)
+        if waits:
+            found.append(_Run(run.blob, run.offsets[start : stop + 1], run.deliveries[start:stop]))
+        start = stop
+    return found

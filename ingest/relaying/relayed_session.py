@@ -1,0 +1,75 @@
+"""A client's session, as the owner of a log has it: the same links, in a session of its own."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from distributary.client.connection.wire import Wire
+from distributary.ingest.relaying.owner_connection import SESSIONS_MAX, OwnerConnection
+
+#: What the owner hears of a session whose client has gone without a word, or with an error: its
+#: consumers may have seen what they hold (AMQP 1.0 part 2, section 2.6.4).
+_LOST = ("amqp:connection:forced", "the client's connection or session was lost")
+
+
+class SessionLink(Protocol):
+    """A relayed link, to its session."""
+
+    @property
+    def pointer(self) -> Any:
+        """Proton's, at the owner; None where it has none now."""
+
+
+class RelayedSession:
+    """One session of a client, towards one owner. It lasts over the owner's connections."""
+
+    def __init__(self, owner: OwnerConnection) -> None:
+        self.owner = owner
+        self.links: dict[SessionLink, None] = {}
+        self._wire: Wire | None = None
+        self._pointer: Any = None
+        self._then: list[Callable[[], None]] = []
+        self._over = False
+        #: The client has ended it, and named no error.
+        self.well = True
+
+    def begin(self, wire: Wire) -> Any:
+        """Proton's session on this connection, begun with its first link."""
+        if self._wire is not wire:
+            self._wire, self._pointer = wire, wire.begin(self)
+            self.owner.sessions += 1
+        return self._pointer
+
+    @property
+    def fits(self) -> bool:
+        """Whether the connection has room for it."""
+        return self._wire is not None or self.owner.sessions < SESSIONS_MAX
+
+    def end(self) -> None:
+        """The client's session has ended, or its connection. To say it again is no error."""
+        if self._over:
+            return
+        self._over = True
+        if self._wire is None or self._wire is not self.owner.wire:
+            self._done()
+            return
+        pointers = [one.pointer for one in self.links if one.pointer is not None]
+        self._wire.end_session(self._pointer, pointers, *(("", "") if self.well else _LOST))
+
+    def when_ended(self, then: Callable[[], None]) -> None:
+        """Do this when the owner knows its end, or is lost."""
+        self.end()
+        if self._pointer is None:
+            then()
+        else:
+            self._then.append(then)
+
+    def ended(self) -> None:
+        """The owner has answered its end, or the connection is gone."""
+        self.owner.sessions -= 1
+        self._done()
+
+    def _done(self) -> None:
+        self._wire = self._pointer = None
+        then, self._then = self._then, []
+        for one in then:
+            one()

@@ -1,0 +1,258 @@
+"""All relayed links of a gateway, and which links those are."""
+
+from collections.abc import Callable
+from itertools import count
+
+import msgspec
+
+from distributary.ingest.native.message_addresses import addresses
+from distributary.ingest.native.runs import Received
+from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.relaying.held_bytes import ReceiversBytes, SendersBytes
+from distributary.ingest.relaying.lake_looks import LakeLooks
+from distributary.ingest.relaying.owner_connection import OwnerConnection
+from distributary.ingest.relaying.owner_link import OwnerLink
+from distributary.ingest.relaying.owner_terms import OwnerTerms
+from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
+from distributary.ingest.relaying.relayed_lookup import RelayedLookup
+from distributary.ingest.relaying.relayed_part import RelayedPart, divided
+from distributary.ingest.relaying.relayed_producer import RelayedProducer
+from distributary.ingest.relaying.relayed_session import RelayedSession
+from distributary.ingest.runtime.host import Host
+from distributary.pipeline.amqp.relayed_for import RelayedFor
+from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.model.address import ANNOTATED, Kind, destination_of
+from distributary.pipeline.model.amqp_error import (
+    INVALID_FIELD,
+    LIMIT_EXCEEDED,
+    NOT_IMPLEMENTED,
+    AmqpError,
+)
+from distributary.pipeline.subscriptions.attach_intent import (
+    Attach,
+    AttachIntent,
+    Browse,
+    BrowseSubscription,
+    Lookup,
+    Produce,
+    Subscribe,
+)
+from distributary.pipeline.tables.lake.lake import Lake
+
+#: A link whose messages name where they go.
+_ANONYMOUS = Attach(
+    name="",
+    outgoing=False,
+    present=True,
+    coordinator=False,
+    dynamic=False,
+    address=None,
+    durable=False,
+    copy=False,
+    capabilities=frozenset(),
+    desired=frozenset(),
+    filters=(),
+    selectors=(),
+)
+
+
+class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
+    """A gateway is one of a lake's, and owns `log`. Implements the message loop's `Relaying`."""
+
+    host: Host
+    lake: Lake
+    log: str
+    placement: Placement
+
+    def relays(self, finish_pass: Callable[[], None]) -> "LakeRelays":
+        """Its relayed links; `finish_pass` hands on what was gathered for peers."""
+        return LakeRelays(self.host, self.lake, self.log, self.placement, finish_pass)
+
+
+class LakeRelays:
+    """The relayed links of a gateway that owns `log`. Implements the message loop's `Relays`; all
+    methods run on the loop's thread."""
+
+    def __init__(
+        self,
+        host: Host,
+        lake: Lake,
+        log: str,
+        placement: Placement,
+        finish_pass: Callable[[], None],
+    ) -> None:
+        """`finish_pass` hands on what was gathered, where no peer's frames are the cause."""
+        self._host, self._log, self._placement = host, log, placement
+        self._looks, self._finish_pass = LakeLooks(lake, host.loop), finish_pass
+        fleet = host.settings.fleet
+        self._senders = SendersBytes(fleet.held_bytes_max)
+        self._receivers = ReceiversBytes(fleet.held_bytes_max)
+        self._owners: dict[str, OwnerConnection] = {}
+        #: By client, then by the session and the log.
+        self._sessions: dict[Peer, dict[tuple[int, str], RelayedSession]] = {}
+        self._numbers: dict[Peer, int] = {}
+        self._count = count(1)
+        self._parts: dict[Link, dict[str, RelayedPart]] = {}
+        self._bare = Kind(host.settings.amqp.bare_address)
+
+    def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
+        """The logs where this link belongs, none of them ours; none: it belongs here."""
+        log: str | None
+        match intent:
+            case Produce(destination) | Browse(destination):
+                log = self._placement.log_of(destination.topic)
+            case Lookup() | BrowseSubscription():
+                return tuple(one for one in self._placement.logs if one != self._log)
+            case Subscribe(definition=definition):
+                log = self._placement.log_of_pattern(definition.topic)
+                if log is None:
+                    text = f"the topics of '{definition.topic}' may be in several logs, and a "
+                    text += "subscription is of one log: subscribe to a pattern for each"
+                    return AmqpError(NOT_IMPLEMENTED, text)
+            case _:
+                return ()
+        return () if log == self._log else (log,)
+
+    def attach(
+        self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
+    ) -> None:
+        """Relay the link, from now on, to the owner of the first of these logs that has what it is
+        on."""
+        if link.attach.priority is None:
+            link.refuse(INVALID_FIELD, "the link's property 'priority' must be an integer")
+            return
+        sessions = tuple(self._session(link, log) for log in logs)
+        if not all(one.fits for one in sessions):
+            text = "the connection to the owner of its log has as many sessions as it can"
+            link.refuse(LIMIT_EXCEEDED, text)
+            return
+        topic, durable = _said(intent)
+        terms = OwnerTerms(attach, topic, self._for(link, logs[0]), durable)
+        relayed = self._made(link, sessions, terms)
+        link.owner = relayed
+        relayed.begin()
+
+    def own_part(self, link: Link, received: Received) -> Received | None:
+        """What of a run whose messages name where they go is our own log's; the rest goes to its
+        owners."""
+        logs = [self._log_of(*one) for one in addresses(received)]
+        if not any(log != self._log for log in logs):
+            return received
+        if received.transaction:
+            text = "a message goes to another gateway's log, and transactions aren't relayed"
+            link.end(NOT_IMPLEMENTED, f"link '{link.name}': {text}")
+            return None
+        found = divided(received, logs)
+        own = found.pop(self._log, None)
+        for log, one in found.items():
+            self._part(link, log).received(one)
+        return own
+
+    def _log_of(self, address: str, annotated: int) -> str:
+        """The log of a message that names this address; ours where that is none."""
+        destination = destination_of(address, ANNOTATED.get(annotated), self._bare)
+        if isinstance(destination, AmqpError):
+            return self._log
+        return self._placement.log_of(destination.topic)
+
+    def _part(self, link: Link, log: str) -> RelayedPart:
+        parts = self._parts.setdefault(link, {})
+        part = parts.get(log)
+        if part is None:
+            terms = OwnerTerms(_ANONYMOUS, None, self._for(link, log))
+            credit = self._host.settings.amqp.producer_credit
+            sessions = (self._session(link, log),)
+            part = parts[log] = RelayedPart(link, sessions, terms, self._senders, credit)
+            part.begin()
+        return part
+
+    def left(self, link: Link) -> None:
+        """A link of our own has ended: what of it went to other logs does, too, when all of that
+        has its outcome, if it was its peer that ended it."""
+        for part in self._parts.pop(link, {}).values():
+            if link.alive and link.left:
+                part.detached(closed=True)
+            else:
+                part.left()
+
+    def _made(
+        self, link: Link, session: tuple[RelayedSession, ...], terms: OwnerTerms
+    ) -> OwnerLink:
+        settings = self._host.settings
+        if not terms.attach.present:
+            return RelayedLookup(link, session, terms)
+        if link.is_outgoing:
+            window = settings.fleet.window_bytes
+            return RelayedConsumer(link, session, terms, self._receivers, window)
+        credit = settings.amqp.producer_credit
+        return RelayedProducer(link, session, terms, self._senders, credit)
+
+    def _for(self, link: Link, log: str) -> RelayedFor:
+        peer = link.connection
+        number = self._numbers.get(peer)
+        if number is None:
+            number = self._numbers[peer] = next(self._count)
+        return RelayedFor(
+            log, number, peer.container, peer.user, peer.peer, peer.sole, link.desired_capabilities
+        )
+
+    def _session(self, link: Link, log: str) -> RelayedSession:
+        sessions = self._sessions.setdefault(link.connection, {})
+        session = sessions.get((link.session, log))
+        if session is None:
+            session = RelayedSession(self._owner(log))
+            sessions[link.session, log] = session
+        return session
+
+    def _owner(self, log: str) -> OwnerConnection:
+        owner = self._owners.get(log)
+        if owner is None:
+            owner = OwnerConnection(self._host, log, self._looks, self._finish_pass)
+            self._owners[log] = owner
+        return owner
+
+    def session_ended(self, connection: Peer, session: int) -> None:
+        """The peer has ended this session; its links have left."""
+        sessions = self._sessions.get(connection, {})
+        for key in [one for one in sessions if one[0] == session]:
+            sessions.pop(key).end()
+
+    def closed(self, connection: Peer) -> None:
+        """The connection has ended, or is about to; its links have left."""
+        for session in self._sessions.pop(connection, {}).values():
+            session.end()
+        self._numbers.pop(connection, None)
+
+    def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
+        """Do this when the owners know the end of the sessions of these links."""
+        owned = [link.owner for link in links if isinstance(link.owner, OwnerLink)]
+        sessions = list({one.session: None for one in owned})
+        left = len(sessions)
+        if not left:
+            then()
+            return
+
+        def ended() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then()
+
+        for session in sessions:
+            session.when_ended(ended)
+
+    def close(self) -> None:
+        """The gateway ends, and its peers have gone."""
+        for owner in self._owners.values():
+            owner.close()
+        self._looks.close()
+
+
+def _said(intent: AttachIntent) -> tuple[str | None, bool]:
+    """The word of the log for what a link is on, and whether the log has that for good."""
+    match intent:
+        case Produce(destination) | Browse(destination):
+            return destination.topic, False
+        case Subscribe(key=key, definition=definition):
+            return definition.topic, key is not None and key.durable
+    return None, False

@@ -1,0 +1,122 @@
+"""Publishers and consumers at one gateway, while the owner of the log that they use is killed and
+started again: nothing that was accepted is lost, order holds, and what was settled comes again only
+where the owner can't have heard of it.
+
+A consumer's outcomes go to the owner in the turn in which they are given, and are durable a few
+milliseconds later: what comes twice was settled within `MARGIN` of a kill.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from async_client import at, run
+from gateway_fleet import Fleet
+from gateway_process import Gateway
+
+KILLS = 4
+PUBLISHERS = 3
+#: Seconds before a kill in which an outcome may have been given that the owner doesn't know.
+MARGIN = 1.0
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    made = 0
+
+    def make(settings: object) -> Gateway:
+        nonlocal made
+        made += 1
+        return Gateway(tmp_path / f"gateway-{made}", settings)  # type: ignore[arg-type]
+
+    return Fleet(tmp_path, make)
+
+
+class Load:
+    """What was accepted, what came and when, and when the owner was killed."""
+
+    def __init__(self, fleet: Fleet, chance: random.Random) -> None:
+        self.fleet, self.chance = fleet, chance
+        self.accepted: list[str] = []
+        self.came: list[tuple[str, float]] = []
+        self.kills: list[float] = []
+        self.over = False
+
+    async def publish(self, name: str, address: str) -> None:
+        async with at(self.fleet.main, give_up_seconds=60) as client:
+            number = 0
+            while not self.over:
+                await client.publish(address, f"{name}-{number}")
+                self.accepted.append(f"{name}-{number}")
+                number += 1
+
+    async def consume(self, subscribe: Callable[..., object]) -> None:
+        async with at(self.fleet.main, give_up_seconds=60) as client:
+            consumer = subscribe(client)
+            async for message in consumer:  # type: ignore[attr-defined]
+                self.came.append((str(message.body), time.monotonic()))
+                await message.accept()
+
+    async def kill(self) -> None:
+        owner, loop = self.fleet.orders, asyncio.get_running_loop()
+        for _ in range(KILLS):
+            await asyncio.sleep(self.chance.uniform(0.3, 1.5))
+            self.kills.append(time.monotonic())
+            await loop.run_in_executor(None, owner.kill)
+            await asyncio.sleep(self.chance.uniform(0.0, 0.5))
+            await loop.run_in_executor(None, owner.start)
+        await asyncio.sleep(0.5)
+        self.over = True
+
+    def judge(self) -> None:
+        times: dict[str, list[float]] = {}
+        for body, at_ in self.came:
+            times.setdefault(body, []).append(at_)
+        lost = [one for one in self.accepted if one not in times]
+        assert not lost, f"{len(lost)} accepted messages never came: {lost[:5]}"
+        for publisher in range(PUBLISHERS):
+            firsts = [int(body.split("-")[1]) for body in times if body.startswith(f"{publisher}-")]
+            assert firsts == sorted(firsts)
+        for body, seen in times.items():
+            for before, again in pairwise(seen):
+                near = [one for one in self.kills if before - MARGIN < one <= again]
+                assert any(one - before < MARGIN for one in near), (
+                    f"{body} was settled at {before}, and came again at {again}: {self.kills}"
+                )
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", ["queue", "durable"])
+def test_an_owner_is_killed_under_load(fleet: Fleet, kind: str, seed: int) -> None:
+    address = "queue://orders.load" if kind == "queue" else "orders.load"
+    load = Load(fleet, random.Random(seed))
+
+    def subscribe(client: object) -> object:
+        if kind == "queue":
+            return client.consume(address)  # type: ignore[attr-defined]
+        return client.subscribe("load", topic=address)  # type: ignore[attr-defined]
+
+    async def work() -> None:
+        async with at(fleet.main, container_id="load") as first:
+            consuming = asyncio.create_task(load.consume(subscribe))
+            await asyncio.sleep(0.3)
+            publishing = [load.publish(str(nth), address) for nth in range(PUBLISHERS)]
+            await asyncio.gather(load.kill(), *publishing)
+            deadline = time.monotonic() + 60
+            while set(load.accepted) - {body for body, _ in load.came}:
+                assert not consuming.done(), consuming.exception()
+                assert time.monotonic() < deadline, "what was accepted doesn't come"
+                await asyncio.sleep(0.1)
+            consuming.cancel()
+            await asyncio.gather(consuming, return_exceptions=True)
+            assert first.connected
+
+    with fleet:
+        run(work())
+        assert len(load.kills) == KILLS
+        load.judge()
+        assert len(fleet.main.events("owner.lost")) == KILLS

@@ -1,0 +1,173 @@
+"""The owner of a log is killed, and comes back or another one does: relayed links go on."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from async_client import at, run, until
+from gateway_fleet import Fleet
+from gateway_peer import Connect
+from gateway_process import Gateway
+from proton import Delivery
+
+#: Links wait for this long, where a test waits for the end of that.
+SHORT = {"fleet": {"owner_wait_ms": 1_000}}
+
+
+def killed(fleet: Fleet) -> None:
+    """The owner of `orders` is killed, and the other gateway knows it."""
+    fleet.orders.kill()
+    fleet.main.await_event("owner.lost", len(fleet.main.events("owner.connected")))
+
+
+def again(fleet: Fleet) -> None:
+    """The owner of `orders` is back, and the other gateway is connected to it."""
+    fleet.orders.start()
+    fleet.main.await_event("owner.connected", len(fleet.orders.events("listening")))
+
+
+def test_what_has_no_outcome_is_sent_again_in_its_order(fleet: Fleet) -> None:
+    async def work() -> None:
+        async with at(fleet.main) as client, at(fleet.main) as reader:
+            consumer = reader.subscribe("all", topic="orders.again")
+            await consumer.begin()
+            async with client.publisher("orders.again") as publisher:
+                for number in range(3_000):
+                    await publisher.send(number)
+                    if number == 1_500:
+                        fleet.orders.kill()
+                        fleet.orders.start()
+            seen = []
+            while len(set(seen)) < 3_000:
+                message = await anext(consumer)
+                await message.accept()
+                seen.append(message.body)
+            firsts = list(dict.fromkeys(seen))
+            assert firsts == list(range(3_000))
+            await consumer.close()
+
+    run(work())
+    assert fleet.main.events("owner.lost")
+
+
+def test_a_consumer_goes_on(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("goes-on", port=fleet.main.port)
+    consumer = peer.durable("orders.goes-on", "mine")
+    consumer.link.flow(100)
+    sender = peer.sender("orders.goes-on")
+    sender.publish("before")
+    consumer.confirm(consumer.take())
+    fleet.orders.kill()
+    again(fleet)
+    sender.publish("after")
+    assert consumer.bodies() == ["after"]
+
+
+def test_what_the_client_holds_is_not_sent_twice(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("holds", port=fleet.main.port)
+    consumer = peer.durable("orders.holds", "mine")
+    sender = peer.sender("orders.holds")
+    sender.publish(*range(4))
+    held = consumer.take(4)
+    killed(fleet)
+    consumer.settle(held[:2])  # nobody hears it yet
+    consumer.link.flow(10)
+    again(fleet)
+    sender.publish("new")
+    assert consumer.bodies() == ["new"]
+    consumer.settle(held[2:3])
+    consumer.settle(held[3:], Delivery.RELEASED)
+    assert [(one.body, one.delivery.tag != held[3].delivery.tag) for one in consumer.take(1)] == [
+        (3, True)
+    ]
+
+
+def test_outcomes_given_meanwhile_are_known_at_the_next_owner(
+    fleet: Fleet, connect: Connect
+) -> None:
+    peer = connect("meanwhile", port=fleet.main.port)
+    consumer = peer.durable("orders.meanwhile", "mine")
+    peer.sender("orders.meanwhile").publish(*range(3))
+    held = consumer.take(3)
+    killed(fleet)
+    consumer.settle(held)
+    consumer.link.flow(10)
+    again(fleet)
+    assert consumer.nothing()
+    peer.close()
+    direct = connect("meanwhile", port=fleet.orders.port)
+    assert direct.durable("orders.meanwhile", "mine").nothing()
+
+
+def test_a_client_that_waits_for_our_word_hears_that_nobody_knows(
+    fleet: Fleet, connect: Connect
+) -> None:
+    peer = connect("word", port=fleet.main.port)
+    consumer = peer.durable("orders.word", "mine")
+    sender = peer.sender("orders.word")
+    sender.publish("one", "two")
+    one, two = consumer.take(2)
+    consumer.confirm([one])
+    fleet.orders.kill()
+    fleet.main.await_event("owner.lost")
+    two.delivery.update(Delivery.ACCEPTED)
+    peer.write()
+    assert peer.amqp_error(consumer) == "amqp:link:detach-forced"
+
+
+def test_links_wait_for_an_owner_only_so_long(
+    tmp_path: Path, own_gateway: Callable[..., Gateway], connect: Connect
+) -> None:
+    with Fleet(tmp_path, own_gateway, SHORT) as fleet:
+        peer = connect("short", port=fleet.main.port)
+        sender, consumer = peer.sender("orders.short"), peer.receiver("orders.short")
+        fleet.orders.kill()
+        assert peer.amqp_error(sender) == "amqp:link:detach-forced"
+        assert peer.amqp_error(consumer) == "amqp:link:detach-forced"
+        late = peer.receiver("orders.short", opened=False)
+        assert peer.amqp_error(late) == "amqp:link:detach-forced"
+        fleet.orders.start()
+        assert peer.receiver("orders.short").nothing()
+
+
+def test_a_standby_takes_the_log_over(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("standby", port=fleet.main.port)
+    consumer, sender = peer.durable("orders.standby", "mine"), peer.sender("orders.standby")
+    sender.publish("before")
+    standby = fleet.standby()
+    standby.spawn()
+    standby.await_event("standby.waiting")
+    fleet.orders.kill()
+    standby.await_event("listening")
+    sender.publish("after")
+    assert consumer.bodies(2) == ["before", "after"]
+    fleet.lake.say_address("orders", fleet.lake.address_of("main"))  # it is wrong, and is found out
+    late = connect("standby-late", port=fleet.main.port)
+    assert late.receiver("orders.standby").nothing()
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_client_leaves_while_the_owner_is_away(
+    fleet: Fleet, connect: Connect, closed: bool
+) -> None:
+    peer = connect("leaves", port=fleet.main.port)
+    consumer = peer.receiver("orders.leaves")
+    sender = peer.sender("orders.leaves")
+    fleet.orders.kill()
+    fleet.main.await_event("owner.lost")
+    assert peer.leave(consumer, closed=closed) == ""
+    assert peer.leave(sender, closed=closed) == ""
+
+
+def test_a_publisher_that_is_away_meanwhile_is_forgotten(fleet: Fleet) -> None:
+    async def work() -> None:
+        async with at(fleet.main) as client:
+            await client.publish("orders.away", "first")
+            fleet.orders.kill()
+            publishing = asyncio.create_task(client.publish("orders.away", "second"))
+            await until(lambda: fleet.main.events("owner.lost"), "the owner is missed")
+            fleet.orders.start()
+            await publishing
+
+    run(work())

@@ -1,0 +1,135 @@
+"""Links to topics of another gateway's log: as if they were local.
+
+That they are is shown by all tests of links, too: `RELAYED=1 pytest tests/ingest/delivery` runs
+them through a gateway that owns nothing of what they use.
+"""
+
+from async_client import at, bodies, run
+from deltalake import DeltaTable
+from gateway_fleet import Fleet
+from gateway_links import encoded
+from gateway_peer import Connect, selector
+from proton import Delivery
+
+
+def messages_of(home: str) -> int:
+    """How many messages a log's table has."""
+    table = DeltaTable(f"{home}/tables/topic_log").to_pyarrow_table()
+    return sum(table["record"].to_pylist().count(kind) for kind in ("message",))
+
+
+def test_a_message_goes_there_and_back(fleet: Fleet) -> None:
+    async def work() -> None:
+        async with (
+            at(fleet.main) as here,
+            at(fleet.orders) as there,
+            here.subscribe("mine", topic="orders.eu") as mine,
+            there.consume("orders.eu") as theirs,
+        ):
+            for number in range(100):
+                await here.publish("orders.eu", number)
+            assert await bodies(mine, 100) == list(range(100))
+            assert await bodies(theirs, 100) == list(range(100))
+
+    run(work())
+
+
+def test_own_topics_and_others_are_on_one_connection(fleet: Fleet, connect: Connect) -> None:
+    for gateway, own, other in ((fleet.main, "news", "orders"), (fleet.orders, "orders", "news")):
+        peer = connect(f"both-{own}", port=gateway.port)
+        consumers = [peer.receiver(f"{one}.both-{own}") for one in (own, other)]
+        for topic in (own, other):
+            peer.sender(f"{topic}.both-{own}").publish(topic)
+        assert [one.bodies() for one in consumers] == [[own], [other]]
+
+
+def test_messages_lie_in_the_log_of_their_topic_alone(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("there", port=fleet.main.port)
+    assert peer.durable("orders.there", "mine").nothing()
+    peer.sender("orders.there").publish(*range(3))
+    peer.close()  # it is answered when the owner knows that the consumer has left
+    direct = connect("there", port=fleet.orders.port)
+    assert direct.durable("orders.there", "mine").bodies(3) == [0, 1, 2]
+    fleet.main.stop()
+    fleet.orders.stop()
+    rows = {log: messages_of(fleet.lake.log_home(log)) for log in ("main", "orders")}
+    assert rows == {"main": 0, "orders": 3}
+
+
+def test_all_outcomes_reach_the_owner(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("outcomes", port=fleet.main.port)
+    sender = peer.sender("orders.outcomes", capabilities=("queue",))
+    consumer = peer.receiver("orders.outcomes", capabilities=("queue",))
+    sender.publish(*range(4))
+    first = consumer.take(4)
+    for got, state in zip(
+        first,
+        (Delivery.ACCEPTED, Delivery.RELEASED, Delivery.MODIFIED, Delivery.REJECTED),
+        strict=True,
+    ):
+        if state == Delivery.MODIFIED:
+            got.delivery.local.failed = True
+        consumer.settle([got], state)
+    again = consumer.take(2)
+    assert sorted((one.body, one.message.delivery_count) for one in again) == [(1, 0), (2, 1)]
+    consumer.settle(again)
+
+
+def test_the_owner_refuses_and_the_client_hears_why(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("refused", port=fleet.main.port)
+    wrong = selector("this is no selector (")
+    link = peer.receiver("orders.refused", filters=wrong, opened=False)
+    assert "invalid-field" in peer.amqp_error(link)
+
+
+def test_a_subscription_is_found_and_ended_in_whichever_log(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("ends", port=fleet.main.port)
+    for topic in ("news.ends", "orders.ends"):
+        name = topic.replace(".", "-")
+        consumer = peer.durable(topic, name)
+        assert peer.leave(consumer, closed=False) == ""
+        assert peer.unsubscribe(name) == ""
+        assert peer.unsubscribe(name) == "amqp:not-found"
+
+
+def test_a_pattern_over_logs_is_refused(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("patterns", port=fleet.main.port)
+    assert peer.amqp_error(peer.receiver("#", opened=False)) == "amqp:not-implemented"
+    consumer = peer.receiver("orders.patterns.*")
+    peer.sender("orders.patterns.one").publish("one")
+    assert consumer.bodies() == ["one"]
+
+
+def test_messages_that_name_their_topics_go_where_those_are(fleet: Fleet, connect: Connect) -> None:
+    peer = connect("named", port=fleet.main.port)
+    consumers = [peer.receiver(f"{one}.named") for one in ("news", "orders")]
+    sender = peer.sender(None)
+    tos = ["news.named", "orders.named", "orders.named", "news.named", "", "orders.named"]
+    sent = [sender.send(encoded(n, address=f"topic://{to}" * bool(to))) for n, to in enumerate(tos)]
+    outcomes = [sender.outcome(one) for one in sent]
+    assert outcomes == [Delivery.ACCEPTED] * 4 + [Delivery.REJECTED, Delivery.ACCEPTED]
+    assert [one.bodies(count) for one, count in zip(consumers, (2, 3), strict=True)] == [
+        [0, 3],
+        [1, 2, 5],
+    ]
+    for _ in range(50):
+        sender.publish_data([encoded(n, address="topic://orders.named") for n in range(100)])
+    assert len(consumers[1].bodies(5_000)) == 5_000
+    assert peer.leave(sender, closed=True) == ""
+
+
+def test_answers_find_temporary_queues_of_other_gateways(fleet: Fleet, connect: Connect) -> None:
+    asking, answering = (connect(one.log_path.parent.name, port=one.port) for one in
+                         (fleet.orders, fleet.main))  # fmt: skip
+    queue = asking.receiver(None, dynamic=True, capabilities=("temporary-queue",))
+    address = queue.link.remote_source.address
+    assert address.startswith("temp-queue://orders/")
+    answering.sender(None).publish_data([encoded("an answer", address=address)])
+    assert queue.bodies() == ["an answer"]
+    direct = answering.sender(address, capabilities=("temporary-queue",))
+    direct.publish("another")
+    assert queue.bodies() == ["another"]
+    other = answering.receiver(address, capabilities=("temporary-queue",), opened=False)
+    assert answering.amqp_error(other) == "amqp:resource-locked"
+    asking.leave(queue, closed=True)
+    assert answering.amqp_error(direct) == "amqp:resource-deleted"

@@ -1,0 +1,102 @@
+"""Gateways of one lake: `main` and `orders`, each with a log of its own, each relaying links.
+
+Topics that begin with `orders.` and queues that begin with `orders.` are in the log `orders`, all
+others in `main`.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gateway_process import Gateway, Settings
+
+from distributary.pipeline.lake.placement import Placement, Rule
+from distributary.pipeline.tables.lake.disk_lake import DiskLake
+
+PLACEMENT = Placement(
+    1, ("main", "orders"), (Rule("orders.#", ("orders",)), Rule("queue://orders.#", ("orders",)))
+)
+
+
+#: All topics and queues are in `orders`: a gateway of `main` relays all links.
+ALL_ELSEWHERE = Placement(
+    1, ("main", "orders"), (Rule("#", ("orders",)), Rule("queue://#", ("orders",)))
+)
+
+
+class RelayingGateway(Gateway):
+    """A gateway that owns no topic, and behind it the one that owns all: what a gateway does, it
+    does."""
+
+    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+        super().__init__(folder, settings)
+        DiskLake(self.home).replace(None, ALL_ELSEWHERE)
+        self.options = ["--log", "main"]
+        self.owner = Gateway(folder / "owner", settings)
+        self.owner.home, self.owner.options = self.home, ["--log", "orders"]
+
+    def start(self, *, before: Callable[[], None] | None = None) -> Self:
+        """The owner first."""
+        if not self.owner.running:
+            self.owner.start()
+            self.owner.await_event("address.said", len(self.owner.events("listening")))
+        return super().start(before=before)
+
+    def stop(self, *, code: int = 0) -> None:
+        """The owner last."""
+        super().stop(code=code)
+        self.owner.stop()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self.owner.__exit__(kind, error, trace)
+
+
+class Fleet:
+    """The two gateways, and a standby that may take `orders` over. `make` gives a gateway that
+    doesn't run yet."""
+
+    def __init__(
+        self, folder: Path, make: Callable[..., Gateway], settings: Settings | None = None
+    ) -> None:
+        self.home = folder / "lake"
+        self.lake = DiskLake(self.home)
+        self.lake.replace(None, PLACEMENT)
+        self._make, self._settings = make, settings
+        self.main, self.orders = self._of("main"), self._of("orders")
+
+    def _of(self, log: str) -> Gateway:
+        gateway = self._make(self._settings)
+        gateway.home, gateway.options = self.home, ["--log", log]
+        return gateway
+
+    def standby(self) -> Gateway:
+        """One more gateway for `orders`; it isn't started."""
+        gateway = self._of("orders")
+        gateway.options.append("--standby")
+        return gateway
+
+    def start(self) -> Self:
+        """Start both, and wait until the lake knows where they are."""
+        for gateway in (self.main, self.orders):
+            gateway.start()
+            gateway.await_event("address.said", len(gateway.events("listening")))
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for gateway in (self.main, self.orders):
+            gateway.__exit__(kind, error, trace)
