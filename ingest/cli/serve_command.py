@@ -12,7 +12,9 @@ from distributary.ingest.runtime import memory
 @click.command()
 @click.option("--home", required=True, help="All that is kept: a folder, or s3://bucket/prefix.")
 @click.option(
-    "--log", metavar="NAME", help="One log of a lake; see `distributary log`.  [default: main]"
+    "--log",
+    metavar="NAME",
+    help="One log of a lake, or `any` that has no owner; see `distributary log`.  [default: main]",
 )
 @click.option("--listen", help="HOST:PORT to listen on.  [default: 127.0.0.1:5672]")
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file of settings.")
@@ -41,6 +43,7 @@ def serve(
       distributary serve --home s3://bucket/log --standby
       distributary serve --home /mnt/shared/log --listen 0.0.0.0:5672 --standby
       distributary serve --home /mnt/shared/log --log orders --listen 10.0.0.7:5672
+      distributary serve --home /mnt/shared/log --log any --standby --listen 10.0.0.8:5672
 
     It stops on SIGTERM or Ctrl-C with exit code 0, after all that was accepted is committed.
     Exit code 1: it could not go on (the log says why). 2: a setting or an argument is wrong.

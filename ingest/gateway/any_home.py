@@ -57,8 +57,24 @@ class _Standby(Protocol[OwnerT_co]):
         """Its new owner, if the former one is gone or has shown no life for a lease."""
 
 
+class Waiting(Protocol):
+    """Waits for a home."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds between two attempts."""
+
+    @property
+    def owner_pid(self) -> int:
+        """The pid of its owner when it was last looked at; 0 when it isn't known."""
+
+    def attempt(self, now: float, /) -> OwnedHome | None:
+        """The home, if its owner is gone or has shown no life for a lease; `now` in seconds of any
+        clock that runs evenly. Raises StoreError."""
+
+
 class WaitingHome(Generic[OwnerT_co]):
-    """A home that one waits for."""
+    """A home that one waits for. Implements `Waiting`."""
 
     def __init__(
         self, standby: _Standby[OwnerT_co], owned: Callable[[OwnerT_co], OwnedHome]
@@ -89,5 +105,5 @@ class AnyHome(Protocol):
     def acquire(self) -> OwnedHome:
         """Own it now. Raises HomeLocked, InvalidRequest, StoreError."""
 
-    def standby(self) -> WaitingHome[HomeOwner]:
+    def standby(self) -> Waiting:
         """Wait for it."""

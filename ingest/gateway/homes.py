@@ -10,9 +10,10 @@ import msgspec
 
 from distributary.ingest.commit.home_opening import open_store
 from distributary.ingest.commit.table_location import is_address, is_lake
-from distributary.ingest.gateway.any_home import AnyHome, HomeOwner, OwnedHome, WaitingHome
+from distributary.ingest.gateway.any_home import AnyHome, OwnedHome, Waiting, WaitingHome
+from distributary.ingest.gateway.free_log import FreeLog
 from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.log_names import ANY, MAIN
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 class ServedLog(msgspec.Struct, frozen=True):
     """What a gateway serves: the home at an address, or one log of it; None: what `--log` leaves
-    out, its log `main`."""
+    out, its log `main`. With ANY it is whichever log has no owner, until one is `taken`."""
 
     root: str
     log: str | None = None
@@ -41,12 +42,26 @@ class ServedLog(msgspec.Struct, frozen=True):
 
         if self.log is None:
             lake_member.check_is_whole(self.root, settings)
+        if self.log == ANY:
+            homes = lake_member.homes_of(self.root, settings)
+            return FreeLog(self.root, {log: home_at(at, settings) for log, at in homes.items()})
         member = lake_member.member_of(self.root, self.log, settings)
         return home_at(self.root if member is None else member.home, settings)
 
+    def taken(self, address: str, settings: Settings) -> "ServedLog":
+        """The same, when the home at this address is owned: with ANY that says the log. Blocks.
+        Raises as `home`."""
+        if self.log != ANY:
+            return self
+        from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
+
+        homes = lake_member.homes_of(self.root, settings)
+        [log] = (log for log, at in homes.items() if home_at(at, settings).address == address)
+        return ServedLog(self.root, log)
+
     def settings(self, given: Settings) -> Settings:
         """The settings of its gateway."""
-        if self.log is None:
+        if self.log in {None, ANY}:
             return given
         from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
 
@@ -87,7 +102,7 @@ class _DiskHome:
     def acquire(self) -> OwnedHome:
         return self._owned(acquire(self._home))
 
-    def standby(self) -> WaitingHome[HomeOwner]:
+    def standby(self) -> Waiting:
         return WaitingHome(Standby(self._home, self._lease), self._owned)
 
     def _owned(self, owner: Owner) -> OwnedHome:

@@ -87,6 +87,15 @@ def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | No
     return member
 
 
+def homes_of(root: str, settings: Settings) -> dict[str, str]:
+    """The address of each log's home; of a home that is no lake its own. Blocks. Raises as
+    `member_of`."""
+    lake = lake_at(root, settings)
+    if lake is None:
+        return {MAIN: root}
+    return {log: lake.log_home(log) for log in lake.placement().logs}
+
+
 def _check_policies(log: str, placement: Placement, settings: Settings) -> None:
     """Refuse default policies by which messages would go to queues or topics of another log: a copy
     is in one group with its message, so in its log. Raises InvalidRequest."""

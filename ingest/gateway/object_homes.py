@@ -2,7 +2,7 @@
 
 from distributary.ingest.commit.objects.object_home_opening import open_object_store
 from distributary.ingest.commit.table_location import object_home
-from distributary.ingest.gateway.any_home import HomeOwner, OwnedHome, WaitingHome
+from distributary.ingest.gateway.any_home import OwnedHome, Waiting, WaitingHome
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.tables.object_home.lease import LeaseOwner, LeaseStandby, acquire_lease
 
@@ -18,7 +18,7 @@ class GatewayObjectHome:
     def acquire(self) -> OwnedHome:
         return self._owned(acquire_lease(self._home, self._lease))
 
-    def standby(self) -> WaitingHome[HomeOwner]:
+    def standby(self) -> Waiting:
         return WaitingHome(LeaseStandby(self._home, self._lease), self._owned)
 
     def _owned(self, owner: LeaseOwner) -> OwnedHome:

@@ -58,7 +58,7 @@ def run(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bo
     """Serve until SIGTERM or SIGINT; the exit code. As a standby wait first until the home's owner
     has gone. `lines` says now and then what the log lacks. Raises StoreError, HomeLocked,
     InvalidRequest when it can't start."""
-    home, settings = served.home(settings), served.settings(settings)
+    home = served.home(settings)
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
         sockets = FewAtOnce()
@@ -81,8 +81,9 @@ async def _run(
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)
     counts = MessageCounts(settings.http.metrics_subscriptions_max, sockets.stalls)
-    traces = _tracer(loop, settings)
-    host = Host(loop, settings, Halt(loop), counts, traces, sockets.turn, served.name)
+    own = served.settings(settings)
+    traces = _tracer(loop, own)
+    host = Host(loop, own, Halt(loop), counts, traces, sockets.turn, served.name)
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, host.halt.ask)
     # What is wrong with its files is said now, not when the home has been taken over.
@@ -99,6 +100,8 @@ async def _run(
     if owned is None:
         probes.close()
         return 0
+    served = served.taken(owned.address, settings)
+    host = msgspec.structs.replace(host, settings=served.settings(settings), log=served.name)
     heartbeat = Heartbeat(host, owned.owner)
     try:
         return await _serve(served, host, access, policies, owned, heartbeat, probes)

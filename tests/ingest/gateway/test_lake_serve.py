@@ -89,6 +89,36 @@ def test_a_log_has_one_owner_and_a_standby_takes_it(own_gateway: Make, home: Pat
     standby.stop()
 
 
+def test_any_log_that_is_free_is_served(own_gateway: Make, home: Path) -> None:
+    """Gateways that are started alike serve all logs; one more waits for whichever owner dies."""
+    one, other, third = (of_log(own_gateway(), home, "any") for _ in range(3))
+    logs = []
+    for gateway in (one, other):
+        gateway.start()
+        logs.append(gateway.await_event("address.said")["log"])
+    assert sorted(logs) == ["main", "orders"]
+    containers = {DiskLake(home).address_of(log).container for log in logs}
+    assert containers == {"distributary", "distributary/orders"}
+    said = commands().run("serve", "--listen", "127.0.0.1:0", "--home", home, "--log", "any")
+    assert said.returncode == 1
+    assert "has an owner (main, orders); wait for one with --standby" in said.stderr
+    third.options.append("--standby")
+    third.spawn()
+    third.await_event("standby.waiting")
+    other.kill()
+    assert third.await_event("address.said")["log"] == logs[1]
+    assert DiskLake(home).address_of(logs[1]).url == f"amqp://127.0.0.1:{third.port}"
+    third.stop()
+    one.stop()
+
+
+def test_any_log_of_a_home_that_is_no_lake_is_its_own(own_gateway: Make) -> None:
+    gateway = own_gateway()
+    gateway.options = ["--log", "any"]
+    gateway.start().stop()
+    assert not list(gateway.home.glob("lake*")) + list(gateway.home.glob("address"))
+
+
 def test_the_metrics_say_the_log(tmp_path: Path, home: Path) -> None:
     with of_log(ShownGateway(tmp_path / "one"), home, "orders") as gateway:
         assert gateway.metric("log_info", log="orders", container="distributary/orders") == 1

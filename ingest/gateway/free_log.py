@@ -1,0 +1,48 @@
+"""Whichever log of a lake has no owner: a gateway that serves any of them."""
+
+from collections.abc import Mapping
+
+from distributary.ingest.gateway.any_home import AnyHome, OwnedHome, Waiting
+from distributary.pipeline.errors import HomeLocked
+
+
+class FreeLog:
+    """The first log that has no owner. Implements `AnyHome`."""
+
+    def __init__(self, lake: str, homes: Mapping[str, AnyHome]) -> None:
+        """`homes`: of each log of the lake at that address, by its name; there is one at least."""
+        self.address, self._homes = lake, homes
+
+    def acquire(self) -> OwnedHome:
+        for home in self._homes.values():
+            try:
+                return home.acquire()
+            except HomeLocked:
+                continue
+        raise HomeLocked(
+            f"each log of {self.address} has an owner ({', '.join(self._homes)}); wait for one "
+            "with --standby, or make another log"
+        )
+
+    def standby(self) -> Waiting:
+        return _WaitingForAny([home.standby() for home in self._homes.values()])
+
+
+class _WaitingForAny:
+    """Waits for all logs, until one of them is ours. Implements `Waiting`."""
+
+    def __init__(self, logs: list[Waiting]) -> None:
+        self._logs, self._last = logs, logs[0]
+        self.seconds = min(one.seconds for one in logs)
+
+    @property
+    def owner_pid(self) -> int:
+        return self._last.owner_pid
+
+    def attempt(self, now: float) -> OwnedHome | None:
+        for one in self._logs:
+            owned = one.attempt(now)
+            if owned is not None:
+                self._last = one
+                return owned
+        return None
