@@ -24,13 +24,16 @@ ARCHIVE := build/spark.jsa
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench run install crash takeovers fuzz soak jms dist docs clean compiler java
+.PHONY: help demo fleet test check bench run install crash takeovers fuzz soak jms dist docs clean compiler java
 
 help: ## What there is
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: $(READY) ## 336,776 flights through the gateway, four workers, Spark, a picture (STAY=1: then look around)
 	$(BIN)/python -m examples.demo --home build/demo $(if $(STAY),--stay)
+
+fleet: $(READY) ## Three gateways, three logs of one home: the flights through gateways that relay, their owner is killed
+	$(BIN)/python -m examples.fleet --home build/fleet
 
 test: $(READY) $(ARCHIVE) $(DIST_ENV)/.ready ## All tests: core, tables, gateway, Spark
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.status import Status
 
@@ -54,15 +55,20 @@ def run(root: Path, flights: int, *, keep: bool, as_json: bool, stay: bool = Fal
 
     With `as_json` the numbers go to standard output as one object, all else to standard error.
     """
-    _listen_to_signals()
-    # A copy of standard error: Spark's own words take the original's place for a while.
-    console = Console(file=os.fdopen(os.dup(2), "w")) if as_json else Console()
+    console = console_of(as_json=as_json)
     try:
         _run(root, flights, console, keep=keep, as_json=as_json, stay=stay)
     except KeyboardInterrupt:
         console.print("\nStopped; nothing of the demo runs any more.")
         return INTERRUPTED
     return 0
+
+
+def console_of(*, as_json: bool) -> Console:
+    """Where a demo shows how far it is; from now on Ctrl-C and SIGTERM interrupt it."""
+    _listen_to_signals()
+    # A copy of standard error: Spark's own words take the original's place for a while.
+    return Console(file=os.fdopen(os.dup(2), "w")) if as_json else Console()
 
 
 def _listen_to_signals() -> None:
@@ -187,9 +193,8 @@ def _id(name: str) -> str:
 
 
 def _ask_spark(run: Run, console: Console, status: Status, phases: Phases) -> Numbers:
-    with phases.phase("Spark started"), _errors_to(run.home.root / "spark.log"):
-        spark = demo_report.start()
-        _listen_to_signals()  # Spark's own handler would ask the JVM, in the middle of a call
+    with phases.phase("Spark started"):
+        spark = started(run.home.root / "spark.log")
 
     def tell(line: str) -> None:
         console.print(f"[dim]{line}[/]", highlight=False, soft_wrap=True)
@@ -204,6 +209,14 @@ def _ask_spark(run: Run, console: Console, status: Status, phases: Phases) -> Nu
     with phases.phase("drawn"):
         demo_show.draw(pace, numbers, COLOURS, run.home.root / PICTURE)
     return numbers
+
+
+def started(log: Path) -> SparkSession:
+    """The Spark session; what Spark says meanwhile goes to the file."""
+    with _errors_to(log):
+        spark = demo_report.start()
+    _listen_to_signals()  # Spark's own handler would ask the JVM, in the middle of a call
+    return spark
 
 
 @contextlib.contextmanager

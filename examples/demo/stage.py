@@ -32,6 +32,8 @@ INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 #: The command that a person would type, from the environment in which the demo runs.
 GATEWAY = (str(Path(sys.executable).with_name("distributary")), "serve")
 CONSOLE = (GATEWAY[0], "console")
+#: What a gateway says when it listens, or waits for a home.
+_READY = ("listening", "standby.waiting")
 #: What the console says when it listens.
 _ADDRESS = re.compile(r"^console of \S+ at (\S+)$", re.MULTILINE)
 
@@ -46,6 +48,7 @@ class _Event(msgspec.Struct, frozen=True):
     event: str
     next_sequence: int = 0
     reason: str = ""
+    log: str = ""
 
 
 @dataclass(slots=True)
@@ -105,9 +108,15 @@ class Gateway:
         if self.process.poll() is not None:
             raise DemoFailed(f"the gateway ended: {self._last_words()}")
 
-    def wait_until_listening(self) -> None:
+    @property
+    def serves(self) -> str:
+        """The log of a lake that it serves, as it said when it listened."""
+        return next((one.log for one in self.events() if one.event == "listening"), "")
+
+    def wait_until_ready(self) -> None:
+        """It listens, or it waits for a home."""
         deadline = time.monotonic() + START_SECONDS_MAX
-        while not any(event.event == "listening" for event in self.events()):
+        while not any(event.event in _READY for event in self.events()):
             self.require_well()
             if time.monotonic() > deadline:
                 raise DemoFailed(
@@ -142,17 +151,20 @@ class Stage:
     console: str = ""  #: its address
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start_gateway(self) -> Gateway:
-        """Start the gateway on a free port and wait until it listens."""
+    def start_gateway(
+        self, name: str = "gateway", *options: str, settings: Mapping[str, str] = {}
+    ) -> Gateway:
+        """Start a gateway on a free port and wait until it listens, or until it stands by if its
+        options say so. `settings` are variables of its environment."""
         port, metrics_port = _free_port(), _free_port()
-        log = self.home / "gateway.log"
+        log = self.home / f"{name}.log"
         command = [*GATEWAY, "--json", "--verbose", "--home", str(self.home)]
-        command += ["--listen", f"127.0.0.1:{port}"]
+        command += ["--listen", f"127.0.0.1:{port}", *options]
         with log.open("wb") as output:
             listen = {"DISTRIBUTARY_HTTP_LISTEN": f"127.0.0.1:{metrics_port}"}
-            process = self._start(command, output, output, listen)
+            process = self._start(command, output, output, {**settings, **listen})
         gateway = Gateway(process, port, log, metrics_port)
-        gateway.wait_until_listening()
+        gateway.wait_until_ready()
         return gateway
 
     def start_console(self, gateway: Gateway) -> None:
