@@ -21,7 +21,8 @@ import msgspec
 from distributary.pipeline.amqp.dead_letter import PREFIX
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.pattern_overlap import covers, overlap
-from distributary.pipeline.log_names import MAIN, NONE, is_log_name
+from distributary.pipeline.log_names import MAIN, NONE, is_log_name, log_of_temporary
+from distributary.pipeline.log_names import temporary_name as temporary_name  # noqa: PLC0414 (found here, too)
 from distributary.pipeline.model.address import (
     PATTERN_PREFIX,
     PREFIXES,
@@ -135,7 +136,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The log of a topic, a queue (`queue://name`) or a temporary destination, whose log may be
         one that was made later than this placement."""
         if is_temporary(topic):
-            return _log_of_temporary(topic)
+            return log_of_temporary(topic.removeprefix(PREFIXES[kind_of_topic(topic)]))
         if topic.startswith(_DEAD_LETTERS) and (log := self._log_of_dead_letters(topic)):
             return log
         for rule in self.rules:
@@ -176,17 +177,6 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         else:
             found.add(MAIN)
         return found.pop() if len(found) == 1 else None
-
-
-def temporary_name(log: str, unique: str) -> str:
-    """The name of a temporary destination of a log, so that each gateway knows where it is."""
-    return f"{log}/{unique}"
-
-
-def _log_of_temporary(topic: str) -> str:
-    name = topic.removeprefix(PREFIXES[kind_of_topic(topic)])
-    log, mark, _ = name.partition("/")
-    return log if mark and is_log_name(log) else MAIN
 
 
 def check_name(log: str) -> None:

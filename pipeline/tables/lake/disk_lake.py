@@ -13,7 +13,7 @@ import msgspec
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.home.home import Home, make_folder
-from distributary.pipeline.tables.journal.segment import sync_directory
+from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
     PLACEMENT,
@@ -107,7 +107,7 @@ def write_whole(path: Path, data: bytes, mode: int) -> None:
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         try:
-            os.write(fd, data)
+            write_all(fd, [data], 0)
             os.fsync(fd)
         finally:
             os.close(fd)

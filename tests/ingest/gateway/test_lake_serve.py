@@ -270,6 +270,9 @@ def test_dead_letters_say_their_log(
     ]
     peer.drop()
     manager = Manager(connect("operator", port=gateway.port))
+    said = manager.done("READ", "subscription", "global/mine")
+    assert said["dead_letters"] == "DLQ.log/orders/global/mine"
+    assert manager.done("READ", "queue", said["dead_letters"])["dead_letters"] is None
     assert manager.done("REDRIVE", "subscription", "global/mine")["redriven"] == 1
     gateway.stop()
 
