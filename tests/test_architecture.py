@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 #: The folders of the repository that are the package `distributary`, and the examples beside it.
 TOPS = ("pipeline", "ingest", "client", "jobs", "conf", "examples")
 #: The rooms of the examples; what else is there are programs to be copied, each by itself.
-EXAMPLES = ("examples", "examples/demo")
+EXAMPLES = ("examples", "examples/demo", "examples/fleet")
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 400
 #: C needs more lines for as much, and its files are compiled as one.
