@@ -1,4 +1,5 @@
-"""Names of the logs of a lake."""
+"""Names of the logs of a lake, and names that say a log. A gateway with one log needs no more of
+lakes than this."""
 
 import re
 from typing import Final
@@ -10,6 +11,18 @@ NONE: Final = "none"
 #: A log's name is a folder, a part of an object's name, of addresses and of metrics. It has one
 #: case alone: some disks don't tell them apart.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+def temporary_name(log: str, unique: str) -> str:
+    """The name of a temporary destination of a log, so that each gateway of a lake knows where it
+    is."""
+    return f"{log}/{unique}"
+
+
+def log_of_temporary(name: str) -> str:
+    """The log that the name of a temporary destination says."""
+    log, mark, _ = name.partition("/")
+    return log if mark and is_log_name(log) else MAIN
 
 
 def is_log_name(text: str) -> bool:

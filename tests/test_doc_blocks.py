@@ -218,6 +218,7 @@ RUN = {
     "docs/logs.md": {
         "distributary log": f"{SHELL}test_a_home_becomes_a_lake",
         "main ": f"{SHELL}test_a_home_becomes_a_lake",
+        "python:": "tests/jobs/views/test_lake_views.py::test_the_program_of_the_guide",
         "distributary serve": (
             f"{SAME}tests/ingest/gateway/test_lake_serve.py"
             "::test_two_gateways_serve_two_logs_of_one_home"

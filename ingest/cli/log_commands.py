@@ -77,9 +77,16 @@ def create(name: str, home: str, config: Path | None, as_json: bool) -> None:
     started again.
     """
     from distributary.ingest.commit.table_location import lake_at, new_lake  # noqa: PLC0415 (with the tables half a second)
+    from distributary.ingest.gateway.lake_member import part_of  # noqa: PLC0415 (as above)
     from distributary.pipeline.lake.placement import ONE_LOG, with_log  # noqa: PLC0415 (as above)
 
     settings = load_settings.load(config, flags={})
+    part = part_of(home, settings)
+    if part is not None:
+        whole, log_of_it = part
+        raise InvalidRequest(
+            f"{home} is the log {log_of_it} of the lake {whole}: make logs by --home {whole}"
+        )
     lake = lake_at(home, settings)
     seen = None if lake is None else lake.placement()
     new = with_log(seen or ONE_LOG, name)

@@ -2,6 +2,7 @@
 address, at the start.
 """
 
+import os
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -72,8 +73,8 @@ def home_at(address: str, settings: Settings) -> AnyHome:
 
 
 def _above(address: str) -> PurePath:
-    """What a home lies in."""
-    return (PurePath(address) if is_address(address) else Path(address).resolve()).parent
+    """What a home lies in. A loop of links has a place, too: whoever opens it hears of the loop."""
+    return PurePath(address if is_address(address) else os.path.realpath(address)).parent
 
 
 class _DiskHome:

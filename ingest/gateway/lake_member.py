@@ -4,8 +4,8 @@ Loaded where the home is a lake, and where `--log` is given.
 """
 
 import asyncio
+import os
 import time
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -20,7 +20,7 @@ from distributary.ingest.security.access import Access
 from distributary.ingest.security.gateway_login import gateway_login
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.log_names import MAIN, is_log_name
 from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
 from distributary.pipeline.tables.lake.lake import LOGS, Lake, OwnerAddress
 
@@ -118,13 +118,23 @@ def settings_of(log: str, given: Settings) -> Settings:
 def check_is_whole(home: str, settings: Settings) -> None:
     """Refuse the home of a log of a lake: served by itself it would take what other logs have.
     Blocks. Raises InvalidRequest, StoreError."""
-    whole = home.rstrip("/") if is_address(home) else str(Path(home).resolve())
-    above, _, log = whole.rpartition(f"/{LOGS}/")
-    lake = lake_at(above, settings)
-    if lake is not None and log in lake.placement().logs:
+    part = part_of(home, settings)
+    if part is not None:
+        above, log = part
         raise InvalidRequest(
             f"{home} is the log {log} of the lake {above}: serve it by --home {above} --log {log}"
         )
+
+
+def part_of(home: str, settings: Settings) -> tuple[str, str] | None:
+    """The lake of which a home is a log, and that log; None if it is none's. Blocks. Raises
+    StoreError."""
+    whole = home.rstrip("/") if is_address(home) else os.path.realpath(home)
+    above, mark, log = whole.rpartition(f"/{LOGS}/")
+    if not mark or not is_log_name(log) or (is_address(home) and not is_address(above)):
+        return None
+    lake = lake_at(above, settings)
+    return (above, log) if lake is not None and log in lake.placement().logs else None
 
 
 def advertised(settings: Settings) -> str:

@@ -15,8 +15,10 @@ from distributary.ingest.commit.batches import message_at, run_of
 from distributary.ingest.commit.group_log import Inside
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.dead_letters import dead_letters_of
+from distributary.ingest.management.entities import Row
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.policies import keeps_dead_letters
 from distributary.pipeline.amqp.dead_letter import Copy, Origin, misfit_topic, origin, restored
 from distributary.pipeline.dispatch.dispatcher import Deliver, Settled
 from distributary.pipeline.errors import InvalidRequest
@@ -90,6 +92,15 @@ class Redrive:
         self._log, self._delivery = parts.messages.log, parts.messages.delivery
         self._directory, self._validator = parts.directory, parts.schemas
         self._log_name = parts.host.log
+
+    def letters(self, giver: Subscription) -> Row:
+        """Where copies go of what a subscription gives up, as an attribute of it: the name of a
+        queue, None if none are kept."""
+        key, policy = giver.key, giver.dispatcher.policy
+        if key is None or not policy.dead_letter:
+            return {"dead_letters": None}
+        kept = keeps_dead_letters(key, giver.definition.topic, policy)
+        return {"dead_letters": dead_letters_of(giver, self._log_name).name if kept else None}
 
     async def perform(
         self,

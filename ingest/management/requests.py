@@ -230,7 +230,7 @@ class Requests:
             return refused(why)
         if existing is not None and request.verb is Verb.READ:
             row = {**self._row(request.entity, key), "links": links(existing)}
-            row |= self._entities.place()
+            row |= self._entities.place() | self._redrive.letters(existing)
             return Answer(OK, f"the {request.entity}", row)
         if existing is not None and request.verb is Verb.HELD:
             return self._held(existing, request)

@@ -33,10 +33,12 @@ from distributary.jobs.session.job_settings import JobSettings, MaterializeSetti
 from distributary.jobs.session.session import of_long_life, session
 from distributary.jobs.session.stopping import wait
 from distributary.jobs.tables.delta_files import Folder, newest_version, require_jvm
-from distributary.jobs.tables.table_locations import TableLocations
+from distributary.jobs.tables.lake_homes import served_homes
+from distributary.jobs.tables.table_locations import TableLocations, on_a_disk
 from distributary.jobs.tables.writer_lock import require_no_writer, writing
 from distributary.jobs.upkeep.spark_upkeep import run as upkeep
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.tables.home.home import Home
 
 QUERY = "materialize"
 
@@ -140,16 +142,34 @@ def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
 
 
 def once(spark: SparkSession, home: str) -> list[Progress]:
-    """The tables of a home, brought to the log's end: what each batch brought. For notebooks.
+    """The tables of a home, of a lake those of each log, brought to the log's end: what each batch
+    brought. For notebooks.
 
     Raises InvalidRequest when there is no topic_log, TablesLocked when another job writes.
     """
     told: list[Progress] = []
-    locations = locations_of(Path(home), None, None, None, query=QUERY)
-    require_log(spark, locations.log)
-    with writing(spark, locations.tables, QUERY):
-        build(spark, Settings(locations, report=told.append)).awaitTermination()
+    for locations in _of_logs(Path(home), None, None, None):
+        require_log(spark, locations.log)
+        with writing(spark, locations.tables, QUERY):
+            build(spark, Settings(locations, report=told.append)).awaitTermination()
     return told
+
+
+def _of_logs(
+    home: Path | None, log: str | None, tables: str | None, checkpoint: str | None
+) -> list[TableLocations]:
+    """Where the job reads and writes: of a lake, of which nothing else is said, in the home of each
+    log that was served. Raises InvalidRequest, before a JVM starts, where there is no log."""
+    whole = home is not None and log is None and tables is None and checkpoint is None
+    homes = served_homes(home) if whole and home is not None else {}
+    found = [
+        locations_of(one, str(Home(one).topic_log), None, None, query=QUERY)
+        for one in homes.values()
+    ] or [locations_of(home, log, tables, checkpoint, query=QUERY)]
+    for one in found:
+        if on_a_disk(one.log) and not (Path(one.log) / "_delta_log").is_dir():
+            raise InvalidRequest(_no_log(one.log))
+    return found
 
 
 def require_log(spark: SparkSession, log: str) -> None:
@@ -262,31 +282,44 @@ def command(
     restart_from_snapshot: bool,
     as_json: bool,
 ) -> None:
-    locations = locations_of(home, log, tables, checkpoint, query=QUERY)
+    logs = _of_logs(home, log, tables, checkpoint)
     given = load(settings_file)
-    if "://" not in locations.log and not (Path(locations.log) / "_delta_log").is_dir():
-        raise InvalidRequest(_no_log(locations.log))  # before a JVM starts
-    require_no_writer(locations.tables)
+    trigger = trigger or given.materialize.trigger
+    if len(logs) > 1 and trigger != AVAILABLE_NOW:
+        raise InvalidRequest(
+            f"{home} has {len(logs)} logs, which are done one after another: with --trigger "
+            f"start a job for each, such as --home {Path(logs[-1].log).parents[1]}"
+        )
+    for locations in logs:
+        require_no_writer(locations.tables)
     gauges = Gauges()
     if metrics is not None:
         gauges.serve(metrics)
-    trigger = trigger or given.materialize.trigger
     spark = session(None if trigger == AVAILABLE_NOW else of_long_life())
-    require_log(spark, locations.log)
     minutes = given.materialize.upkeep_minutes if upkeep_every is None else upkeep_every
     lines = Lines(QUERY, gauges, as_json=as_json)
-    settings = Settings(
-        locations,
-        trigger,
-        lines.note,
-        given.materialize,
-        restart=restart_from_snapshot,
-        between=UpkeepBetween(locations, given, minutes).between,
-    )
+    for locations in logs:
+        settings = Settings(
+            locations,
+            trigger,
+            lines.note,
+            given.materialize,
+            restart=restart_from_snapshot,
+            between=UpkeepBetween(locations, given, minutes).between,
+        )
+        if not _done(spark, settings, lines):
+            return
+    if not as_json and not lines.count:
+        click.echo("Nothing new: the tables are up to date.")
+
+
+def _done(spark: SparkSession, settings: Settings, lines: Lines) -> bool:
+    """Do one log; whether it came to its end, else somebody stopped it."""
+    locations = settings.locations
+    require_log(spark, locations.log)
     with writing(spark, locations.tables, QUERY), _listening(spark, lines.watch):
         _, ended = run(spark, settings)
-    if ended and not as_json and not lines.count:
-        click.echo("Nothing new: the tables are up to date.")
+    return ended
 
 
 @contextmanager

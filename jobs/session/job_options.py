@@ -13,7 +13,9 @@ from pyspark.errors import PySparkException
 
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.lake.disk_lake import disk_lake
 
 #: Exit codes: done or stopped; it failed, or an audit found something; bad arguments.
 DONE, FAILED, MISUSED = 0, 1, 2
@@ -73,6 +75,8 @@ def locations(
     """Where a query reads and writes. Raises click.UsageError when something isn't said."""
     if home is not None:
         of_home = Home(home)
+        if log is None:
+            _tell_main(home)
         log = log or str(of_home.topic_log)
         tables = tables or str(of_home.spark_tables)
         checkpoint = checkpoint or str(of_home.checkpoint(query))
@@ -87,7 +91,20 @@ def folder(home: Path | None, tables: str | None) -> str:
         return tables.rstrip("/")
     if home is None:
         raise click.UsageError("give --home or --tables")
+    _tell_main(home)
     return str(Home(home).spark_tables)
+
+
+def _tell_main(home: Path) -> None:
+    """Whoever names a lake hears that a job is about one log alone."""
+    lake = disk_lake(home)
+    others = [] if lake is None else [one for one in lake.placement().logs if one != MAIN]
+    if lake is not None and others:
+        click.echo(
+            f"{home} is a lake, and this is about its log {MAIN}; another one is --home "
+            f"{lake.log_home(others[0])}",
+            err=True,
+        )
 
 
 def execute(command: click.Command, argv: Sequence[str], name: str) -> int:

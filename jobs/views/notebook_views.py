@@ -1,23 +1,69 @@
 """The views of a home with a gateway's word, in one call: for notebooks and the command line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from distributary.jobs.client.own_tables import require_own
+from distributary.jobs.tables.session_files import content, is_there
+from distributary.pipeline.errors import StoreError
 from distributary.pipeline.management.live_state import Live
+from distributary.pipeline.tables.lake.lake import PLACEMENT, log_below, read_placement
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.views import stuck as reasons
 from distributary.pipeline.transforms.views import view_registry
+
+#: What a log that was served has, below its home.
+_TOPIC_LOG: Final = "tables/topic_log/_delta_log"
 
 
 def register(spark: SparkSession, place: str, gateway: str | None = None) -> Tables:
     """Make a temporary view of every table and view of a home
     (`pipeline.transforms.views.view_registry`), with what a gateway says now if one is named:
-    `stuck` knows it then. Returns the tables."""
-    return view_registry.register(spark, place, _live(spark, place, gateway, None))
+    `stuck` knows it then. Returns the tables.
+
+    Of a lake each view has the rows of all logs that were served, with a column `log`; the
+    gateway may be that of any, and the tables that are returned are those of the first. Raises
+    InvalidRequest when a log has no tables yet.
+    """
+    logs = lake_tables(spark, place)
+    if not logs:
+        return view_registry.register(spark, place, _live(spark, place, gateway, None))
+    view_registry.register_logs(logs, _lives(spark, logs, gateway))
+    return next(iter(logs.values()))
+
+
+def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
+    """The tables of each log of a lake that was served, `main` first if it was; none where the home
+    is no lake. Raises InvalidRequest when one of them has none yet, StoreError for a placement that
+    can't be understood."""
+    root = place.rstrip("/")
+    where = f"{root}/{PLACEMENT}"
+    said = content(spark, where)
+    if said is None:
+        return {}
+    homes = {log: log_below(root, log) for log in read_placement(said, where).logs}
+    served = {log: home for log, home in homes.items() if is_there(spark, f"{home}/{_TOPIC_LOG}")}
+    return {log: find_tables(spark, home) for log, home in served.items()}
+
+
+def _lives(spark: SparkSession, logs: Mapping[str, Tables], gateway: str | None) -> dict[str, Live]:
+    """What the gateway says, by the log that it serves. Raises StoreError if that is none of
+    them."""
+    if gateway is None:
+        return {}
+    from distributary.jobs.client.live_client import live  # noqa: PLC0415 - needs Proton, which a cluster needn't have
+
+    said = live(gateway, None)
+    for log, tables in logs.items():
+        with suppress(StoreError):
+            _require_own(spark, tables.folder, said)
+            return {log: said}
+    raise StoreError(f"the gateway that was asked serves none of the logs {', '.join(logs)}")
 
 
 def stuck(

@@ -9,7 +9,9 @@ Rule 4: dead letters are in the log of what they are of, as their queue's name s
 Rule 5: a rule that an earlier one hides is refused, for it says what isn't so.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 from urllib.parse import unquote
@@ -19,7 +21,8 @@ import msgspec
 from distributary.pipeline.amqp.dead_letter import PREFIX
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.pattern_overlap import covers, overlap
-from distributary.pipeline.log_names import MAIN, NONE, is_log_name
+from distributary.pipeline.log_names import MAIN, NONE, is_log_name, log_of_temporary
+from distributary.pipeline.log_names import temporary_name as temporary_name  # noqa: PLC0414 (found here, too)
 from distributary.pipeline.model.address import (
     PATTERN_PREFIX,
     PREFIXES,
@@ -35,12 +38,31 @@ from distributary.pipeline.model.topic_pattern import (
     WORD,
     PatternStyle,
     consumed,
+    expression,
     is_pattern,
-    matches,
 )
 
 _QUEUE: Final = PREFIXES[Kind.QUEUE]
 _DEAD_LETTERS: Final = _QUEUE + PREFIX
+
+
+class _Pattern(msgspec.Struct, frozen=True):
+    """A rule's pattern, read: `expression` is for a name with a dot behind it, None for one
+    name."""
+
+    is_queue: bool
+    name: str
+    words: tuple[str, ...]
+    expression: re.Pattern[str] | None
+
+
+@lru_cache(maxsize=4_096)
+def _read(pattern: str) -> _Pattern:
+    name = pattern.removeprefix(_QUEUE)
+    words = tuple(name.split("."))
+    wild = WORD in words or REST in words
+    found = re.compile(expression(PATTERN_PREFIX + name)) if wild else None
+    return _Pattern(pattern.startswith(_QUEUE), name, words, found)
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,27 +74,28 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def matches(self, topic: str) -> bool:
         """Whether it is about this topic or queue, a word of the log."""
-        if topic.startswith(_QUEUE) != self.is_queue or topic.startswith(PATTERN_PREFIX):
+        said, queue = _read(self.pattern), topic.startswith(_QUEUE)
+        if queue is not said.is_queue or topic.startswith(PATTERN_PREFIX):
             return False
-        name = self.pattern.removeprefix(_QUEUE)
-        if not self.is_wild:
-            return topic.removeprefix(_QUEUE) == name
-        return matches(PATTERN_PREFIX + name, topic.removeprefix(_QUEUE))
+        name = topic[len(_QUEUE) :] if queue else topic
+        if said.expression is None:
+            return name == said.name
+        return said.expression.fullmatch(f"{name}.") is not None
 
     @property
     def is_queue(self) -> bool:
         """Whether it is about queues."""
-        return self.pattern.startswith(_QUEUE)
+        return _read(self.pattern).is_queue
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the pattern, without the kind of its destinations."""
-        return tuple(self.pattern.removeprefix(_QUEUE).split("."))
+        return _read(self.pattern).words
 
     @property
     def is_wild(self) -> bool:
         """Whether it may match several topics."""
-        return bool({WORD, REST} & set(self.words))
+        return _read(self.pattern).expression is not None
 
     def log_of(self, topic: str) -> str:
         """The log of a topic that it matches."""
@@ -113,7 +136,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The log of a topic, a queue (`queue://name`) or a temporary destination, whose log may be
         one that was made later than this placement."""
         if is_temporary(topic):
-            return _log_of_temporary(topic)
+            return log_of_temporary(topic.removeprefix(PREFIXES[kind_of_topic(topic)]))
         if topic.startswith(_DEAD_LETTERS) and (log := self._log_of_dead_letters(topic)):
             return log
         for rule in self.rules:
@@ -154,17 +177,6 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         else:
             found.add(MAIN)
         return found.pop() if len(found) == 1 else None
-
-
-def temporary_name(log: str, unique: str) -> str:
-    """The name of a temporary destination of a log, so that each gateway knows where it is."""
-    return f"{log}/{unique}"
-
-
-def _log_of_temporary(topic: str) -> str:
-    name = topic.removeprefix(PREFIXES[kind_of_topic(topic)])
-    log, mark, _ = name.partition("/")
-    return log if mark and is_log_name(log) else MAIN
 
 
 def check_name(log: str) -> None:

@@ -56,7 +56,10 @@ def strip(row: Row, dead: int | None) -> list[StripPart]:
 
 def dead_letter_queue(row: Row) -> str | None:
     """The name of the queue of its dead letters; None if none are kept."""
-    policy = row["policy_in_force"]
+    if "dead_letters" in row:
+        said: str | None = row["dead_letters"]
+        return said
+    policy = row["policy_in_force"]  # a gateway of before doesn't say it
     if not policy["dead_letter"]:
         return None
     named = str(policy["dead_letter_address"]).removeprefix("queue://")

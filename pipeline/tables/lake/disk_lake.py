@@ -13,7 +13,7 @@ import msgspec
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.home.home import Home, make_folder
-from distributary.pipeline.tables.journal.segment import sync_directory
+from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
     PLACEMENT,
@@ -35,7 +35,8 @@ _MODE: Final = 0o644
 
 def disk_lake(root: Path) -> "DiskLake | None":
     """The lake in this folder; None where there is no lake.json."""
-    return DiskLake(root) if (root / PLACEMENT).exists() else None
+    # What can't be looked at is said by whoever opens the home.
+    return DiskLake(root) if os.path.exists(root / PLACEMENT) else None  # noqa: PTH110
 
 
 class DiskLake:
@@ -106,7 +107,7 @@ def write_whole(path: Path, data: bytes, mode: int) -> None:
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         try:
-            os.write(fd, data)
+            write_all(fd, [data], 0)
             os.fsync(fd)
         finally:
             os.close(fd)

@@ -5,7 +5,7 @@ Rule: a topic that has several tables side by side is one view of all their rows
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
@@ -27,12 +27,15 @@ from distributary.pipeline.transforms.typed.topic_tables import (
 _MADE: Final = "spark.distributary.topics"
 
 
-def register_topics(tables: Tables, taken: Iterable[str]) -> None:
-    """Make the views in the session of the tables; those of another home, made before, are gone."""
-    spark = tables.spark
+def register_topics(logs: Sequence[Tables], taken: Iterable[str]) -> None:
+    """Make the views in the session of these tables, each of a log with topics of its own; those
+    of another home, made before, are gone."""
+    spark = logs[0].spark
     for name in json.loads(spark.conf.get(_MADE, "[]") or "[]"):
         spark.catalog.dropTempView(name)
-    views = topic_views(tables, taken)
+    views: dict[str, DataFrame] = {}
+    for tables in logs:
+        views |= topic_views(tables, (*taken, *views))
     for name, rows in views.items():
         rows.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
     spark.conf.set(_MADE, json.dumps(list(views)))

@@ -1,8 +1,12 @@
 """The tables and views of a home by name, for plain SQL: `SELECT * FROM stuck`."""
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import reduce
+from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.management.live_state import Live
 from distributary.pipeline.transforms.schema.deliveries import deliveries
@@ -30,6 +34,9 @@ VIEWS = (
     "stuck_summary",
 )
 
+#: The column of a lake's views that says in which log a row is.
+LOG: Final = "log"
+
 #: The widths of buckets in `backlog` and `backlog_minutes`, microseconds.
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
 #: What `backlog_minutes` goes back.
@@ -46,8 +53,34 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
     """
     found = find_tables(spark, place)
     tables = found.known()
-    for name in SCHEMAS:
-        tables.table(name).createOrReplaceTempView(name)
+    _make(_frames(tables, live), [tables])
+    return found
+
+
+def register_logs(logs: Mapping[str, Tables], lives: Mapping[str, Live]) -> None:
+    """Make the same views over the tables of several logs: each has their rows together, and a
+    column `log` in front that says whose a row is. Sequences, groups and ids of subscriptions are
+    one log's. `lives` are of the logs whose gateways were asked.
+
+    Cost: each view plans as many of one log's as there are logs; what asks for one log reads that
+    one alone.
+    """
+    known = {log: tables.known() for log, tables in logs.items()}
+    each = [
+        {
+            name: rows.select(F.lit(log).alias(LOG), "*")
+            for name, rows in _frames(tables, lives.get(log)).items()
+        }
+        for log, tables in known.items()
+    ]
+    together = {
+        name: reduce(DataFrame.unionByName, [one[name] for one in each]) for name in each[0]
+    }
+    _make(together, list(known.values()))
+
+
+def _frames(tables: Tables, live: Live | None) -> dict[str, DataFrame]:
+    """The tables and views of one log, by name."""
     # What several views begin with is made once: Spark needs longer to make a view than to ask it.
     claims = Claims.of(tables)
     owed = pending_of_all(tables, claims)
@@ -63,8 +96,11 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
         "stuck": listed(told),
         "stuck_summary": summed(told, live),
     }
-    for name in VIEWS:
-        views[name].createOrReplaceTempView(name)
-    tables.rejected.createOrReplaceTempView(REJECTED_NAME)
-    register_topics(tables, (*SCHEMAS, *VIEWS, REJECTED_NAME))
-    return found
+    rows = {name: tables.table(name) for name in SCHEMAS}
+    return rows | {name: views[name] for name in VIEWS} | {REJECTED_NAME: tables.rejected}
+
+
+def _make(frames: Mapping[str, DataFrame], logs: Sequence[Tables]) -> None:
+    for name, rows in frames.items():
+        rows.createOrReplaceTempView(name)
+    register_topics(logs, (*SCHEMAS, *VIEWS, REJECTED_NAME))

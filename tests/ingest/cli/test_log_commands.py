@@ -80,6 +80,13 @@ def test_what_can_not_be_is_said_in_one_sentence(
     assert text in ask(*words, "--home", tmp_path, code=2).stderr
 
 
+def test_a_log_has_no_logs(tmp_path: Path) -> None:
+    ask("create", "orders", "--home", tmp_path)
+    said = ask("create", "prices", "--home", tmp_path / "logs" / "orders", code=2).stderr
+    assert f"make logs by --home {tmp_path}" in said
+    ask("create", "prices", "--home", tmp_path / "logs" / "other")
+
+
 def test_there_are_limits(tmp_path: Path) -> None:
     config = tmp_path / "few.toml"
     config.write_text("[fleet]\nlogs_max = 2\nrules_max = 1\n")

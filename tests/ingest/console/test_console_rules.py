@@ -302,6 +302,10 @@ def test_dead_letters_have_a_queue() -> None:
     assert facts.dead_letter_queue(ROW) == "DLQ.queue/orders"
     named = {"dead_letter": True, "dead_letter_address": "queue://failed"}
     assert facts.dead_letter_queue({**ROW, "policy_in_force": named}) == "failed"
+    assert facts.dead_letter_queue({**ROW, "dead_letters": "DLQ.log/a/global/b"}) == (
+        "DLQ.log/a/global/b"
+    )
+    assert facts.dead_letter_queue({**ROW, "dead_letters": None}) is None
     none = {"dead_letter": False, "dead_letter_address": ""}
     assert facts.dead_letter_queue({**ROW, "policy_in_force": none}) is None
 

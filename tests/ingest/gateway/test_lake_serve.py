@@ -114,6 +114,15 @@ def test_a_log_is_not_served_as_a_home_of_its_own(home: Path, tmp_path: Path) ->
         assert f"serve it by --home {home} --log orders" in refused("--home", place)
 
 
+def test_every_home_has_the_log_main(own_gateway: Make) -> None:
+    """To name it makes no lake."""
+    gateway = own_gateway()
+    gateway.options = ["--log", "main"]
+    gateway.start().stop()
+    assert "log" not in gateway.events("listening")[0]
+    assert not list(gateway.home.glob("lake*")) + list(gateway.home.glob("address"))
+
+
 def test_a_folder_called_logs_is_no_lake(own_gateway: Make, tmp_path: Path) -> None:
     gateway = own_gateway()
     gateway.home = tmp_path / "logs" / "orders"
@@ -231,6 +240,9 @@ def test_dead_letters_say_their_log(
     ]
     peer.drop()
     manager = Manager(connect("operator", port=gateway.port))
+    said = manager.done("READ", "subscription", "global/mine")
+    assert said["dead_letters"] == "DLQ.log/orders/global/mine"
+    assert manager.done("READ", "queue", said["dead_letters"])["dead_letters"] is None
     assert manager.done("REDRIVE", "subscription", "global/mine")["redriven"] == 1
     gateway.stop()
 

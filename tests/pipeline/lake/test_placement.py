@@ -14,11 +14,11 @@ from distributary.pipeline.lake.placement import (
     Rule,
     canonical,
     moved,
-    temporary_name,
     with_log,
     with_rule,
     without_rule,
 )
+from distributary.pipeline.log_names import temporary_name
 
 LOGS = ("main", "orders", "prices")
 EMPTY = Placement(1, LOGS)

@@ -1,6 +1,10 @@
 """Lakes on a disk and on a store: what is there whole, who may replace it, who reads what."""
 
+import random
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,8 +59,10 @@ def test_of_two_changes_at_once_one_is_refused(lake: Lake) -> None:
     assert lake.placement() == SECOND
 
 
-def test_of_many_changes_at_once_each_version_is_made_by_one(lake: Lake) -> None:
+def test_of_many_changes_at_once_each_version_is_made_by_one(lake: Lake, s3: FaultyS3) -> None:
+    """Between what one has read and its put the others have time."""
     lake.replace(None, FIRST)
+    s3.plan(Plan(latency_ms=10))
     done: list[int] = []
 
     def change(nth: int) -> None:
@@ -166,3 +172,40 @@ def test_a_store_that_is_not_there_is_one_sentence() -> None:
     lake = ObjectLake(ObjectHome("s3://lake/nowhere", options | keys), patience=0.2)
     with pytest.raises(StoreError, match="the lake s3://lake/nowhere can't be used: "):
         lake.placement()
+
+
+#: Makes a lake and changes it as quickly as it can, and says each version when it is durable.
+CHANGES = """
+import sys
+from pathlib import Path
+from distributary.pipeline.lake.placement import ONE_LOG, with_log, with_rule
+from distributary.pipeline.tables.lake.disk_lake import DiskLake, disk_lake
+root = Path(sys.argv[1])
+lake = disk_lake(root)
+if lake is None:
+    lake = DiskLake(root)
+    lake.replace(None, with_log(ONE_LOG, "orders"))
+while True:
+    seen = lake.placement()
+    lake.replace(seen, with_rule(seen, "a.#", ["orders" if seen.version % 2 else "main"]))
+    print(seen.version + 1, flush=True)
+"""
+
+
+def test_a_kill_leaves_one_placement_or_the_next(tmp_path: Path) -> None:
+    """Never half of one, never one before what was said to be durable, never another secret."""
+    dice, secrets = random.Random(7), set[str]()
+    for _ in range(8):
+        process = subprocess.Popen(
+            [sys.executable, "-c", CHANGES, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        said = int(process.stdout.readline())
+        time.sleep(dice.random() / 20)
+        process.kill()
+        rest, _ = process.communicate()
+        said = max([said, *map(int, rest.split("\n")[:-1])])
+        lake = DiskLake(tmp_path)
+        assert lake.placement().version in (said, said + 1)
+        secrets.add(lake.secret())
+    assert len(secrets) == 1

@@ -1,0 +1,28 @@
+"""Files as a session of Spark sees them: a client of Spark Connect needn't see them itself."""
+
+import re
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+#: What a path has another meaning by where Spark reads files.
+_GLOB = re.compile(r"([\\{}\[\]*?])")
+
+
+def content(spark: SparkSession, path: str) -> bytes | None:
+    """What is in a file; None if there is none."""
+    if not is_there(spark, path):
+        return None
+    row = spark.read.format("binaryFile").load(_GLOB.sub(r"\\\1", path)).select("content").first()
+    return None if row is None else bytes(row.content)
+
+
+def is_there(spark: SparkSession, path: str) -> bool:
+    """Whether there is a file or a folder."""
+    try:
+        spark.read.format("binaryFile").load(_GLOB.sub(r"\\\1", path)).schema  # noqa: B018
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return False
+    return True

@@ -1,0 +1,130 @@
+"""Spark reads the logs of a lake together: each row says its log, and each log's stay its own."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from doc_blocks import blocks
+from pyspark.sql import SparkSession
+from spark_place import Place, assert_rows, first_part, second_part
+
+from distributary.jobs.materialize.materialize import main, once
+from distributary.jobs.upkeep.spark_upkeep import main as upkeep
+from distributary.jobs.views.notebook_views import lake_tables, register
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.tables.lake.disk_lake import DiskLake
+from distributary.pipeline.transforms.views.view_registry import VIEWS
+
+LAKE = Placement(1, ("main", "orders", "never"))
+
+
+@pytest.fixture(scope="module")
+def root(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two logs with the same sequences, groups and ids of subscriptions: `orders` has gone on."""
+    root = tmp_path_factory.mktemp("lake")
+    main_log, orders = Place(spark, root), Place(spark, root / "logs" / "orders")
+    first_part(main_log)
+    first_part(orders)
+    second_part(orders)
+    DiskLake(root).replace(None, LAKE)
+    assert {one.batch for one in once(spark, str(root))} == {0}
+    return root
+
+
+def test_each_row_says_its_log(spark: SparkSession, root: Path) -> None:
+    tables = register(spark, str(root))
+    assert tables.folder == f"{root}/tables"
+    counts = "SELECT log, count(*) FROM {} GROUP BY log"
+    assert_rows(spark.sql(counts.format("messages")), [("main", 10), ("orders", 13)])
+    subscriptions = spark.sql("SELECT log, event, count(*) FROM subscriptions GROUP BY ALL")
+    assert_rows(
+        subscriptions, [("main", "created", 2), ("orders", "created", 2), ("orders", "deleted", 1)]
+    )
+    acks = spark.sql("SELECT log, count(*) FROM acks WHERE final GROUP BY log")
+    assert_rows(acks, [("main", 5), ("orders", 9)])
+
+
+def test_what_is_owed_is_a_log_s_own(spark: SparkSession, root: Path) -> None:
+    """A settlement of one log settles nothing in the other, though all their numbers are alike."""
+    register(spark, str(root))
+    owed = spark.sql("SELECT log, subscription, sequence FROM pending")
+    main_log = [("main", "global/dispatchers", n) for n in (2, 3, 5, 7, 8, 9)]
+    main_log += [("main", "container/c1/gone", n) for n in range(1, 10)]
+    orders = [("orders", "global/dispatchers", n) for n in (7, 8, 9, 10, 12)]
+    assert_rows(owed, [*main_log, *orders])
+    reasons = spark.sql("SELECT log, sum(messages) FROM stuck_summary GROUP BY log")
+    assert_rows(reasons, [("main", 15), ("orders", 5)])
+
+
+def test_every_view_has_the_log_in_front(spark: SparkSession, root: Path) -> None:
+    register(spark, str(root))
+    for name in (*VIEWS, "messages", "acks", "subscriptions", "cursors", "rejected"):
+        rows = spark.table(name)
+        assert rows.columns[0] == "log", name
+        rows.collect()
+
+
+def test_the_program_of_the_guide(
+    root: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
+) -> None:
+    """docs/logs.md, in the session that is there."""
+    assert spark
+    [program] = blocks("docs/logs.md", "python")
+    exec(program.text.replace("/srv/lake", str(root)), {})  # noqa: S102
+    found = re.findall(r"\| *(\w+)\| *([\w/]+)\| *(\d+)\|", capsys.readouterr().out)
+    assert set(found) == {
+        ("main", "global/dispatchers", "6"),
+        ("main", "container/c1/gone", "9"),
+        ("orders", "global/dispatchers", "5"),
+    }
+
+
+def test_each_log_s_tables_are_there_by_its_name(spark: SparkSession, root: Path) -> None:
+    found = lake_tables(spark, str(root))
+    assert {log: tables.messages.count() for log, tables in found.items()} == {
+        "main": 10,
+        "orders": 13,
+    }
+    assert not lake_tables(spark, str(root / "logs" / "orders"))
+
+
+def test_a_home_with_one_log_has_no_such_column(spark: SparkSession, root: Path) -> None:
+    """Neither has one log of a lake, asked by itself."""
+    register(spark, str(root / "logs" / "orders"))
+    assert "log" not in spark.table("messages").columns
+    assert spark.table("messages").count() == 13
+
+
+def test_a_log_without_tables_is_not_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    first_part(Place(spark, tmp_path))
+    once(spark, str(tmp_path))
+    first_part(Place(spark, tmp_path / "logs" / "orders"))
+    DiskLake(tmp_path).replace(None, LAKE)
+    with pytest.raises(InvalidRequest, match=r"no tables in .*logs/orders"):
+        register(spark, str(tmp_path))
+
+
+def test_the_job_does_log_after_log(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each from where it was; for an interval there is a job for each."""
+    places = [Place(spark, tmp_path), Place(spark, tmp_path / "logs" / "orders")]
+    for place in places:
+        first_part(place)
+    DiskLake(tmp_path).replace(None, LAKE)
+    assert main(["--home", str(tmp_path), "--json"]) == 0
+    said = capsys.readouterr()
+    assert len([json.loads(line) for line in said.out.splitlines()]) == 2
+    assert "about its log main" not in said.err
+    assert [place.table("messages").count() for place in places] == [10, 10]
+    second_part(places[1])
+    assert main(["--home", str(tmp_path)]) == 0
+    assert places[1].table("messages").count() == 13
+    assert main(["--home", str(tmp_path)]) == 0
+    assert "Nothing new" in capsys.readouterr().out
+    assert main(["--home", str(tmp_path), "--trigger", "2 seconds"]) == 2
+    assert "start a job for each, such as --home" in capsys.readouterr().err
+    assert upkeep(["--home", str(tmp_path)]) == 0
+    assert "this is about its log main; another one is" in capsys.readouterr().err
