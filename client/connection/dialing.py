@@ -23,13 +23,16 @@ class Dialing:
     async def dial(self) -> Wire:
         """A connection that is open. Raises the first server's ClientError where none answers."""
         first: ClientError | None = None
-        for server in self.servers:
-            try:
-                return await self._dial(server)
-            except ClientError as error:
-                first = first or error
-        assert first is not None  # noqa: S101
-        raise first
+        try:
+            for server in self.servers:
+                try:
+                    return await self._dial(server)
+                except ClientError as error:
+                    first = first or error
+            assert first is not None  # noqa: S101
+            raise first
+        finally:
+            del first  # an error and the frame that raises it would keep each other alive
 
     async def _dial(self, server: Server) -> Wire:
         seconds = self.settings.open_seconds
@@ -41,12 +44,15 @@ class Dialing:
                     lambda: wire, server.host, server.port, ssl=server.tls, server_hostname=name
                 )
                 await wire.opened
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 (raised again)
             failed = _failed(server, error, seconds)
-            wire.discard(failed or ClientClosed("nobody waits for it"))
-            if failed is None or failed is error:
-                raise
-            raise failed from None
+            try:
+                wire.discard(failed or ClientClosed("nobody waits for it"))
+                if failed is None or failed is error:
+                    raise
+                raise failed from None
+            finally:
+                del wire, failed  # as above, and a connection its error
         return wire
 
 

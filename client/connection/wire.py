@@ -131,7 +131,7 @@ class Wire(asyncio.BufferedProtocol):
         del self.connection, self.session, self._transport, self._collector, self._engine
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.alive = False
+        self.alive, self._socket = False, None  # which has this one, with TLS
         if self._timer is not None:
             self._timer.cancel()
         reason = self._reason or ConnectionFailed(self._lost(error))
@@ -152,14 +152,14 @@ class Wire(asyncio.BufferedProtocol):
 
     def abort(self, reason: ClientError) -> None:
         """Drop the socket; the first reason counts."""
-        self._reason = self._reason or reason
+        self._reason = self._reason or reason.with_traceback(None)  # its frames have this one
         if self._socket is not None:
             self._socket.abort()
 
     def discard(self, reason: ClientError) -> None:
         """Nobody waits for `opened` any more."""
         self.opened.cancel()
-        if self._socket is None:
+        if self._socket is None and not self.lost.done():
             self._free()
         self.abort(reason)
 

@@ -1,10 +1,13 @@
 """The connection: who is let in, what is said where nobody is, and how it comes back."""
 
 import asyncio
+import gc
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from async_client import at, run, taken, until
@@ -19,6 +22,10 @@ from distributary.client import (
     LoginRefused,
     connect,
 )
+from distributary.client.connection.client_settings import defaults
+from distributary.client.connection.dialing import Dialing
+from distributary.client.connection.server_url import Files, server_of
+from distributary.client.connection.wire import Wire
 from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
 
@@ -309,3 +316,35 @@ def test_a_silent_connection_is_kept(topic: str, tmp_path: Path) -> None:
     with Gateway(tmp_path, {"amqp": {"idle_timeout_ms": 1_000}}) as gateway:
         run(play())
         assert len(gateway.events("connection.opened")) == 1
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_attempt_that_fails_leaves_nothing_behind(
+    guarded: Gateway, authority: Authority, there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No cycle keeps the connection's buffers: who tries again and again, where no collector of
+    cycles runs, needs no more memory by that."""
+    made: list[weakref.ref[Wire]] = []
+    begin = Wire.__init__
+
+    def seen(wire: Wire, *given: Any) -> None:
+        made.append(weakref.ref(wire))
+        begin(wire, *given)
+
+    monkeypatch.setattr(Wire, "__init__", seen)
+    url = f"amqps://localhost:{guarded.port if there else free_port()}"
+    server = server_of(url, "alice", "wrong", Files(authority.file))
+
+    async def work() -> None:
+        gc.disable()
+        try:
+            for _ in range(3):
+                with pytest.raises(ClientError):
+                    await Dialing((server,), "c", defaults().connection).dial()
+            await asyncio.sleep(0.2)
+            assert len(made) == 3
+            assert not [one for one in made if one() is not None]
+        finally:
+            gc.enable()
+
+    run(work())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from async_client import at, run, until
 from gateway_fleet import Fleet
+from gateway_links import encoded
 from gateway_peer import Connect
 from gateway_process import Gateway
 from proton import Delivery
@@ -49,6 +50,25 @@ def test_what_has_no_outcome_is_sent_again_in_its_order(fleet: Fleet) -> None:
 
     run(work())
     assert fleet.main.events("owner.lost")
+
+
+def test_what_the_lost_owner_had_not_written_is_sent_again(
+    tmp_path: Path, own_gateway: Callable[..., Gateway], connect: Connect
+) -> None:
+    """Its group lingers, and it is killed with it."""
+    with Fleet(tmp_path, own_gateway, {"journal": {"linger_ms": 800}}) as fleet:
+        peer = connect("unwritten", port=fleet.main.port)
+        consumer = peer.durable("orders.unwritten", "mine")
+        sender = peer.sender("orders.unwritten")
+        sent = [sender.send(encoded(number)) for number in range(100)]
+        peer.turn(0.2)
+        assert not any(one.settled for one in sent)
+        killed(fleet)
+        more = [sender.send(encoded(number)) for number in range(100, 200)]
+        peer.write()
+        again(fleet)
+        assert {sender.outcome(one) for one in sent + more} == {Delivery.ACCEPTED}
+        assert consumer.bodies(200) == list(range(200))
 
 
 def test_a_consumer_goes_on(fleet: Fleet, connect: Connect) -> None:

@@ -1,0 +1,91 @@
+"""What relayed links keep in memory has bounds: of clients that don't read, and of those that send
+while nobody answers."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from gateway_fleet import Fleet
+from gateway_frames import ATTACH, TRANSFER, begun, credit_frame, durable_source, receiver_frame
+from gateway_hostile import rss
+from gateway_links import encoded
+from gateway_peer import Connect, Peer
+from gateway_process import Gateway
+
+Make = Callable[..., Gateway]
+MIB = 1 << 20
+SIZE = 20_000
+
+
+def written(peer: Peer) -> int:
+    """How many bytes the gateway takes of the peer until it takes no more for a second."""
+    taken, deadline = 0, time.monotonic() + 1.0
+    while time.monotonic() < deadline and (size := peer.transport.pending()) > 0:
+        with suppress(BlockingIOError):
+            sent = peer.socket.send(peer.transport.peek(min(size, MIB)))
+            peer.transport.pop(sent)
+            taken, deadline = taken + sent, time.monotonic() + 1.0
+    return taken
+
+
+def test_a_consumer_that_does_not_read_costs_a_window(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    """With credit for 100 MB; who reads is served meanwhile."""
+    settings = {"amqp": {"write_buffer_bytes": 65_536}}
+    with Fleet(tmp_path, own_gateway, settings) as fleet:
+        receiver = receiver_frame("r", durable_source("orders.deaf"))
+        with begun(fleet.main.port, "deaf", receiver, credit_frame(5_000)) as raw:
+            raw.next(ATTACH)
+            reader = connect(port=fleet.main.port).receiver("orders.deaf")
+            reader.link.flow(5_000)
+            sender = connect(port=fleet.main.port).sender("orders.deaf")
+            sender.publish_data([encoded(b"x" * SIZE)] * 100)
+            reader.settle(reader.take(100, credit=False))
+            before = rss(fleet.main)
+            for _ in range(9):
+                sender.publish_data([encoded(b"x" * SIZE)] * 500)
+                reader.settle(reader.take(500, credit=False))
+            assert rss(fleet.main) < before + 32 * MIB
+            raw.next(TRANSFER)
+
+
+def test_of_those_that_do_not_read_the_one_with_most_ends(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    settings = {
+        "amqp": {"write_buffer_bytes": 65_536},
+        "fleet": {"held_bytes_max": 500_000},
+    }
+    with Fleet(tmp_path, own_gateway, settings) as fleet:
+        receiver = receiver_frame("r", durable_source("orders.most"))
+        with begun(fleet.main.port, "deaf", receiver, credit_frame(5_000)) as raw:
+            raw.next(ATTACH)
+            sender = connect(port=fleet.orders.port).sender("orders.most")
+            for _ in range(4):
+                sender.publish_data([encoded(b"x" * SIZE)] * 500)
+            failed = fleet.main.await_event("connection.failed")
+            assert failed["container"] == "deaf"
+            assert "fleet.held_bytes_max" in str(failed["reason"])
+        again = connect("deaf", port=fleet.main.port).durable("orders.most", "r")
+        for _ in range(200):  # what it had is its subscription's again
+            again.settle(again.take(10))
+
+
+def test_a_sender_is_not_read_while_too_much_waits(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    with Fleet(tmp_path, own_gateway, {"fleet": {"held_bytes_max": 500_000}}) as fleet:
+        peer = connect(port=fleet.main.port)
+        sender = peer.sender("orders.waits")
+        sender.publish_data([encoded(b"x" * SIZE)] * 100)
+        before = rss(fleet.main)
+        fleet.orders.kill()
+        fleet.main.await_event("owner.lost")
+        sent = [sender.send(encoded(b"x" * SIZE)) for _ in range(1_000)]
+        assert written(peer) < 18 * MIB  # of 20 MB; most of it lies in the sockets' buffers
+        assert rss(fleet.main) < before + 5 * MIB
+        fleet.orders.start()
+        peer.until(lambda: all(one.settled for one in sent), "all outcomes")
+        assert connect(port=fleet.orders.port).receiver("orders.waits").nothing()
