@@ -12,7 +12,7 @@ import structlog
 from distributary.ingest.commit.group_log import Log
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
-from distributary.pipeline.lake.placement import temporary_name
+from distributary.pipeline.log_names import temporary_name
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import DELETED, LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.model.subscription import MADE_BY_CLIENT

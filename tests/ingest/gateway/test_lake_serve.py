@@ -15,11 +15,11 @@ from gateway_peer import Connect
 from gateway_process import Gateway, until
 from proton import Delivery
 
-from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.lake.placement import Placement, Rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 
 Make = Callable[..., Gateway]
-LAKE = Placement(1, ("main", "orders"))
+LAKE = Placement(1, ("main", "orders"), (Rule("orders.#", ("orders",)),))
 
 
 @pytest.fixture
@@ -50,8 +50,9 @@ def test_two_gateways_serve_two_logs_of_one_home(
     for gateway in (main, orders):
         gateway.start()
         peer = connect(topic, port=gateway.port)
-        consumer = peer.durable(topic, "mine")
-        peer.sender(topic).publish(str(gateway.port))
+        own = topic if gateway is main else f"orders.{topic}"
+        consumer = peer.durable(own, "mine")
+        peer.sender(own).publish(str(gateway.port))
         assert [str(one.body) for one in consumer.take(1)] == [str(gateway.port)]
         name = peer.connection.remote_container
         assert name == "distributary" + ("/orders" if gateway is orders else "")
@@ -260,8 +261,8 @@ def test_dead_letters_say_their_log(
     """So each gateway of the lake knows where they are; they are sent back as ever."""
     gateway = of_log(own_gateway(), home, "orders").start()
     peer = connect("client", port=gateway.port)
-    consumer = peer.shared_durable(topic, "mine|global")
-    peer.sender(topic).publish("bad")
+    consumer = peer.shared_durable(f"orders.{topic}", "mine|global")
+    peer.sender(f"orders.{topic}").publish("bad")
     consumer.confirm(consumer.take(1), Delivery.REJECTED)
     queue = "queue://DLQ.log/orders/global/mine"
     assert LAKE.log_of(queue) == "orders"
