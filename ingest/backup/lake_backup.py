@@ -65,18 +65,22 @@ def of_lake(lake: DiskLake, folder: Path) -> tuple[LakeFiles, list[LoggedFolder]
 
 
 def in_folder(folder: Path, root: Path) -> tuple[LakeFiles, list[LoggedFolder]] | None:
-    """What a restore makes of this folder at `root`: first each log, then the files: until then
-    the home is no lake. None for the backup of one log. Raises StoreError, OSError."""
+    """What a restore makes of this folder at `root`: first the files, then each log, `main` last.
+    A gateway that finds less begins an empty log, and none takes what is another log's. None for
+    the backup of one log. Raises StoreError, OSError, InvalidRequest when there is another lake at
+    `root`."""
     path, secret = folder / PLACEMENT, folder / SECRET
     if not path.exists():
         return None
     placement = read_placement(path.read_bytes(), str(path))
     files = LakeFiles(placement, read_secret(secret.read_bytes(), str(secret)))
+    there = root / PLACEMENT
+    if there.exists() and read_placement(there.read_bytes(), str(there)) != placement:
+        raise InvalidRequest(f"{root} is another lake: nothing is overwritten. Name another home")
     found = _folders(placement, str(root), folder)
     return files, [one for one in found if one.folder.is_dir()]
 
 
 def _folders(placement: Placement, root: str, folder: Path) -> list[LoggedFolder]:
-    # The home itself first: a restore makes it where nothing is.
-    logs = sorted(placement.logs, key=lambda log: log != MAIN)
+    logs = sorted(placement.logs, key=lambda log: log == MAIN)
     return [LoggedFolder(log, Home(Path(log_below(root, log))), folder / log) for log in logs]

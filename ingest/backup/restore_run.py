@@ -24,11 +24,14 @@ from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.tables.home.home import Home, make_folder
 from distributary.pipeline.tables.home.owner import lock
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
+from distributary.pipeline.tables.lake.lake import LOGS, PLACEMENT, SECRET
 
 _STAGE: Final = ".restoring"
 #: What an empty home may have: files of its lock, what a killed restore left, what a file system
-#: has at its root.
-_EMPTY: Final = frozenset({"lock", "lock.takeover", "lock.new", _STAGE, "lost+found"})
+#: has at its root; of a lake what isn't in its log `main`.
+_EMPTY: Final = frozenset(
+    {"lock", "lock.takeover", "lock.new", _STAGE, "lost+found", PLACEMENT, SECRET, LOGS}
+)
 #: What of a home gets its place last.
 _LAST: Final = "tables"
 

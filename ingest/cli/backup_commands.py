@@ -13,7 +13,7 @@ from distributary.ingest.cli.options.command_options import json_option
 from distributary.ingest.runtime import load_settings
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.home.home import Home, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,13 +151,15 @@ def _restored(
     lake = lake_backup.in_folder(folder, home)
     if lake is None:
         return {"": restore_run.restore(folder, Home(home), settings, progress)}
-    restore_run.require_empty(home)
     files, logs = lake
+    for one in logs:
+        restore_run.require_empty(one.home.root)
+    make_folder(home, "a home")
+    files.write(home)
     reports: dict[str, RestoreReport] = {}
     for one in logs:  # of their settings, which are the same, the first one's
         into = settings if not reports else None
         reports[one.log] = restore_run.restore(one.folder, one.home, into, progress)
-    files.write(home)
     return reports
 
 

@@ -123,6 +123,16 @@ def test_a_lake_is_copied_and_made_again(
     assert [str(one.body) for one in got] == ["1"]
     orders.stop()
     assert "isn't empty" in said("restore", "--from", folder, "--home", again, code=2)
+    # One that ends before the last log leaves a lake: no gateway takes another log's topics.
+    for piece in (folder / "main" / "pieces").iterdir():
+        piece.unlink()
+    said("restore", "--from", folder, "--home", tmp_path / "half", code=1)
+    assert DiskLake(tmp_path / "half").placement() == LAKE
+    assert not (tmp_path / "half" / "tables").exists()
+    DiskLake(tmp_path / "another").replace(None, Placement(1, ("main",)))
+    assert "is another lake" in said(
+        "restore", "--from", folder, "--home", tmp_path / "another", code=2
+    )
 
 
 def test_a_folder_has_the_backup_of_one_log_or_of_a_lake(own_gateway: Make, tmp_path: Path) -> None:
