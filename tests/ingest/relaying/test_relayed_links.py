@@ -4,10 +4,20 @@ That they are is shown by all tests of links, too: `RELAYED=1 pytest tests/inges
 them through a gateway that owns nothing of what they use.
 """
 
+import pytest
 from async_client import at, bodies, run
 from deltalake import DeltaTable
+from gateway_fields import make, words
 from gateway_fleet import Fleet
-from gateway_frames import ATTACH, DETACH, begun, frame_of, sender_frame, topic_target
+from gateway_frames import (
+    ATTACH,
+    DETACH,
+    begun,
+    frame_of,
+    receiver_frame,
+    sender_frame,
+    topic_target,
+)
 from gateway_links import encoded
 from gateway_peer import Connect, selector
 from proton import Delivery
@@ -158,6 +168,28 @@ def test_names_of_links_may_be_used_again_at_once(fleet: Fleet, connect: Connect
         assert number or not fleet.main.events("owner.lost")
     assert not fleet.main.events("owner.lost")
     peer.sender("orders.names").publish("still")
+    assert consumer.bodies() == ["still"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        make("source", address="orders.heavy", capabilities=words("topic", *["word"] * 900)),
+        make("source", address="subscription://" + "x" * 120_000, distribution_mode="copy"),
+        make("source", address="orders.heavy", filter=selector("x = '" + "y" * 120_000 + "'")),
+    ],
+    ids=["capabilities", "address", "selector"],
+)
+def test_no_attach_is_too_much_for_the_owner(
+    fleet: Fleet, connect: Connect, source: object
+) -> None:
+    """However much its client says: the two gateways' connection stands."""
+    peer = connect("heavy", port=fleet.main.port)
+    consumer = peer.receiver("orders.heavy")
+    with begun(fleet.main.port, "heavy-raw", receiver_frame("heavy", source)) as raw:
+        raw.next(ATTACH)
+    assert not fleet.main.events("owner.lost")
+    peer.sender("orders.heavy").publish("still")
     assert consumer.bodies() == ["still"]
 
 
