@@ -174,9 +174,13 @@ def test_names_of_links_may_be_used_again_at_once(fleet: Fleet, connect: Connect
 @pytest.mark.parametrize(
     "source",
     [
-        make("source", address="orders.heavy", capabilities=words("topic", *["word"] * 900)),
-        make("source", address="subscription://" + "x" * 120_000, distribution_mode="copy"),
-        make("source", address="orders.heavy", filter=selector("x = '" + "y" * 120_000 + "'")),
+        make(
+            "source",
+            address="orders.heavy",
+            capabilities=words("topic", *(f"w{n}" for n in range(990))),
+        ),
+        make("source", address="subscription://" + "x" * 130_750, distribution_mode="copy"),
+        make("source", address="orders.heavy", filter=selector("x = '" + "y" * 130_750 + "'")),
     ],
     ids=["capabilities", "address", "selector"],
 )
