@@ -24,7 +24,7 @@ from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.relayed_session import RelayedSession
 from distributary.ingest.runtime.host import Host
 from distributary.pipeline.amqp.relayed_for import RelayedFor
-from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.lake.placement import Placement, temporary_name
 from distributary.pipeline.model.address import ANNOTATED, Kind, destination_of
 from distributary.pipeline.model.amqp_error import (
     INVALID_FIELD,
@@ -68,6 +68,10 @@ class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
     lake: Lake
     log: str
     placement: Placement
+
+    def temporary_name(self, unique: str) -> str:
+        """The name of a temporary destination of its log: other gateways find it by that."""
+        return temporary_name(self.log, unique)
 
     def relays(self, finish_pass: Callable[[], None]) -> "LakeRelays":
         """Its relayed links; `finish_pass` hands on what was gathered for peers."""

@@ -15,11 +15,11 @@ from gateway_peer import Connect
 from gateway_process import Gateway, until
 from proton import Delivery
 
-from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.lake.placement import Placement, Rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 
 Make = Callable[..., Gateway]
-LAKE = Placement(1, ("main", "orders"))
+LAKE = Placement(1, ("main", "orders"), (Rule("orders.#", ("orders",)),))
 
 
 @pytest.fixture
@@ -49,9 +49,10 @@ def test_two_gateways_serve_two_logs_of_one_home(
     main, orders = of_log(own_gateway(), home), of_log(own_gateway(), home, "orders")
     for gateway in (main, orders):
         gateway.start()
+        own = topic if gateway is main else f"orders.{topic}"
         peer = connect(topic, port=gateway.port)
-        consumer = peer.durable(topic, "mine")
-        peer.sender(topic).publish(str(gateway.port))
+        consumer = peer.durable(own, "mine")
+        peer.sender(own).publish(str(gateway.port))
         assert [str(one.body) for one in consumer.take(1)] == [str(gateway.port)]
         name = peer.connection.remote_container
         assert name == "distributary" + ("/orders" if gateway is orders else "")
@@ -229,7 +230,7 @@ def test_dead_letters_say_their_log(
 ) -> None:
     """So each gateway of the lake knows where they are; they are sent back as ever."""
     gateway = of_log(own_gateway(), home, "orders").start()
-    peer = connect("client", port=gateway.port)
+    peer, topic = connect("client", port=gateway.port), f"orders.{topic}"
     consumer = peer.shared_durable(topic, "mine|global")
     peer.sender(topic).publish("bad")
     consumer.confirm(consumer.take(1), Delivery.REJECTED)
