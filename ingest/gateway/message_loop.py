@@ -98,8 +98,8 @@ class MessageLoop:
         schemas = SchemaDirectory(parts.log, store.snapshot, self.engine.pump.accept_late)
         self._validator = Validator(host, schemas, policies, self.complete)
         self._subscriptions = SubscriptionService(host, parts, access, policies)
-        most, log = limits.temporary_max, relaying.log
-        temporary = TemporaryNodes(self._subscriptions, parts.log, most, log)
+        most, named = limits.temporary_max, relaying.temporary_name
+        temporary = TemporaryNodes(self._subscriptions, parts.log, most, named)
         admission = Admission(access, self._subscriptions, temporary)
         bare, style = Kind(limits.bare_address), host.settings.delivery.pattern_style
         self._addresses = AddressResolver(admission, self._subscriptions, bare, style)

@@ -38,11 +38,10 @@ class RelayedLink(ABC):
 
 
 class Relaying(Protocol):
-    """A gateway is one of a lake's, and owns `log`."""
+    """A gateway's part in a lake."""
 
-    @property
-    def log(self) -> str:
-        """The log that it owns."""
+    def temporary_name(self, unique: str) -> str:
+        """The name of a temporary destination of its log."""
 
     def relays(self, finish_pass: Callable[[], None]) -> "Relays":
         """Its relayed links; `finish_pass` hands on what was gathered for peers."""
@@ -85,7 +84,9 @@ class Relays(Protocol):
 class OneLog:
     """The part in a lake of a gateway whose home is none."""
 
-    log = ""
+    def temporary_name(self, unique: str) -> str:
+        """Nobody else looks for it."""
+        return unique
 
     def relays(self, _finish_pass: Callable[[], None]) -> Relays:
         """No link is relayed."""

@@ -40,6 +40,7 @@ class OwnerLink(RelayedLink):
         turn."""
         self._link, self._terms = link, terms
         self.session, *self._more = sessions
+        self.key = link.name, link.is_outgoing
         self._wire: Wire | None = None
         #: Proton's link at the owner, while there is one.
         self.pointer: Any = None
@@ -58,8 +59,7 @@ class OwnerLink(RelayedLink):
 
     def begin(self) -> None:
         """Have it made at the owner."""
-        self.session.links[self] = None
-        self.session.owner.join(self)
+        self.session.join(self)
 
     # What subclasses know.
 
@@ -122,16 +122,18 @@ class OwnerLink(RelayedLink):
         if not self._link.alive:  # so are the others of its session, whose end follows
             self.session.well = self._link.ended_well
             return
-        tell(proton.pn_link_condition(self.pointer), *_ENDED_HERE)
-        self._wire.forget(self.pointer, closed=True)
-        self._wire = self.pointer = None
+        if not self._ending:
+            tell(proton.pn_link_condition(self.pointer), *_ENDED_HERE)
+            self._end_there(closed=True)
 
     def _finish(self) -> None:
+        """Nothing more is kept for it, or told of it."""
         self._over = True
-        self.session.owner.leave(self)
         self._left()
-        if self._wire is None or self._link.alive:
-            self.session.links.pop(self, None)
+        if self._wire is None or self._link.alive:  # else its session has yet to end it
+            self.session.leave(self)
+        else:
+            self.session.owner.leave(self)
 
     # The owner's side.
 
@@ -142,7 +144,7 @@ class OwnerLink(RelayedLink):
 
     def opened(self) -> None:
         self._ready = True
-        if not self._answered:
+        if not self._answered and not self._over:
             self._answered = True
             self._for_client(self._answer)
         if self._leaving is not None and self._wire is not None:
@@ -153,10 +155,12 @@ class OwnerLink(RelayedLink):
         """Have the owner end the link, once on each connection."""
         if self._wire is not None and not self._ending:
             self._ending = self._asked = True
+            self.session.ends(self)
             self._wire.end(self.pointer, closed=closed)
 
     def fail(self, error: ClientError) -> None:
         """The owner has answered the link's end, or has ended or refused it."""
+        self.session.has_ended(self)
         self._wire = self.pointer = None
         self._ready = False
         said = error if isinstance(error, Refused) else Refused(str(error), "", "")
@@ -177,8 +181,7 @@ class OwnerLink(RelayedLink):
 
     def _ask_next(self) -> None:
         """What it is on isn't in this log; it may be in the next one."""
-        self.session.owner.leave(self)
-        self.session.links.pop(self, None)
+        self.session.leave(self)
         self.session = self._more.pop(0)
         said = replace(self._terms.said, log=self.session.owner.log)
         self._terms = replace(self._terms, said=said)
@@ -188,6 +191,7 @@ class OwnerLink(RelayedLink):
         if self._ready:
             self.since = monotonic()
         self._owner_lost()
+        self.session.has_ended(self)
         self._wire = self.pointer = None
         self._ready = False
         if self._leaving is not None and not self._over and not self._goes_on:

@@ -16,17 +16,25 @@ from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link
 from distributary.pipeline.amqp.performative import REDELIVER
 from distributary.pipeline.amqp.relayed_for import RelayedFor
-from distributary.pipeline.model.address import kind_of_topic, said_by
+from distributary.pipeline.model.address import Kind, kind_of_topic, said_by
 from distributary.pipeline.model.policy import Expiry, Lifetime
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.subscriptions.attach_intent import (
     NO_LOCAL,
     NO_LOCAL_DESCRIPTORS,
+    RELEASES,
     SELECTOR,
     Attach,
 )
 
 _PRIORITY = "priority"
+#: The capabilities of a source or target that mean anything: whatever else a peer says stays here,
+#: so that no attach of its is more than the owner reads of a frame.
+_WORDS = frozenset({*Kind, "shared", "global"})
+#: Likewise those that a link desires.
+DESIRED_WORDS = frozenset({"shared", "global", RELEASES})
+#: Bytes of the address of a subscription that is browsed.
+ADDRESS_BYTES_MAX = 8_192
 #: A consumer's priority beyond this is as good as this.
 INT64 = (1 << 63) - 1
 
@@ -149,7 +157,7 @@ def _put_address(terminus: Any, topic: str, attach: Attach) -> None:
     """The word of the log, and of what kind it is: what a bare address means isn't the same at
     every gateway."""
     cproton.pn_terminus_set_address(terminus, topic)
-    words = sorted(attach.capabilities)
+    words = sorted(attach.capabilities & _WORDS)
     if said_by(words) is None:
         words.append(kind_of_topic(topic))
     _put_symbols(proton.pn_terminus_capabilities(terminus), words)

@@ -185,7 +185,8 @@ class RelayedProducer(OwnerLink):
             link.grant(more)
 
     def settled(self, outcomes: Outcomes) -> None:
-        self._for_client(lambda: self._settle(outcomes))
+        if not self._over:
+            self._for_client(lambda: self._settle(outcomes))
         pumping.settle(outcomes.confirm, 0)
 
     def _settle(self, outcomes: Outcomes) -> None:

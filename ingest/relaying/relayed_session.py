@@ -1,22 +1,29 @@
 """A client's session, as the owner of a log has it: the same links, in a session of its own."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from distributary.client.connection.wire import Wire
-from distributary.ingest.relaying.owner_connection import SESSIONS_MAX, OwnerConnection
+from distributary.ingest.relaying.owner_connection import (
+    SESSIONS_MAX,
+    OwnerConnection,
+    WaitingLink,
+)
 
 #: What the owner hears of a session whose client has gone without a word, or with an error: its
 #: consumers may have seen what they hold (AMQP 1.0 part 2, section 2.6.4).
 _LOST = ("amqp:connection:forced", "the client's connection or session was lost")
 
 
-class SessionLink(Protocol):
+#: The name of a link and its direction: two links of a session may not have the same.
+LinkKey: TypeAlias = tuple[str, bool]
+
+
+class SessionLink(WaitingLink, Protocol):
     """A relayed link, to its session."""
 
-    @property
-    def pointer(self) -> Any:
-        """Proton's, at the owner; None where it has none now."""
+    key: LinkKey
+    pointer: Any  #: Proton's, at the owner; None where it has none now
 
 
 class RelayedSession:
@@ -24,13 +31,42 @@ class RelayedSession:
 
     def __init__(self, owner: OwnerConnection) -> None:
         self.owner = owner
-        self.links: dict[SessionLink, None] = {}
+        self._links: dict[SessionLink, None] = {}
+        #: Those that the owner was asked to end: until it has, their names aren't free.
+        self._ending: dict[LinkKey, SessionLink] = {}
+        self._next: dict[LinkKey, SessionLink] = {}
         self._wire: Wire | None = None
         self._pointer: Any = None
         self._then: list[Callable[[], None]] = []
         self._over = False
         #: The client has ended it, and named no error.
         self.well = True
+
+    def join(self, link: SessionLink) -> None:
+        """Have a link made at the owner, when its name is free there."""
+        self._links[link] = None
+        if link.key in self._ending:
+            self._next[link.key] = link
+        else:
+            self.owner.join(link)
+
+    def leave(self, link: SessionLink) -> None:
+        """The link isn't made any more. What its owner has of it stays until that has ended."""
+        self.owner.leave(link)
+        self._links.pop(link, None)
+        if self._next.get(link.key) is link:
+            del self._next[link.key]
+
+    def ends(self, link: SessionLink) -> None:
+        """The owner is asked to end the link."""
+        self._ending[link.key] = link
+
+    def has_ended(self, link: SessionLink) -> None:
+        """The owner has none any more."""
+        if self._ending.get(link.key) is link:
+            del self._ending[link.key]
+            if (following := self._next.pop(link.key, None)) is not None:
+                self.owner.join(following)
 
     def begin(self, wire: Wire) -> Any:
         """Proton's session on this connection, begun with its first link."""
@@ -52,7 +88,8 @@ class RelayedSession:
         if self._wire is None or self._wire is not self.owner.wire:
             self._done()
             return
-        pointers = [one.pointer for one in self.links if one.pointer is not None]
+        there = {*self._links, *self._ending.values()}
+        pointers = [one.pointer for one in there if one.pointer is not None]
         self._wire.end_session(self._pointer, pointers, *(("", "") if self.well else _LOST))
 
     def when_ended(self, then: Callable[[], None]) -> None:

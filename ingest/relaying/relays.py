@@ -12,7 +12,11 @@ from distributary.ingest.relaying.held_bytes import ReceiversBytes, SendersBytes
 from distributary.ingest.relaying.lake_looks import LakeLooks
 from distributary.ingest.relaying.owner_connection import OwnerConnection
 from distributary.ingest.relaying.owner_link import OwnerLink
-from distributary.ingest.relaying.owner_terms import OwnerTerms
+from distributary.ingest.relaying.owner_terms import (
+    ADDRESS_BYTES_MAX,
+    DESIRED_WORDS,
+    OwnerTerms,
+)
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_lookup import RelayedLookup
 from distributary.ingest.relaying.relayed_part import RelayedPart, divided
@@ -21,6 +25,7 @@ from distributary.ingest.relaying.relayed_session import RelayedSession
 from distributary.ingest.runtime.host import Host
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.log_names import temporary_name
 from distributary.pipeline.model.address import ANNOTATED, Kind, destination_of
 from distributary.pipeline.model.amqp_error import (
     INVALID_FIELD,
@@ -36,6 +41,7 @@ from distributary.pipeline.subscriptions.attach_intent import (
     Lookup,
     Produce,
     Subscribe,
+    unreadable,
 )
 from distributary.pipeline.tables.lake.lake import Lake
 
@@ -63,6 +69,10 @@ class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
     lake: Lake
     log: str
     placement: Placement
+
+    def temporary_name(self, unique: str) -> str:
+        """The name of a temporary destination of its log: other gateways find it by that."""
+        return temporary_name(self.log, unique)
 
     def relays(self, finish_pass: Callable[[], None]) -> "LakeRelays":
         """Its relayed links; `finish_pass` hands on what was gathered for peers."""
@@ -118,8 +128,8 @@ class LakeRelays:
     ) -> None:
         """Relay the link, from now on, to the owner of the first of these logs that has what it is
         on."""
-        if link.attach.priority is None:
-            link.refuse(INVALID_FIELD, "the link's property 'priority' must be an integer")
+        if (wrong := self._unrelayed(link, attach)) is not None:
+            link.refuse(wrong.condition, wrong.description)
             return
         sessions = tuple(self._session(link, log) for log in logs)
         if not all(one.fits for one in sessions):
@@ -175,6 +185,18 @@ class LakeRelays:
             else:
                 part.left()
 
+    def _unrelayed(self, link: Link, attach: Attach) -> AmqpError | None:
+        """Why an attach isn't made anew: what its owner would refuse anyhow, and what may be more
+        than a frame."""
+        if link.attach.priority is None:
+            text = "the link's property 'priority' must be an integer"
+            return AmqpError(INVALID_FIELD, text)
+        if len((attach.address or "").encode()) > ADDRESS_BYTES_MAX:
+            return AmqpError(INVALID_FIELD, f"an address has {ADDRESS_BYTES_MAX} bytes at most")
+        limits = self._host.settings.delivery.selector
+        selectors = [one for one in attach.selectors if isinstance(one, str) and one.strip()]
+        return unreadable(selectors[0], limits) if selectors else None
+
     def _made(
         self, link: Link, session: tuple[RelayedSession, ...], terms: OwnerTerms
     ) -> OwnerLink:
@@ -192,9 +214,8 @@ class LakeRelays:
         number = self._numbers.get(peer)
         if number is None:
             number = self._numbers[peer] = next(self._count)
-        return RelayedFor(
-            log, number, peer.container, peer.user, peer.peer, peer.sole, link.desired_capabilities
-        )
+        desired = link.desired_capabilities & DESIRED_WORDS
+        return RelayedFor(log, number, peer.container, peer.user, peer.peer, peer.sole, desired)
 
     def _session(self, link: Link, log: str) -> RelayedSession:
         sessions = self._sessions.setdefault(link.connection, {})

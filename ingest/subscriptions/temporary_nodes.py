@@ -4,6 +4,7 @@ The rules are in `pipeline.subscriptions.temporary_destination`. Here are the de
 process: none of them is recorded, so after a restart there are none.
 """
 
+from collections.abc import Callable
 from uuid import uuid4
 
 import msgspec
@@ -12,7 +13,6 @@ import structlog
 from distributary.ingest.commit.group_log import Log
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
-from distributary.pipeline.log_names import temporary_name
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import DELETED, LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.model.subscription import MADE_BY_CLIENT
@@ -33,11 +33,15 @@ class TemporaryNodes:
     """The temporary destinations of all connections."""
 
     def __init__(
-        self, subscriptions: SubscriptionService, log: Log, most: int, own_log: str = ""
+        self,
+        subscriptions: SubscriptionService,
+        log: Log,
+        most: int,
+        named: Callable[[str], str],
     ) -> None:
-        """`most` of one connection. `own_log` is the gateway's in a lake: destinations say it, so
-        that other gateways find them."""
-        self._own_log = own_log
+        """`most` of one connection. `named`: the name of a destination of this log, so that other
+        gateways find it, from what is unique."""
+        self._named = named
         self._subscriptions, self._log, self._most = subscriptions, log, most
         self._nodes: dict[str, _Node] = {}
         self._of_link: dict[Link, _Node] = {}
@@ -52,8 +56,7 @@ class TemporaryNodes:
                 LIMIT_EXCEEDED,
                 f"the connection has {count} temporary destinations (amqp.temporary_max)",
             )
-        unique = uuid4().hex
-        made = Destination(kind, temporary_name(self._own_log, unique) if self._own_log else unique)
+        made = Destination(kind, self._named(uuid4().hex))
         self._counts[link.connection] = count + 1
         self._nodes[made.topic] = self._of_link[link] = _Node(made, link)
         if made.is_queue:

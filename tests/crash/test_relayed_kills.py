@@ -19,6 +19,8 @@ from gateway_fleet import Fleet
 from gateway_process import Gateway
 
 KILLS = 4
+#: What publishers send again isn't kept twice.
+SETTINGS = {"topic": {"duplicates_messages": 100_000}}
 PUBLISHERS = 3
 #: Seconds before a kill in which an outcome may have been given that the owner doesn't know.
 MARGIN = 1.0
@@ -33,7 +35,7 @@ def fleet(tmp_path: Path) -> Fleet:
         made += 1
         return Gateway(tmp_path / f"gateway-{made}", settings)  # type: ignore[arg-type]
 
-    return Fleet(tmp_path, make)
+    return Fleet(tmp_path, make, SETTINGS)
 
 
 class Load:

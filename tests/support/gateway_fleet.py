@@ -30,6 +30,9 @@ class RelayingGateway(Gateway):
     does."""
 
     def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+        authority = (settings or {}).get("security", {}).get("tls_client_ca")
+        if authority:
+            settings = {**(settings or {}), "fleet": {"tls_ca": authority}}
         super().__init__(folder, settings)
         DiskLake(self.home).replace(None, ALL_ELSEWHERE)
         self.options = ["--log", "main"]
@@ -38,6 +41,8 @@ class RelayingGateway(Gateway):
 
     def start(self, *, before: Callable[[], None] | None = None) -> Self:
         """The owner first."""
+        for gateway in (self, self.owner):  # certificates in tests are localhost's
+            gateway.environment["DISTRIBUTARY_GATEWAY_ADVERTISE"] = f'"localhost:{gateway.port}"'
         if not self.owner.running:
             self.owner.start()
             self.owner.await_event("address.said", len(self.owner.events("listening")))

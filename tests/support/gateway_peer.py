@@ -198,10 +198,11 @@ class Peer:
         kind: int = Terminus.TARGET,
         capabilities: Iterable[str] = (),
         dynamic: bool = False,
+        name: str = "",
     ) -> Outgoing:
         """A producer's link; without a topic the anonymous relay, or (dynamic) the maker of a
         temporary destination, as JMS clients have it."""
-        link = (session or self.session).sender(f"sender-{next(_numbers)}")
+        link = (session or self.session).sender(name or f"sender-{next(_numbers)}")
         link.owner = None
         self.links.append(link)
         link.source.address = link.name

@@ -436,6 +436,7 @@ OTHERS = {
     "ingest/gateway/heartbeat.py _turn call_later": "whose the home is",
     "ingest/gateway/heartbeat.py _lose call_soon_threadsafe": "whose the home is",
     "ingest/gateway/service_notice.py _lives call_later": "a sign of life for the service manager",
+    "ingest/gateway/lake_member.py _said call_later": "says where the gateway listens",
     "ingest/runtime/collecting.py begin call_later": "the collector of cycles",
     "ingest/runtime/collecting.py _collect call_later": "the collector of cycles",
     "ingest/gateway/serve.py _tell_left_out call_later": "lines of the log",

@@ -10,7 +10,7 @@ from gateway_fleet import Fleet
 from gateway_links import encoded
 from gateway_peer import Connect
 from gateway_process import Gateway
-from proton import Delivery
+from proton import Delivery, Endpoint
 
 #: Links wait for this long, where a test waits for the end of that.
 SHORT = {"fleet": {"owner_wait_ms": 1_000}}
@@ -71,14 +71,17 @@ def test_what_the_lost_owner_had_not_written_is_sent_again(
         assert consumer.bodies(200) == list(range(200))
 
 
-def test_a_consumer_goes_on(fleet: Fleet, connect: Connect) -> None:
+@pytest.mark.parametrize("ends", [Gateway.kill, Gateway.stop])
+def test_a_consumer_goes_on(
+    fleet: Fleet, connect: Connect, ends: Callable[[Gateway], None]
+) -> None:
     peer = connect("goes-on", port=fleet.main.port)
     consumer = peer.durable("orders.goes-on", "mine")
     consumer.link.flow(100)
     sender = peer.sender("orders.goes-on")
     sender.publish("before")
     consumer.confirm(consumer.take())
-    fleet.orders.kill()
+    ends(fleet.orders)
     again(fleet)
     sender.publish("after")
     assert consumer.bodies() == ["after"]
@@ -191,3 +194,33 @@ def test_a_publisher_that_is_away_meanwhile_is_forgotten(fleet: Fleet) -> None:
             await publishing
 
     run(work())
+
+
+def test_a_gateway_that_stops_gives_back_what_its_clients_had(
+    fleet: Fleet, connect: Connect
+) -> None:
+    peer = connect("stops", port=fleet.main.port)
+    consumer = peer.durable("orders.stops", "mine")
+    peer.sender("orders.stops").publish("one", "two")
+    assert len(consumer.take(2)) == 2
+    fleet.main.stop()
+    direct = connect("stops", port=fleet.orders.port)
+    again = direct.durable("orders.stops", "mine").take(2)
+    assert [(one.body, one.message.first_acquirer) for one in again] == [
+        ("one", False),
+        ("two", False),
+    ]
+
+
+def test_a_session_that_ends_is_answered_when_the_owner_knows(
+    fleet: Fleet, connect: Connect
+) -> None:
+    peer = connect("sessions", port=fleet.main.port)
+    session = peer.new_session()
+    consumer = peer.receiver("orders.sessions", "mine", durable=True, session=session)
+    peer.sender("orders.sessions").publish("one")
+    consumer.take()
+    session.close()
+    peer.until(lambda: session.state & Endpoint.REMOTE_CLOSED, "the answer to an end")
+    other = connect("sessions", port=fleet.orders.port)
+    assert other.durable("orders.sessions", "mine").bodies() == ["one"]

@@ -4,9 +4,20 @@ That they are is shown by all tests of links, too: `RELAYED=1 pytest tests/inges
 them through a gateway that owns nothing of what they use.
 """
 
+import pytest
 from async_client import at, bodies, run
 from deltalake import DeltaTable
+from gateway_fields import make, words
 from gateway_fleet import Fleet
+from gateway_frames import (
+    ATTACH,
+    DETACH,
+    begun,
+    frame_of,
+    receiver_frame,
+    sender_frame,
+    topic_target,
+)
 from gateway_links import encoded
 from gateway_peer import Connect, selector
 from proton import Delivery
@@ -133,3 +144,58 @@ def test_answers_find_temporary_queues_of_other_gateways(fleet: Fleet, connect: 
     assert answering.amqp_error(other) == "amqp:resource-locked"
     asking.leave(queue, closed=True)
     assert answering.amqp_error(direct) == "amqp:resource-deleted"
+
+
+def test_names_of_links_may_be_used_again_at_once(fleet: Fleet, connect: Connect) -> None:
+    """Though the owner hasn't answered the end of the link before: it would end the connection of
+    the two gateways, with all clients on it."""
+    peer = connect("names", port=fleet.main.port)
+    consumer = peer.receiver("orders.names")
+    for number in range(20):
+        sender = peer.sender(None, name="same")
+        sender.publish_data([encoded(number, address="topic://orders.names")])
+        peer.leave(sender, closed=True)
+    assert consumer.bodies(20) == list(range(20))
+    for number in range(5):
+        wrong = begun(fleet.main.port, "names-raw")
+        for _ in range(3):  # more than its credit, then the same again
+            wrong.send(sender_frame("same", topic_target("orders.names")))
+            wrong.next(ATTACH)
+            wrong.send(frame_of("flow", **WINDOW, handle=0, delivery_count=9_999, link_credit=0))
+            assert wrong.next(DETACH).error == "amqp:link:transfer-limit-exceeded"
+            wrong.send(frame_of("detach", handle=0, closed=True))
+        wrong.socket.close()
+        assert number or not fleet.main.events("owner.lost")
+    assert not fleet.main.events("owner.lost")
+    peer.sender("orders.names").publish("still")
+    assert consumer.bodies() == ["still"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        make(
+            "source",
+            address="orders.heavy",
+            capabilities=words("topic", *(f"w{n}" for n in range(990))),
+        ),
+        make("source", address="subscription://" + "x" * 130_750, distribution_mode="copy"),
+        make("source", address="orders.heavy", filter=selector("x = '" + "y" * 130_750 + "'")),
+    ],
+    ids=["capabilities", "address", "selector"],
+)
+def test_no_attach_is_too_much_for_the_owner(
+    fleet: Fleet, connect: Connect, source: object
+) -> None:
+    """However much its client says: the two gateways' connection stands."""
+    peer = connect("heavy", port=fleet.main.port)
+    consumer = peer.receiver("orders.heavy")
+    with begun(fleet.main.port, "heavy-raw", receiver_frame("heavy", source)) as raw:
+        raw.next(ATTACH)
+    assert not fleet.main.events("owner.lost")
+    peer.sender("orders.heavy").publish("still")
+    assert consumer.bodies() == ["still"]
+
+
+#: A session's state in a flow.
+WINDOW = {"next_incoming_id": 0, "incoming_window": 9, "next_outgoing_id": 0, "outgoing_window": 9}
