@@ -22,7 +22,6 @@ from distributary.pipeline.amqp.dead_letter import PREFIX
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.pattern_overlap import covers, overlap
 from distributary.pipeline.log_names import MAIN, NONE, is_log_name, log_of_temporary
-from distributary.pipeline.log_names import temporary_name as temporary_name  # noqa: PLC0414 (found here, too)
 from distributary.pipeline.model.address import (
     PATTERN_PREFIX,
     PREFIXES,

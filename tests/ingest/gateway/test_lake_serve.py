@@ -211,6 +211,11 @@ def test_a_lake_on_a_store(own_gateway: Make, connect: Connect, s3: FaultyS3, to
     for gateway in gateways:
         assert not gateway.home.exists()
         gateway.stop()
+    assert commands().run("log", "create", "never", "--home", address).returncode == 0
+    for command in ("info", "verify"):
+        said = commands().run(command, "--home", address, "--json")
+        assert said.returncode == 0, said.stdout + said.stderr
+        assert list(json.loads(said.stdout)["logs"]) == ["main", "orders", "never"]
 
 
 def test_an_address_that_is_not_taken_is_said_again(own_gateway: Make, home: Path) -> None:
