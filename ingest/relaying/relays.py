@@ -24,7 +24,8 @@ from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.relayed_session import RelayedSession
 from distributary.ingest.runtime.host import Host
 from distributary.pipeline.amqp.relayed_for import RelayedFor
-from distributary.pipeline.lake.placement import Placement, temporary_name
+from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.log_names import temporary_name
 from distributary.pipeline.model.address import ANNOTATED, Kind, destination_of
 from distributary.pipeline.model.amqp_error import (
     INVALID_FIELD,
