@@ -47,6 +47,7 @@ class Load:
         self.came: list[tuple[str, float]] = []
         self.kills: list[float] = []
         self.over = False
+        self.consuming = asyncio.Event()
 
     async def publish(self, name: str, address: str) -> None:
         async with at(self.fleet.main, give_up_seconds=60) as client:
@@ -59,6 +60,8 @@ class Load:
     async def consume(self, subscribe: Callable[..., object]) -> None:
         async with at(self.fleet.main, give_up_seconds=60) as client:
             consumer = subscribe(client)
+            await consumer.begin()  # type: ignore[attr-defined]
+            self.consuming.set()
             async for message in consumer:  # type: ignore[attr-defined]
                 self.came.append((str(message.body), time.monotonic()))
                 await message.accept()
@@ -105,7 +108,7 @@ def test_an_owner_is_killed_under_load(fleet: Fleet, kind: str, seed: int) -> No
     async def work() -> None:
         async with at(fleet.main, container_id="load") as first:
             consuming = asyncio.create_task(load.consume(subscribe))
-            await asyncio.sleep(0.3)
+            await load.consuming.wait()  # what a topic gets before, nobody is owed
             publishing = [load.publish(str(nth), address) for nth in range(PUBLISHERS)]
             await asyncio.gather(load.kill(), *publishing)
             deadline = time.monotonic() + 60
