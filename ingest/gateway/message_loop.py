@@ -269,15 +269,15 @@ class MessageLoop:
     # Settle: the outcomes wait for the next group, too. The commit that follows is the committer's.
 
     def settled(self, link: Link, outcomes: Outcomes) -> None:
-        if isinstance(link.owner, RelayedLink):
-            link.owner.outcomes(outcomes)
-        elif not isinstance(link.owner, Consumer):
-            return
+        owner = link.owner
+        if not isinstance(owner, Consumer):
+            if isinstance(owner, RelayedLink):
+                owner.outcomes(outcomes)
         elif not outcomes.transaction:
-            self._delivery.settled(link.owner, outcomes)
+            self._delivery.settled(owner, outcomes)
             self._log.slow(link)
         elif self._knows(link, outcomes.transaction):
-            self._transactions.retire(link.owner, outcomes)
+            self._transactions.retire(owner, outcomes)
 
     def commanded(self, link: Link, message: bytes, delivery: bytes) -> None:
         if not self._validator.holds(link, message, delivery):
