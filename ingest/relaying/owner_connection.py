@@ -122,9 +122,9 @@ class OwnerConnection:
                 self._give_up(why)
                 await asyncio.sleep(self._look_seconds)
                 continue
-            _events.info("owner.connected", log=self.log, url=str(wire))
+            _events.info("relay.connected", log=self.log, url=str(wire))
             reason = await self._live(wire)
-            _events.warning("owner.lost", log=self.log, url=str(wire), reason=str(reason))
+            _events.warning("relay.lost", log=self.log, url=str(wire), reason=str(reason))
             self._finish_pass()
             await asyncio.sleep(self._look_seconds)
 

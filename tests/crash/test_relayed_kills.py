@@ -124,4 +124,4 @@ def test_an_owner_is_killed_under_load(fleet: Fleet, kind: str, seed: int) -> No
         run(work())
         assert len(load.kills) == KILLS
         load.judge()
-        assert len(fleet.main.events("owner.lost")) == KILLS
+        assert len(fleet.main.events("relay.lost")) == KILLS

@@ -82,7 +82,7 @@ def test_a_sender_is_not_read_while_too_much_waits(
         sender.publish_data([encoded(b"x" * SIZE)] * 100)
         before = rss(fleet.main)
         fleet.orders.kill()
-        fleet.main.await_event("owner.lost")
+        fleet.main.await_event("relay.lost")
         sent = [sender.send(encoded(b"x" * SIZE)) for _ in range(1_000)]
         assert written(peer) < 18 * MIB  # of 20 MB; most of it lies in the sockets' buffers
         assert rss(fleet.main) < before + 5 * MIB

@@ -19,13 +19,13 @@ SHORT = {"fleet": {"owner_wait_ms": 1_000}}
 def killed(fleet: Fleet) -> None:
     """The owner of `orders` is killed, and the other gateway knows it."""
     fleet.orders.kill()
-    fleet.main.await_event("owner.lost", len(fleet.main.events("owner.connected")))
+    fleet.main.await_event("relay.lost", len(fleet.main.events("relay.connected")))
 
 
 def again(fleet: Fleet) -> None:
     """The owner of `orders` is back, and the other gateway is connected to it."""
     fleet.orders.start()
-    fleet.main.await_event("owner.connected", len(fleet.orders.events("listening")))
+    fleet.main.await_event("relay.connected", len(fleet.orders.events("listening")))
 
 
 def test_what_has_no_outcome_is_sent_again_in_its_order(fleet: Fleet) -> None:
@@ -49,7 +49,7 @@ def test_what_has_no_outcome_is_sent_again_in_its_order(fleet: Fleet) -> None:
             await consumer.close()
 
     run(work())
-    assert fleet.main.events("owner.lost")
+    assert fleet.main.events("relay.lost")
 
 
 def test_what_the_lost_owner_had_not_written_is_sent_again(
@@ -133,7 +133,7 @@ def test_a_client_that_waits_for_our_word_hears_that_nobody_knows(
     one, two = consumer.take(2)
     consumer.confirm([one])
     fleet.orders.kill()
-    fleet.main.await_event("owner.lost")
+    fleet.main.await_event("relay.lost")
     two.delivery.update(Delivery.ACCEPTED)
     peer.write()
     assert peer.amqp_error(consumer) == "amqp:link:detach-forced"
@@ -178,7 +178,7 @@ def test_a_client_leaves_while_the_owner_is_away(
     consumer = peer.receiver("orders.leaves")
     sender = peer.sender("orders.leaves")
     fleet.orders.kill()
-    fleet.main.await_event("owner.lost")
+    fleet.main.await_event("relay.lost")
     assert peer.leave(consumer, closed=closed) == ""
     assert peer.leave(sender, closed=closed) == ""
 
@@ -189,7 +189,7 @@ def test_a_publisher_that_is_away_meanwhile_is_forgotten(fleet: Fleet) -> None:
             await client.publish("orders.away", "first")
             fleet.orders.kill()
             publishing = asyncio.create_task(client.publish("orders.away", "second"))
-            await until(lambda: fleet.main.events("owner.lost"), "the owner is missed")
+            await until(lambda: fleet.main.events("relay.lost"), "the owner is missed")
             fleet.orders.start()
             await publishing
 

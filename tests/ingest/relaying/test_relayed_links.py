@@ -165,8 +165,8 @@ def test_names_of_links_may_be_used_again_at_once(fleet: Fleet, connect: Connect
             assert wrong.next(DETACH).error == "amqp:link:transfer-limit-exceeded"
             wrong.send(frame_of("detach", handle=0, closed=True))
         wrong.socket.close()
-        assert number or not fleet.main.events("owner.lost")
-    assert not fleet.main.events("owner.lost")
+        assert number or not fleet.main.events("relay.lost")
+    assert not fleet.main.events("relay.lost")
     peer.sender("orders.names").publish("still")
     assert consumer.bodies() == ["still"]
 
@@ -192,7 +192,7 @@ def test_no_attach_is_too_much_for_the_owner(
     consumer = peer.receiver("orders.heavy")
     with begun(fleet.main.port, "heavy-raw", receiver_frame("heavy", source)) as raw:
         raw.next(ATTACH)
-    assert not fleet.main.events("owner.lost")
+    assert not fleet.main.events("relay.lost")
     peer.sender("orders.heavy").publish("still")
     assert consumer.bodies() == ["still"]
 

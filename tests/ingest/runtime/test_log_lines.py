@@ -33,6 +33,7 @@ OWN = {
     "messages.dead_lettered",
     *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
     *("http.listening", "http.waits"),
+    *("address.said", "address.unsaid", "relay.connected", "relay.lost"),
     *("traces.undelivered", "traces.delivered", "traces.exporter_ended"),
 }
 

@@ -95,7 +95,7 @@ def test_java_may_go(place: Place) -> None:
             children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
             for child in children:
                 os.kill(int(child), signal.SIGKILL)
-            said = job.communicate(timeout=60)[1]
+            said = job.communicate(timeout=4 * PATIENCE)[1]
         finally:
             job.kill()
     assert job.returncode == 1
