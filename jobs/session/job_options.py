@@ -139,6 +139,12 @@ def _quiet_py4j() -> None:
     logger.propagate = False
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
+    logging.getLogger().addFilter(_of_others)  # a call that was under way is logged there
+
+
+def _of_others(record: logging.LogRecord) -> bool:
+    """Whether it isn't py4j that says this."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 @contextmanager

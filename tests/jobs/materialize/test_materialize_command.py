@@ -1,6 +1,7 @@
 """`materialize` as a command: what it prints, its exit codes, and its errors in sentences."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -8,11 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+import py4j.java_gateway
 import pytest
 from gateway_process import PATIENCE, until
 from spark_place import Place, first_part
 
 from distributary.jobs.materialize.materialize import main
+from distributary.jobs.session.job_options import execute
 from distributary.jobs.tables.writer_lock import NAME
 
 ROOT = Path(__file__).parents[3]
@@ -75,6 +79,15 @@ def test_a_refusal_is_one_sentence(
     said = capsys.readouterr().err
     assert said.startswith(f"Error: {notes.parent} is where the table `acks` belongs")
     assert said.count("\n") == 1
+
+
+def test_a_call_that_finds_no_java_any_more_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """What py4j says by the root logger, with a traceback, is raised, too."""
+    assert execute(click.Command("nothing", callback=lambda: None), [], "nothing") == 0
+    said = "logging.error('by py4j')", py4j.java_gateway.__file__, "exec"
+    exec(compile(*said), {"logging": logging})  # noqa: S102 (a line of that file, as it were)
+    logging.getLogger().error("by others")
+    assert caplog.messages == ["by others"]
 
 
 def test_java_may_go(place: Place) -> None:
