@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import assert_never
 
 from pyspark.sql import Column
@@ -51,8 +52,8 @@ class _Columns:
     """Columns of terms within one lambda, or outside of all: what several terms share is made
     once."""
 
-    def __init__(self, bound: Mapping[int, Column]) -> None:
-        """`bound` are the columns of variables, by their numbers."""
+    def __init__(self, bound: Mapping[Variable, Column]) -> None:
+        """`bound` are the columns of variables."""
         self._bound = bound
         self._made: dict[int, Column] = {}  #: by the nodes' ids; the terms hold the nodes
 
@@ -67,8 +68,8 @@ class _Columns:
         match term.node:
             case Name(name):
                 return F.col(name)
-            case Variable(number):
-                return self._bound[number]
+            case Variable() as variable:
+                return self._bound[variable]
             case Literal(value):
                 return F.lit(value)
             case Operation(sign, left, right):
@@ -110,9 +111,7 @@ class _Columns:
         return F.call_function(function, *columns)
 
     def _within(self, body: Lambda, *arguments: Column) -> Column:
-        more = {
-            variable.number: one for variable, one in zip(body.variables, arguments, strict=True)
-        }
+        more = dict(zip(body.variables, arguments, strict=True))
         return _Columns({**self._bound, **more}).of(body.body)
 
 
@@ -136,47 +135,53 @@ def _cased(cases: Sequence[tuple[Column, Column]], otherwise: Column | None) -> 
 # A text.
 
 
-def as_sql(term: Term) -> str:  # noqa: C901, PLR0912 (one case for each kind)
-    """The text of SQL, in parentheses where it needs them."""
+def as_sql(term: Term) -> str:
+    """The text of SQL, in parentheses where it needs them; of one term always the same."""
+    return _text({}, term)
+
+
+def _text(bound: Mapping[Variable, str], term: Term) -> str:  # noqa: C901, PLR0912 (as above)
+    """The same within lambdas, whose variables have these names."""
+    of = partial(_text, bound)
     match term.node:
         case Name(name):
             return quoted_name(name)
-        case Variable(number):
-            return f"v{number}"
+        case Variable() as variable:
+            return bound[variable]
         case Literal(value):
             return _literal(value)
         case Operation(sign, left, right):
-            return f"({as_sql(left)} {sign} {as_sql(right)})"
+            return f"({of(left)} {sign} {of(right)})"
         case Struct(fields):
-            said = ", ".join(f"{text_literal(name)}, {as_sql(one)}" for name, one in fields)
+            said = ", ".join(f"{text_literal(name)}, {of(one)}" for name, one in fields)
             return f"named_struct({said})"
         case Field(inner, name):
-            return f"{as_sql(inner)}.{quoted_name(name)}"
+            return f"{of(inner)}.{quoted_name(name)}"
         case Cast(inner, kind, is_safe):
-            return f"{'TRY_CAST' if is_safe else 'CAST'}({as_sql(inner)} AS {kind})"
+            return f"{'TRY_CAST' if is_safe else 'CAST'}({of(inner)} AS {kind})"
         case Test(inner, "NOT"):
-            return f"(NOT {as_sql(inner)})"
+            return f"(NOT {of(inner)})"
         case Test(inner, test):
-            return f"({as_sql(inner)} {test})"
+            return f"({of(inner)} {test})"
         case In(inner, choices):
-            return f"({as_sql(inner)} IN ({', '.join(map(text_literal, choices))}))"
+            return f"({of(inner)} IN ({', '.join(map(text_literal, choices))}))"
         case Case(cases, otherwise):
-            whens = " ".join(f"WHEN {as_sql(one)} THEN {as_sql(value)}" for one, value in cases)
-            end = "" if otherwise is None else f" ELSE {as_sql(otherwise)}"
+            whens = " ".join(f"WHEN {of(one)} THEN {of(value)}" for one, value in cases)
+            end = "" if otherwise is None else f" ELSE {of(otherwise)}"
             return f"CASE {whens}{end} END"
         case Call("div", (Term() as left, Term() as right)):
-            return f"({as_sql(left)} div {as_sql(right)})"
+            return f"({of(left)} div {of(right)})"
         case Call(function, arguments):
-            return f"{function}({', '.join(map(_argument, arguments))})"
+            given = (of(one) if isinstance(one, Term) else _lambda(bound, one) for one in arguments)
+            return f"{function}({', '.join(given)})"
     assert_never(term.node)
 
 
-def _argument(one: "Term | Lambda") -> str:
-    if isinstance(one, Term):
-        return as_sql(one)
-    names = [f"v{variable.number}" for variable in one.variables]
+def _lambda(bound: Mapping[Variable, str], one: Lambda) -> str:
+    names = [f"v{nth}" for nth in range(len(bound), len(bound) + len(one.variables))]
     said = names[0] if len(names) == 1 else f"({', '.join(names)})"
-    return f"{said} -> {as_sql(one.body)}"
+    inner = {**bound, **dict(zip(one.variables, names, strict=True))}
+    return f"{said} -> {_text(inner, one.body)}"
 
 
 def _literal(value: Plain) -> str:

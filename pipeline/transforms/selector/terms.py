@@ -9,12 +9,9 @@ the same.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import Final, Self, TypeAlias
 
 Plain: TypeAlias = bool | int | float | str | None
-
-_variables = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +21,9 @@ class Name:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Variable:
-    """A lambda's argument."""
-
-    number: int
+    """A lambda's argument: no other one is equal. Who renders it gives it a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +250,7 @@ def aggregate(
 
 
 def _lambda(body: Callable[..., Term], many: int) -> Lambda:
-    variables = tuple(Variable(next(_variables)) for _ in range(many))
+    variables = tuple(Variable() for _ in range(many))
     return Lambda(variables, body(*map(Term, variables)))
 
 
