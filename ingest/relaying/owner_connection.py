@@ -113,15 +113,18 @@ class OwnerConnection:
 
     async def _serve(self) -> None:
         """Have a connection while links want one."""
-        why = "nobody has said where its owner is"
+        told = False
         while self._wanted():
             try:
                 wire = await self._dial()
             except (ClientError, InvalidRequest, StoreError) as error:
-                why = str(error)
-                self._give_up(why)
+                if not told:  # once, however long it is away
+                    _events.warning("relay.waits", log=self.log, reason=str(error))
+                told = True
+                self._give_up(str(error))
                 await asyncio.sleep(self._look_seconds)
                 continue
+            told = False
             _events.info("relay.connected", log=self.log, url=str(wire))
             reason = await self._live(wire)
             _events.warning("relay.lost", log=self.log, url=str(wire), reason=str(reason))

@@ -1,7 +1,10 @@
 """The owner of a log is killed, and comes back or another one does: relayed links go on."""
 
 import asyncio
+import socketserver
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from gateway_links import encoded
 from gateway_peer import Connect
 from gateway_process import Gateway
 from proton import Delivery, Endpoint
+
+from distributary.pipeline.tables.lake.lake import OwnerAddress
 
 #: Links wait for this long, where a test waits for the end of that.
 SHORT = {"fleet": {"owner_wait_ms": 1_000}}
@@ -150,8 +155,57 @@ def test_links_wait_for_an_owner_only_so_long(
         assert peer.amqp_error(consumer) == "amqp:link:detach-forced"
         late = peer.receiver("orders.short", opened=False)
         assert peer.amqp_error(late) == "amqp:link:detach-forced"
+        waits = fleet.main.events("relay.waits")
+        assert "nobody answers" in str(waits[-1]["reason"])
+        assert len(waits) <= 1 + len(fleet.main.events("relay.lost"))
         fleet.orders.start()
         assert peer.receiver("orders.short").nothing()
+
+
+#: What one who isn't the owner answers to what came.
+STRANGERS: dict[str, Callable[[bytes], bytes]] = {
+    "speaks HTTP": lambda _came: b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "says it all again": lambda came: came,
+    "floods": lambda _came: b"AMQP\x03\x01\x00\x00" + bytes(1_000_000),
+}
+
+
+@pytest.mark.parametrize("answer", STRANGERS.values(), ids=STRANGERS)
+def test_a_stranger_at_the_owners_address_is_no_owner(
+    tmp_path: Path,
+    own_gateway: Callable[..., Gateway],
+    connect: Connect,
+    answer: Callable[[bytes], bytes],
+) -> None:
+    """It hears no secret, relayed links wait as if nobody were there, and others notice nothing."""
+    heard = list[bytes]()
+
+    class Stranger(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                while came := self.request.recv(65_536):
+                    heard.append(came)
+                    self.request.sendall(answer(came))
+
+    with (
+        socketserver.ThreadingTCPServer(("127.0.0.1", 0), Stranger) as server,
+        Fleet(tmp_path, own_gateway, SHORT) as fleet,
+    ):
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        fleet.orders.kill()
+        url = f"amqp://127.0.0.1:{server.server_address[1]}"
+        fleet.lake.say_address("orders", OwnerAddress(url, "stranger", 1))
+        peer = connect("away", port=fleet.main.port)
+        late = peer.receiver("orders.away", opened=False)
+        assert peer.amqp_error(late) == "amqp:link:detach-forced"
+        peer.sender("others").publish("fine")
+        assert heard
+        assert fleet.lake.secret().encode() not in b"".join(heard)
+        fleet.orders.start()
+        fleet.orders.await_event("address.said", 2)
+        assert peer.receiver("orders.away").nothing()
+        server.shutdown()
 
 
 def test_a_standby_takes_the_log_over(fleet: Fleet, connect: Connect) -> None:

@@ -34,6 +34,7 @@ OWN = {
     *("security.open", "security.cleartext", "security.kept", "security.reloaded"),
     *("http.listening", "http.waits"),
     *("address.said", "address.unsaid", "relay.connected", "relay.lost"),
+    "relay.waits",
     *("traces.undelivered", "traces.delivered", "traces.exporter_ended"),
 }
 
