@@ -31,9 +31,8 @@ _events = structlog.get_logger("gateway")
 
 #: Sessions of one connection, a few less than the engine has channels.
 SESSIONS_MAX = 32_000
-#: Seconds of the connection's opening, login included, and of its heartbeats.
+#: Seconds of the connection's opening, login included.
 _OPEN_SECONDS = 5.0
-_IDLE_MS = 10_000
 
 
 class WaitingLink(ClientLink, Protocol):
@@ -63,7 +62,8 @@ class OwnerConnection:
         self._settings = ConnectionSettings(
             open_seconds=_OPEN_SECONDS,
             close_seconds=_OPEN_SECONDS,
-            idle_timeout_ms=_IDLE_MS,
+            # Who is silent for a lease is no owner any more.
+            idle_timeout_ms=host.settings.owner.lease_ms,
             frame_bytes_max=amqp.frame_bytes_max,
             message_bytes_max=amqp.message_bytes_max,
             scram_iterations_max=1_000_000,

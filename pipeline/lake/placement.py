@@ -21,7 +21,7 @@ import msgspec
 from distributary.pipeline.amqp.dead_letter import PREFIX
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.pattern_overlap import covers, overlap
-from distributary.pipeline.log_names import MAIN, NONE, is_log_name, log_of_temporary
+from distributary.pipeline.log_names import ANY, MAIN, NONE, is_log_name, log_of_temporary
 from distributary.pipeline.model.address import (
     PATTERN_PREFIX,
     PREFIXES,
@@ -183,7 +183,7 @@ def check_name(log: str) -> None:
     if not is_log_name(log):
         raise InvalidRequest(
             f"'{log}' can't be the name of a log: it has up to 63 characters of a-z, 0-9, - and _, "
-            f"begins with a letter or a digit, and isn't {NONE}"
+            f"begins with a letter or a digit, and isn't {NONE} or {ANY}"
         )
 
 

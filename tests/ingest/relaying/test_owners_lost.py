@@ -1,6 +1,7 @@
 """The owner of a log is killed, and comes back or another one does: relayed links go on."""
 
 import asyncio
+import signal
 import socketserver
 import threading
 from collections.abc import Callable
@@ -222,6 +223,28 @@ def test_a_standby_takes_the_log_over(fleet: Fleet, connect: Connect) -> None:
     fleet.lake.say_address("orders", fleet.lake.address_of("main"))  # it is wrong, and is found out
     late = connect("standby-late", port=fleet.main.port)
     assert late.receiver("orders.standby").nothing()
+
+
+def test_an_owner_that_is_paused_is_missed_within_a_lease(
+    tmp_path: Path, own_gateway: Callable[..., Gateway], connect: Connect
+) -> None:
+    """Its socket stays; but who is silent for a lease is no owner any more, and the standby that
+    takes the log over gets what the paused one gave no outcome for."""
+    settings = {"owner": {"lease_ms": 1_500}}
+    with Fleet(tmp_path, own_gateway, settings) as fleet:
+        peer = connect("pausing", port=fleet.main.port)
+        consumer, sender = peer.durable("orders.pausing", "mine"), peer.sender("orders.pausing")
+        standby = fleet.standby()
+        standby.spawn()
+        standby.await_event("standby.waiting")
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        sender.publish("after")
+        assert consumer.bodies(1) == ["after"]
+        [lost] = fleet.main.events("relay.lost")
+        assert "hasn't said a word for 1.5 s" in str(lost["reason"])
+        fleet.orders.process.send_signal(signal.SIGCONT)
+        fleet.orders.ended(1)
+        standby.stop()
 
 
 @pytest.mark.parametrize("closed", [False, True])
