@@ -1,9 +1,12 @@
-"""Names of the logs of a lake, and names that say a log. A gateway with one log needs no more of
-lakes than this."""
+"""Names of a lake and of its logs, and names that say a log. A gateway with one log needs no more
+of lakes than this."""
 
 import re
 from typing import Final
 
+#: What makes a home a lake, and where logs are in it that aren't the home itself.
+PLACEMENT: Final = "lake.json"
+LOGS: Final = "logs"
 #: The log that is the home itself.
 MAIN: Final = "main"
 #: What a gateway says that owns no log; so no log has this name.

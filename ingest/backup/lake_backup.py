@@ -15,11 +15,10 @@ from distributary.ingest.backup.backup_folder import MANIFEST
 from distributary.pipeline.backup import backup_plan
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.log_names import MAIN, PLACEMENT
 from distributary.pipeline.tables.home.home import Home, make_folder
 from distributary.pipeline.tables.lake.disk_lake import DiskLake, write_whole
 from distributary.pipeline.tables.lake.lake import (
-    PLACEMENT,
     SECRET,
     log_below,
     read_placement,

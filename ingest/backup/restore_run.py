@@ -21,10 +21,11 @@ from distributary.ingest.backup.backup_folder import BackupFolder, reading
 from distributary.ingest.backup.backup_run import Progress
 from distributary.pipeline.backup.backup_manifest import SETTINGS, BackedFile, BackupPoint
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.log_names import LOGS, PLACEMENT
 from distributary.pipeline.tables.home.home import Home, make_folder
 from distributary.pipeline.tables.home.owner import lock
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
-from distributary.pipeline.tables.lake.lake import LOGS, PLACEMENT, SECRET
+from distributary.pipeline.tables.lake.lake import SECRET
 
 _STAGE: Final = ".restoring"
 #: What an empty home may have: files of its lock, what a killed restore left, what a file system

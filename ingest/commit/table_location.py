@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.log_names import PLACEMENT
 from distributary.pipeline.tables.delta.store import LocalStore, Store
 from distributary.pipeline.tables.home.home import Home
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from distributary.pipeline.tables.lake.lake import Lake
     from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
-#: What makes a home a lake (`pipeline.tables.lake.lake`).
-_PLACEMENT = "lake.json"
 #: Seconds that a look whether a home is a lake may take.
 _REQUEST_SECONDS = 5.0
 #: The stores that a home may lie in, by the first word of its address.
@@ -59,10 +58,10 @@ def is_lake(address: str, settings: Settings) -> bool:
     """Whether the home at this address is a lake. Blocks; no code of lakes is loaded. Raises
     InvalidRequest for an address that can't be, StoreError when its store doesn't answer."""
     if not is_address(address):
-        return os.path.exists(Path(address) / _PLACEMENT)  # noqa: PTH110 (raises nothing)
+        return os.path.exists(Path(address) / PLACEMENT)  # noqa: PTH110 (raises nothing)
     store = object_home(address, settings).store(_REQUEST_SECONDS)
     try:
-        return store.exists(_PLACEMENT)
+        return store.exists(PLACEMENT)
     except OSError as error:
         raise StoreError(f"{address} can't be used: {error}. See to its store") from error
 

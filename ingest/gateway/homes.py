@@ -13,7 +13,7 @@ from distributary.ingest.commit.table_location import is_address, is_lake
 from distributary.ingest.gateway.any_home import AnyHome, OwnedHome, Waiting, WaitingHome
 from distributary.ingest.gateway.free_log import FreeLog
 from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.log_names import ANY, MAIN
+from distributary.pipeline.log_names import ANY, LOGS, MAIN
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
 
@@ -36,7 +36,7 @@ class ServedLog(msgspec.Struct, frozen=True):
     def home(self, settings: Settings) -> AnyHome:
         """The home of the log. Blocks. Raises InvalidRequest for an address or a log that can't be,
         StoreError."""
-        if self.log is None and _above(self.root).name != "logs":
+        if self.log is None and _above(self.root).name != LOGS:
             return home_at(self.root, settings)
         from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
 

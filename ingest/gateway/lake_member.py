@@ -20,9 +20,9 @@ from distributary.ingest.security.access import Access
 from distributary.ingest.security.gateway_login import gateway_login
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import MAIN, is_log_name
+from distributary.pipeline.log_names import LOGS, MAIN, is_log_name
 from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
-from distributary.pipeline.tables.lake.lake import LOGS, Lake, OwnerAddress
+from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
 _events = structlog.get_logger("gateway")
 

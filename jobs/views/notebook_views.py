@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from distributary.jobs.client.own_tables import require_own
 from distributary.jobs.tables.session_files import content, is_there
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log_names import PLACEMENT
 from distributary.pipeline.management.live_state import Live
-from distributary.pipeline.tables.lake.lake import PLACEMENT, log_below, read_placement
+from distributary.pipeline.tables.lake.lake import log_below, read_placement
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.views import stuck as reasons
 from distributary.pipeline.transforms.views import view_registry

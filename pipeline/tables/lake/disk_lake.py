@@ -12,11 +12,11 @@ import msgspec
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.log_names import PLACEMENT
 from distributary.pipeline.tables.home.home import Home, make_folder
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
-    PLACEMENT,
     SECRET,
     SECRET_BYTES,
     OwnerAddress,

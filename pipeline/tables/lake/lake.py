@@ -15,13 +15,11 @@ import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.log_names import LOGS, MAIN
 
-#: Names below the home.
-PLACEMENT: Final = "lake.json"
+#: Names below the home, beside those of `pipeline.log_names`.
 SECRET: Final = "lake.secret"  # noqa: S105 (the name of the file)
 ADDRESS: Final = "address"
-LOGS: Final = "logs"
 #: Random bytes of the secret.
 SECRET_BYTES: Final = 32
 #: What takes an unsound lake.json back to a sound one.

@@ -7,12 +7,10 @@ import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.log_names import LOGS, MAIN, PLACEMENT
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
-    LOGS,
-    PLACEMENT,
     SECRET,
     SECRET_BYTES,
     OwnerAddress,
