@@ -116,7 +116,8 @@ def await_settled(gateway: Gateway, log: Path) -> None:
         try:
             until(settled, "all orders are settled", PATIENCE * 2, every=0.1)
         except AssertionError as late:
-            late.add_note(f"{row(manager, 'subscription', BILLING)}\n{log.read_text()}")
+            owed, dead = row(manager, "subscription", BILLING), row(manager, "queue", DEAD_LETTERS)
+            late.add_note(f"{owed}\n{dead}\n{log.read_text()}")
             raise
 
 

@@ -33,8 +33,16 @@ def traced(folder: Path, collector: Collector, **limits: int) -> ShownGateway:
     return ShownGateway(folder, {"traces": {"endpoint": collector.endpoint, **limits}})
 
 
+def exporter_of(gateway: ShownGateway) -> int:
+    """The one process of this gateway that sends spans. A process has no command line until it has
+    begun its program, which may be a moment after its parent goes on."""
+    until(lambda: exporters(gateway), "the exporter's command line")
+    [exporter] = exporters(gateway)
+    return exporter
+
+
 def exporters(gateway: ShownGateway) -> list[int]:
-    """The processes of this gateway that send spans."""
+    """The processes of this gateway that send spans, as far as they can be told by now."""
     assert gateway.process is not None
     pid = gateway.process.pid
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -77,7 +85,7 @@ def test_a_gateway_that_traces_has_one_more_process_and_no_library(
     """OpenTelemetry's own code runs in the exporter alone; the exporter ends with the gateway, also
     when that is killed."""
     with traced(tmp_path, collector) as gateway:
-        [exporter] = exporters(gateway)
+        exporter = exporter_of(gateway)
         assert gateway.process is not None
         maps = Path(f"/proc/{gateway.process.pid}/maps").read_text()
         assert "google/_upb" not in maps
@@ -85,7 +93,7 @@ def test_a_gateway_that_traces_has_one_more_process_and_no_library(
         gateway.kill()
         until(lambda: is_gone(exporter), "its end")
         gateway.start()
-        [exporter] = exporters(gateway)
+        exporter = exporter_of(gateway)
         gateway.stop()
         assert is_gone(exporter)
 
@@ -96,12 +104,12 @@ def test_an_exporter_that_ends_is_started_again(tmp_path: Path, collector: Colle
         sender.publish_data([MESSAGE])
         collector.await_spans(1)
         gateway.await_metric(1, "trace_spans_total")  # the exporter has said so
-        [exporter] = exporters(gateway)
+        exporter = exporter_of(gateway)
         os.kill(exporter, signal.SIGKILL)
         until(lambda: gateway.events("traces.exporter_ended"), "a line")
         sender.publish_data([MESSAGE])
         collector.await_spans(2)
-        [another] = exporters(gateway)
+        another = exporter_of(gateway)
         assert another != exporter
         gateway.await_metric(2, "trace_spans_total")
         assert len(gateway.events("traces.exporter_ended")) == 1
@@ -115,7 +123,7 @@ def test_spans_at_an_exporter_that_ends_are_counted(tmp_path: Path) -> None:
         with Peer(gateway.port) as peer:
             peer.sender("t").publish_data([MESSAGE])
             until(lambda: collector.requests, "a request")
-            os.kill(exporters(gateway)[0], signal.SIGKILL)
+            os.kill(exporter_of(gateway), signal.SIGKILL)
             gateway.await_metric(1, "trace_spans_dropped_total", reason="exporter")
         collector.silent = False
         gateway.stop()
@@ -162,7 +170,7 @@ def test_what_waits_for_a_slow_exporter_is_bounded(tmp_path: Path, collector: Co
     """The oldest spans are dropped; the gateway serves, and what it has is not more than that."""
     with traced(tmp_path, collector, spans_max=10, spans_per_second_max=100_000) as gateway:
         with Peer(gateway.port) as peer:
-            [exporter] = exporters(gateway)
+            exporter = exporter_of(gateway)
             os.kill(exporter, signal.SIGSTOP)
             try:
                 sender = peer.sender("t")
