@@ -1,11 +1,14 @@
 """What all tests share: how Hypothesis runs here, what the crash rounds are drawn from, and one
-Spark session for the whole run, small and never stopped in between.
+small Spark for the whole run, in which each process has a session.
 
 The tests of a room of `pipeline`, `ingest` or `jobs` stand in the folder of the same name; what
 they are made of is in `support`.
 """
 
 import gc
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING
 import class_archive
 import pytest
 from hypothesis import settings
-from spark_settings import FAST
+from spark_lender import PLACE, borrow, lender
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +33,17 @@ class_archive.use()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=7, help="what crash rounds do (default 7)")
+
+
+def pytest_configure() -> None:
+    """Where the Spark of this run is lent, told to the processes that pytest starts, too."""
+    if PLACE not in os.environ:
+        os.environ[PLACE] = tempfile.mkdtemp(prefix="lender-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(PLACE))
 
 
 def pytest_sessionfinish() -> None:
@@ -69,12 +83,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
-    from distributary.jobs.session.session import session  # noqa: PLC0415 (pyspark takes a second)
-
-    made = session(FAST)
-    yield made
-    made.stop()
+def spark() -> "SparkSession":
+    """The session of this process, for all of its tests, in the JVM of the whole run."""
+    return borrow(lender().lend())
 
 
 @pytest.fixture(scope="session")

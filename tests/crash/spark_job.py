@@ -5,13 +5,14 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from deltalake import DeltaTable
 from faults import Layer
 from gateway_process import Gateway
+from spark_lender import lent
 
 TABLES = ("messages", "acks", "subscriptions", "schemas", "cursors", "topics/rain", "rejected")
 #: Seconds that a run may take; half a minute on an idle machine, most of it for the JVM.
@@ -42,14 +43,18 @@ def job(
 
     `layer` is one over the program `java`.
     """
-    with _process(home, _command(home, elsewhere, layer)) as process:
+    with _process(home, _command(home, elsewhere, layer), os.environ) as process:
         yield process
 
 
 @contextmanager
-def _process(home: Path, command: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
+def _process(
+    home: Path, command: list[str], environment: Mapping[str, str]
+) -> Iterator["subprocess.Popen[bytes]"]:
     with home.with_name("job.log").open("ab") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, env=environment, start_new_session=True
+        )
         try:
             yield process
         finally:
@@ -60,14 +65,15 @@ def _process(home: Path, command: list[str]) -> Iterator["subprocess.Popen[bytes
 
 def run(home: Path, elsewhere: Path | None = None) -> None:
     """Run the job until it has all of the log; into other tables, if they are named."""
-    with job(home, elsewhere) as process:
+    with _process(home, *lent(_command(home, elsewhere, None), os.environ)) as process:
         code = process.wait(SECONDS_MAX)
     assert code == 0, f"the job ended with exit code {code}:\n{_said(home)}"
 
 
 def audit(home: Path) -> None:
     """Every guarantee holds by what the tables say."""
-    with _process(home, [*Gateway.COMMAND, "jobs", "audit", "--home", str(home)]) as process:
+    command = [*Gateway.COMMAND, "jobs", "audit", "--home", str(home)]
+    with _process(home, *lent(command, os.environ)) as process:
         code = process.wait(SECONDS_MAX)
     assert code == 0, f"the audit ended with exit code {code}:\n{_said(home)}"
 

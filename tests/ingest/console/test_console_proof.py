@@ -13,6 +13,7 @@ from gateway_http import ShownGateway
 from gateway_management import Manager
 from gateway_peer import Peer
 from playwright.sync_api import Page, expect
+from spark_lender import lent
 
 #: Milliseconds that an audit may take on a busy machine.
 AUDIT_MS_MAX = 600_000
@@ -20,9 +21,8 @@ AUDIT_MS_MAX = 600_000
 
 def materialize(home: Path) -> None:
     words = [SCRIPT, "jobs", "materialize", "--home", str(home)]
-    done = subprocess.run(
-        words, env=clean_environment(), capture_output=True, text=True, check=False
-    )
+    command, environment = lent(words, clean_environment())
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

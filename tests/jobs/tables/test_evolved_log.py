@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
+from spark_lender import lent
 from table_groups import KEY, NOON, event, framed, group, run, settled
 
 from distributary.jobs.materialize.materialize import Settings, build
@@ -74,13 +75,14 @@ def test_a_job_that_runs_goes_on(tmp_path: Path) -> None:
         str(home.root),
         "--json",
     ]
+    command, environment = lent(command, {**os.environ, "PYTHONPATH": str(JOBS.parent)})
     with subprocess.Popen(
         [*command, "--trigger", "1 second"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=JOBS.parent,
-        env={**os.environ, "PYTHONPATH": str(JOBS.parent)},
+        env=environment,
     ) as job:
         assert job.stdout is not None
         assert json.loads(job.stdout.readline())["last_group"] == 4

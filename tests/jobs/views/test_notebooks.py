@@ -1,6 +1,6 @@
 """The notebooks run from their first cell to their last and show what they say.
 
-They share one kernel, and so one JVM; each begins with an empty namespace. `REWRITE=1` keeps the
+They share one kernel; each begins with an empty namespace. `REWRITE=1` keeps the
 output of this run in the files; with `DISTRIBUTARY_HOME` those that look at a home look at that one
 (`make demo` leaves one in build/demo).
 """
@@ -16,7 +16,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from rich.console import Console
-from spark_settings import FAST
+from spark_lender import lender
 
 from examples.demo.play import play, wait_for_commits
 from examples.demo.stage import stage
@@ -24,6 +24,7 @@ from examples.demo.stage import stage
 pytestmark = pytest.mark.timeout(900)
 
 NOTEBOOKS = Path(__file__).parents[3] / "docs" / "notebooks"
+SUPPORT = Path(__file__).parents[2] / "support"
 #: Seconds that one cell may take; a machine shared by many is slow at times.
 PATIENCE = 600
 FLIGHTS = 2_000
@@ -34,7 +35,14 @@ PREFACE = """
 import os
 os.environ["DISTRIBUTARY_HOME"] = {home!r}
 from distributary.jobs.session.session import session
-session({settings!r})
+"""
+
+#: What is run in a new kernel: its session is borrowed, as those of the tests are.
+BEGIN = """
+import sys
+sys.path.append({support!r})
+from spark_lender import borrow
+borrow({lent!r})
 """
 
 #: The tables of a home, made by the session that is there.
@@ -73,8 +81,9 @@ class Run:
 class Kernel:
     """One kernel for all notebooks."""
 
-    def __init__(self, home: Path, folder: Path) -> None:
-        self.home, self.folder = home, folder
+    def __init__(self, home: Path, lent: str) -> None:
+        self.home = home
+        self._begin = BEGIN.format(support=str(SUPPORT), lent=lent)
         self._manager = KernelManager(kernel_name="python3")
         self._manager.start_kernel(cwd=str(NOTEBOOKS))
         self._materialized = bool(os.environ.get("DISTRIBUTARY_HOME"))
@@ -82,8 +91,8 @@ class Kernel:
     def run(self, name: str, *, looks_at_home: bool = False) -> Run:
         file = NOTEBOOKS / f"{name}.ipynb"
         notebook = nbformat.read(file, as_version=4)
-        settings = FAST | {"spark.sql.warehouse.dir": str(self.folder)}
-        preface = PREFACE.format(home=str(self.home), settings=settings)
+        preface = PREFACE.format(home=str(self.home)) + self._begin
+        self._begin = ""
         if looks_at_home and not self._materialized:
             preface += MATERIALIZE.format(home=str(self.home))
             self._materialized = True
@@ -130,8 +139,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kernel(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    made = Kernel(home, tmp_path_factory.mktemp("warehouse"))
+def kernel(home: Path) -> Iterator[Kernel]:
+    made = Kernel(home, lender().lend())
     yield made
     made.stop()
 
