@@ -11,6 +11,7 @@ import click
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
+from distributary.jobs.tables.lake_homes import served_homes
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file
 from distributary.pipeline.log_names import MAIN
@@ -93,6 +94,16 @@ def folder(home: Path | None, tables: str | None) -> str:
         raise click.UsageError("give --home or --tables")
     _tell_main(home)
     return str(Home(home).spark_tables)
+
+
+def folders(home: Path | None, log: str | None, tables: str | None) -> dict[str, str]:
+    """The folders of Spark's tables by their logs: of a lake, of which nothing else is said, those
+    of each log that was served, `main` first; else one, whose log has no name. Raises
+    click.UsageError when nothing says it, StoreError for a placement that can't be read."""
+    whole = home is not None and log is None and tables is None
+    homes = served_homes(home) if whole and home is not None else {}
+    found = {name: str(Home(one).spark_tables) for name, one in homes.items()}
+    return found or {"": folder(home, tables)}
 
 
 def _tell_main(home: Path) -> None:

@@ -28,7 +28,7 @@ from rich.table import Table
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import (
     execute,
-    folder,
+    folders,
     json_option,
     location_options,
     settings_option,
@@ -334,26 +334,30 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    where, settings = folder(home, tables), load(settings_file).upkeep
-    require_tables(where)
-    require_no_writer(where)
+    found, settings = folders(home, log, tables), load(settings_file).upkeep
+    for where in found.values():
+        require_tables(where)
+        require_no_writer(where)
     spark = session()
-    if dry_run:
-        done = [_done(work) for work in plan(spark, where, settings, log=log)]
-    else:
+    if not dry_run:
         _keep_stdout(spark)
-        with writing(spark, where, "upkeep"):
-            done = run(spark, where, settings, log=log)
-    if as_json:
-        for one in done:
-            click.echo(json.dumps(asdict(one)))
-    else:
-        show(done, dry_run=dry_run)
+    for name, where in found.items():
+        if dry_run:
+            done = [_done(work) for work in plan(spark, where, settings, log=log)]
+        else:
+            with writing(spark, where, "upkeep"):
+                done = run(spark, where, settings, log=log)
+        if as_json:
+            of_lake = {"log": name} if name else {}
+            for one in done:
+                click.echo(json.dumps(of_lake | asdict(one)))
+        else:
+            show(done, name, dry_run=dry_run)
 
 
-def show(done: Sequence[Done], *, dry_run: bool) -> None:
-    """A table of what was done, or would be, on stdout."""
-    title = "There is to do" if dry_run else "Done"
+def show(done: Sequence[Done], log: str, *, dry_run: bool) -> None:
+    """A table of what was done, or would be, on stdout; with the log's name, if it has one."""
+    title = ("There is to do" if dry_run else "Done") + (f" in log {log}" if log else "")
     shown = Table(
         box=SIMPLE, title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0)
     )

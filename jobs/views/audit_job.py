@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from distributary.jobs.session.job_options import (
     DONE,
     FAILED,
     execute,
-    folder,
+    folders,
     json_option,
     location_options,
     settings_option,
@@ -104,20 +104,33 @@ def command(
         audit_checks.check(name)
     if keep and home is None:
         raise click.UsageError("--keep keeps the report in the home: name it with --home")
-    loaded = load(settings_file).audit
-    kept = None
-    if keep and home is not None:
-        kept = KeptReport(folder_of(Home(home), datetime.now(UTC)), loaded.reports_kept)
-    settings = Settings(
-        folder(home, tables),
+    loaded, now = load(settings_file).audit, datetime.now(UTC)
+    given = Settings(
+        "",
         log or "",
         names or audit_checks.NAMES,
         None if since is None else _time(since),
-        write or (None if kept is None else str(kept.folder)),
+        write,
         loaded.queue_turns,
     )
-    require_tables(settings.tables)
-    return _run(session(), settings, kept, as_json=as_json)
+    audits = []
+    for name, where in folders(home, log, tables).items():
+        require_tables(where)
+        kept = None
+        if keep and home is not None:
+            of_log = Home(Path(where).parent if name else home)
+            kept = KeptReport(folder_of(of_log, now), loaded.reports_kept)
+        audits.append(Audit(name, _written(replace(given, tables=where), name, kept), kept))
+    spark = session()
+    codes = [_run(spark, audit, as_json=as_json) for audit in audits]
+    return max(codes)
+
+
+def _written(settings: Settings, log: str, kept: "KeptReport | None") -> Settings:
+    """Where violations are written: those of a lake's logs in a folder for each."""
+    if settings.write is None:
+        return settings if kept is None else replace(settings, write=str(kept.folder))
+    return replace(settings, write=f"{settings.write.rstrip('/')}/{log}".rstrip("/"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +152,21 @@ class KeptReport:
         keep_report(self.folder, said, self.most)
 
 
-def _run(spark: SparkSession, settings: Settings, kept: KeptReport | None, *, as_json: bool) -> int:
-    began = time.time()
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What is judged: a log of a lake, or (`log` is empty) the one log of a home."""
+
+    log: str
+    settings: Settings
+    kept: KeptReport | None
+
+
+def _run(spark: SparkSession, audit: Audit, *, as_json: bool) -> int:
+    began, settings, kept = time.time(), audit.settings, audit.kept
     console, progress = Console(highlight=False, soft_wrap=True), Console(stderr=True)
+    of_lake = {"log": audit.log} if audit.log else {}
+    if audit.log and not as_json:
+        console.print(f"log {audit.log}", markup=False)
     results: list[Result] = []
     counts: dict[str, int] = {}
     with progress.status("looks where the tables are") as status:
@@ -151,7 +176,7 @@ def _run(spark: SparkSession, settings: Settings, kept: KeptReport | None, *, as
             status.update(f"{name}: {one.says}")
             results.append(made(mine, one, settings, counts))
             if as_json:
-                click.echo(json.dumps(_as_json(results[-1]), default=str))
+                click.echo(json.dumps(of_lake | _as_json(results[-1]), default=str))
             else:
                 console.print("\n".join(_lines(results[-1])), markup=False)
     if kept is not None:

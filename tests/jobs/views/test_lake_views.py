@@ -2,15 +2,19 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from doc_blocks import blocks
 from pyspark.sql import SparkSession
 from spark_place import Place, assert_rows, first_part, second_part
 
 from distributary.jobs.materialize.materialize import main, once
+from distributary.jobs.session.job_options import folder
 from distributary.jobs.upkeep.spark_upkeep import main as upkeep
+from distributary.jobs.views.audit_job import main as audit
 from distributary.jobs.views.notebook_views import lake_tables, register
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.placement import Placement
@@ -126,5 +130,44 @@ def test_the_job_does_log_after_log(
     assert "Nothing new" in capsys.readouterr().out
     assert main(["--home", str(tmp_path), "--trigger", "2 seconds"]) == 2
     assert "start a job for each, such as --home" in capsys.readouterr().err
-    assert upkeep(["--home", str(tmp_path)]) == 0
-    assert "this is about its log main; another one is" in capsys.readouterr().err
+
+
+def test_a_job_about_one_log_says_which(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert folder(root, None) == f"{root}/tables"
+    assert "this is about its log main; another one is --home" in capsys.readouterr().err
+
+
+def test_upkeep_is_of_each_log(
+    spark: SparkSession, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One home of it alone by its own address."""
+    assert spark
+    assert upkeep(["--home", str(root), "--dry-run", "--json"]) == 0
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    tables = {log: [one["table"] for one in said if one["log"] == log] for log in LAKE.logs}
+    assert tables["main"] == tables["orders"] != tables["never"] == []
+    assert upkeep(["--home", str(root), "--dry-run"]) == 0
+    assert re.findall(r"There is to do in log (\w+)", capsys.readouterr().out) == ["main", "orders"]
+    assert upkeep(["--home", str(root / "logs" / "orders"), "--dry-run", "--json"]) == 0
+    assert '"log"' not in capsys.readouterr().out
+
+
+def test_an_audit_is_of_each_log(
+    spark: SparkSession, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is found in one of them is said of it, and is the exit code of all."""
+    lake = tmp_path / "lake"
+    shutil.copytree(root, lake)
+    assert audit(["--home", str(lake), "--check", "lost"]) == 0
+    assert re.findall(r"^log (\w+)$", capsys.readouterr().out, re.MULTILINE) == ["main", "orders"]
+    orders = lake / "logs" / "orders"
+    DeltaTable(orders / "tables" / "acks").delete("sequence = 4")
+    kept = str(tmp_path / "found")
+    asked = ["--home", str(lake), "--check", "lost", "--json", "--write", kept]
+    assert audit(asked) == 1
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    found = {one["log"]: one["violations"] for one in said}
+    assert found["main"] == 0 < found["orders"]
+    assert spark.read.format("delta").load(f"{kept}/orders/lost").count() == found["orders"]
+    assert audit([*asked[:-2], "--keep"]) == 1
+    assert [len(list((home / "audits").iterdir())) for home in (lake, orders)] == [1, 1]
