@@ -110,9 +110,8 @@ class Sweeps:
                     one.first.set()
                     self._closed.wait(took)  # pages are made meanwhile
                 elif not one.quick and total > QUICK_ROWS:
-                    self._closed.wait(took / self._settings.sweep_part - took)
-                    if time.monotonic() - one.asked > self._settings.quiet_seconds:
-                        given_up = True
+                    given_up = self._pause(one, took / self._settings.sweep_part - took)
+                    if given_up:
                         return
             one.known = Known(tuple(rows.values()), time.time(), len(rows))
         except (Unanswered, Refused) as error:
@@ -125,6 +124,16 @@ class Sweeps:
             one.wait = 0.0 if given_up else most if total > QUICK_ROWS else quick
             with self._lock:
                 one.began, one.ended, one.quick = None, time.monotonic(), False
+
+    def _pause(self, one: _Type, seconds: float) -> bool:
+        """Ask nothing for so long; whether nobody wants the sweep any more: that ends the pause."""
+        end = time.monotonic() + seconds
+        while (now := time.monotonic()) < end and not self._closed.is_set():
+            quiet_at = one.asked + self._settings.quiet_seconds
+            if now >= quiet_at:
+                return True
+            self._closed.wait(min(end, quiet_at) - now)
+        return False
 
     def _part(self, entity: Entity, offset: int) -> Mapping[str, Any]:
         wanted = {"offset": offset, "attributeNames": list(ATTRIBUTES[entity])}
