@@ -356,7 +356,7 @@ class Client:
             if self._error is not None:
                 return
             _log.warning("%s", reason)
-            if 1_000 * (loop.time() - began) > settings.longest_ms:
+            if 1_000 * (loop.time() - began) > wait:
                 wait = settings.first_ms
             lost_at = loop.time()
             while self._wire is None:

@@ -10,8 +10,8 @@ import msgspec
 
 from distributary.ingest.commit.home_opening import open_store
 from distributary.ingest.commit.table_location import is_address, is_lake
-from distributary.ingest.gateway.any_home import AnyHome, OwnedHome, Waiting, WaitingHome
 from distributary.ingest.gateway.free_log import FreeLog
+from distributary.ingest.gateway.ownership.any_home import AnyHome, OwnedHome, Waiting, WaitingHome
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.log_names import ANY, LOGS, MAIN
 from distributary.pipeline.tables.home.home import Home

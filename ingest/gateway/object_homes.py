@@ -2,7 +2,7 @@
 
 from distributary.ingest.commit.objects.object_home_opening import open_object_store
 from distributary.ingest.commit.table_location import object_home
-from distributary.ingest.gateway.any_home import OwnedHome, Waiting, WaitingHome
+from distributary.ingest.gateway.ownership.any_home import OwnedHome, Waiting, WaitingHome
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.tables.object_home.lease import LeaseOwner, LeaseStandby, acquire_lease
 
