@@ -56,6 +56,10 @@ class Publisher:
                 await client.publish(TOPIC, b"x" * 1_000)
                 self.accepted.append(time.monotonic())
 
+    @property
+    def last(self) -> float:
+        return self.accepted[-1]
+
     def pause_ms(self, since: float) -> float:
         """The longest time without an accept since then, and one second before."""
         times = [one for one in self.accepted if one > since - 1]
@@ -104,8 +108,7 @@ async def _pauses(bench: Bench, how: signal.Signals) -> dict[str, list[float]]:
                     owner.process.send_signal(how)
                     await _until(lambda one=standby: one.said("listening"), "it serves")
                     served = time.monotonic()
-                    for publisher in (direct, relayed):
-                        await _until(lambda one=publisher: one.accepted[-1] > served, "accepts")
+                    await _until(lambda at=served: min(direct.last, relayed.last) > at, "accepts")
                     pauses["direct"].append(direct.pause_ms(before))
                     pauses["relayed"].append(relayed.pause_ms(before))
                     for task in tasks:
