@@ -423,7 +423,10 @@ CASES = (
         "standby",
         handing_over,
         Budget(
-            facts_max={"handed_over_direct_most_ms": 1_000, "handed_over_relayed_most_ms": 1_000}
+            facts_max={
+                "disk_handed_over_direct_most_ms": 1_000,
+                "disk_handed_over_relayed_most_ms": 1_000,
+            }
         ),
         own=True,
     ),
