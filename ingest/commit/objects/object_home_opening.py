@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes
+from threading import Thread
 from typing import TypeVar, assert_never
 
 import structlog
@@ -126,7 +127,8 @@ class _Opening:
                 case _ as never:
                     assert_never(never)
         assert store is not None  # noqa: S101
-        self._empty(former)
+        # Nobody waits for it, and it may be much.
+        Thread(target=self._empty, args=(former,), name="former-journal", daemon=True).start()
         return store
 
     def _commit(self, taking: TakeOver, step: Claim | Replay) -> None:
@@ -215,7 +217,8 @@ class _Opening:
         )
 
     def _empty(self, former: int) -> None:
-        """The former owner's marks and journal mean nothing any more, but for its seal."""
+        """The former owner's marks and journal mean nothing any more, but for its seal. On a thread
+        of its own; what a process that ends leaves costs what its bytes cost."""
         if not former:
             return
         try:

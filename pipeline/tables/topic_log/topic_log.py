@@ -79,7 +79,7 @@ class TopicLog:
     def __init__(self, path: Path, store: Store, log: TableLog, limits: UpkeepLimits) -> None:
         self.path = path
         self._store, self._head, self._limits = store, log.head, limits
-        self._writer = TableWriter(store, TableState.of(log))
+        self._writer = TableWriter(store, TableState.of(log), log.entry)
 
     @cached_property
     def _work(self) -> "TableWork":
@@ -336,7 +336,6 @@ class TopicLog:
             except ForeignCommit:
                 self._writer.reopen(TableState.of(_open(self._store)))
             else:
-                self._work.steps.fenced()
                 return
         raise ForeignCommit(
             f"somebody else goes on committing to {self.path}; stop the other writer"
@@ -372,7 +371,7 @@ def _now() -> int:
 
 def _open(store: Store) -> TableLog:
     log = table_log.read(store)
-    commits.check_whole(store, log.version)
+    commits.check_whole(store, log.version, log.entry)
     return log
 
 
