@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from async_client import run
+from async_client import until as came_true
 from gateway_peer import Connect
 from gateway_process import Gateway, free_port, until
 
@@ -55,16 +56,11 @@ class Load:
     async def more(self) -> None:
         """Wait until more was accepted, and came."""
         accepted, came = len(self.accepted) + 50, len(self.came) + 50
-        await self._until(lambda: len(self.accepted) >= accepted and len(self.came) >= came)
+        await came_true(lambda: len(self.accepted) >= accepted and len(self.came) >= came, "more")
 
     async def all_of_it(self) -> None:
         """Wait until all that was accepted came."""
-        await self._until(lambda: set(self.accepted) <= set(self.came))
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110 (state of other tasks)
-                await asyncio.sleep(0.01)
+        await came_true(lambda: set(self.accepted) <= set(self.came), "all that was accepted")
 
 
 def hand_over(owner: Gateway, standby: Gateway) -> None:
