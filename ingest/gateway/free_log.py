@@ -59,6 +59,11 @@ class _WaitingForAny:
                 return owned
         return None
 
+    def read_ahead(self) -> None:
+        for one in self._logs:
+            if one.leaving:  # all of them would take the memory of all their gateways
+                one.read_ahead()
+
     def close(self) -> None:
         for one in self._logs:
             one.close()

@@ -75,6 +75,10 @@ class _Standby(_Waits, Protocol[OwnerT_co]):
 class Waiting(_Waits, Protocol):
     """Waits for a home."""
 
+    def read_ahead(self) -> None:
+        """Read what a start needs of the home's table: the start goes on from there. Blocks; one
+        thread at a time."""
+
     def attempt(self, now: float, /) -> OwnedHome | None:
         """The home, if its owner is gone or has shown no life for a lease; `now` in seconds of any
         clock that runs evenly. Raises StoreError."""
@@ -84,10 +88,13 @@ class WaitingHome(Generic[OwnerT_co]):
     """A home that one waits for. Implements `Waiting`."""
 
     def __init__(
-        self, standby: _Standby[OwnerT_co], owned: Callable[[OwnerT_co], OwnedHome]
+        self,
+        standby: _Standby[OwnerT_co],
+        owned: Callable[[OwnerT_co], OwnedHome],
+        read_ahead: Callable[[], None],
     ) -> None:
-        """`owned`: the home of such an owner."""
-        self._standby, self._owned = standby, owned
+        """`owned`: the home of such an owner; `read_ahead` reads for it."""
+        self._standby, self._owned, self._read_ahead = standby, owned, read_ahead
 
     @property
     def seconds(self) -> float:
@@ -108,6 +115,10 @@ class WaitingHome(Generic[OwnerT_co]):
         """The home, if its owner is gone or has shown no life for a lease."""
         owner = self._standby.attempt(now)
         return None if owner is None else self._owned(owner)
+
+    def read_ahead(self) -> None:
+        """Read what a start needs of the home's table."""
+        self._read_ahead()
 
     def close(self) -> None:
         """Wait no more."""

@@ -18,7 +18,7 @@ import msgspec
 
 from distributary.pipeline.dispatch.priority_index import Ahead
 from distributary.pipeline.errors import ForeignCommit, StoreError
-from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.log.log_identity import LogIdentity, digest
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.arrow.library_errors import library_errors
@@ -135,6 +135,15 @@ class TopicLog:
     def identity(self) -> LogIdentity:
         """Which table this is, by a version that has all that `sequence_version` says."""
         return LogIdentity(str(self._head.metadata["id"]), *self._writer.newest)
+
+    def goes_on_from(self, identity: LogIdentity) -> bool:
+        """Whether it is that table, at that version or a later one; False also where the version's
+        entry was cleaned up. Raises OSError."""
+        try:
+            entry = self._store.read(commits.json_name(identity.version))
+        except FileNotFoundError:
+            return False
+        return digest(entry) == identity.entry
 
     @property
     def dead(self) -> str | None:
