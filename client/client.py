@@ -31,6 +31,9 @@ from distributary.pipeline.errors import InvalidRequest
 
 _log = logging.getLogger("distributary.client")
 
+#: Seconds that a connection lives at least until its loss counts as the first one again.
+_GOOD_SECONDS = 1.0
+
 
 def connect(
     url: str,
@@ -356,7 +359,7 @@ class Client:
             if self._error is not None:
                 return
             _log.warning("%s", reason)
-            if 1_000 * (loop.time() - began) > settings.longest_ms:
+            if loop.time() - began > _GOOD_SECONDS:
                 wait = settings.first_ms
             lost_at = loop.time()
             while self._wire is None:

@@ -238,6 +238,13 @@ class Committer:
         self._ending, self._stuck = True, False
         self._upkeep.end()
 
+    def catch_up(self, group: int) -> Callable[[], bool]:
+        """Commit all frames up to this group, while more may come; whether the table has them, or
+        can't get them now."""
+        self.flush_soon()
+        self.commit()
+        return lambda: not self.busy or (bool(self._refs) and self._refs[0][0].group > group)
+
     @property
     def busy(self) -> bool:
         """Whether a commit runs, or frames wait for one that may succeed."""

@@ -38,12 +38,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.log.publish_times import Moments
 from distributary.pipeline.log.recent_messages import RecentMessages
-from distributary.pipeline.model.message import (
-    Group,
-    LogEvent,
-    PublishBatch,
-    Settlement,
-)
+from distributary.pipeline.model.message import Group, LogEvent, PublishBatch, Settlement
 from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.tables.journal import frame
 from distributary.pipeline.tables.journal.segment import FrameRef
@@ -372,6 +367,10 @@ class Log:
         self._committer.grant(credit)
 
     # The end.
+
+    def catch_up(self) -> Callable[[], bool]:
+        """Commit what was begun until now, before the end; whether that is done."""
+        return self._committer.catch_up(self._next_group - 1)
 
     async def close(self) -> None:
         """Write and commit all that waits, then end the threads.

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 import structlog
@@ -23,6 +23,9 @@ from distributary.pipeline.tables.recovery import dispatch_marks
 from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks, Standpoint
 from distributary.pipeline.tables.recovery.standpoints import Snapshot, at_the_beginning
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+if TYPE_CHECKING:
+    from distributary.pipeline.tables.recovery.snapshot import ReadAhead
 
 _events = structlog.get_logger("gateway")
 
@@ -61,18 +64,58 @@ class Store(msgspec.Struct, frozen=True):
     writer: MakeWriter
 
 
-def open_store(home: Home, settings: Settings, owner: Owner) -> Store:
-    """Open the home's journal and table, and commit what the table lacks, exactly once.
+class TableAhead:
+    """What a standby has read of the table of a home that another process owns: a start that comes
+    later goes on from there. `read` on one thread at a time, `taken` on any."""
+
+    def __init__(self, open_table: Callable[[], TopicLog]) -> None:
+        """`open_table` opens it as a reader does; it may raise StoreError and OSError."""
+        self._open = open_table
+        self._ahead: ReadAhead | None = None
+
+    def read(self) -> None:
+        """Read what is new. Where that can't be read now, a start will read it all. Blocks."""
+        before = self.taken()
+        try:
+            table = self._open()
+            if table.state.files:
+                from distributary.pipeline.tables.recovery import snapshot  # noqa: PLC0415
+
+                self._ahead = snapshot.read_ahead(table, before)
+        except (StoreError, OSError):
+            return
+
+    def taken(self) -> "ReadAhead | None":
+        """What was read; it is the caller's from then on."""
+        ahead, self._ahead = self._ahead, None
+        return ahead
+
+
+def table_ahead(home: Home, settings: Settings) -> TableAhead:
+    """Of the table of a home with a journal on a disk."""
+    limits = settings.upkeep.limits
+    return TableAhead(
+        lambda: TopicLog.open(
+            home.topic_log, store=table_store(home, settings), create=False, limits=limits
+        )
+    )
+
+
+def open_store(
+    home: Home, settings: Settings, owner: Owner, ahead: "ReadAhead | None" = None
+) -> Store:
+    """Open the home's journal and table, and commit what the table lacks, exactly once. `ahead`
+    is what was read of the table before.
 
     After a take-over from an owner that may still live its commits are fenced off first, and its
     files are read and left. On an object store that is done at every start: a commit of the last
     owner may still be on its way. Raises StoreError, InvalidRequest.
     """
     with home.used():
-        return _open_store(home, settings, owner)
+        return _open_store(home, settings, owner, ahead)
 
 
-def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
+def _open_store(home: Home, settings: Settings, owner: Owner, ahead: "ReadAhead | None") -> Store:
     began = time.perf_counter()
     place = table_store(home, settings)
     # What can't be read is refused before the table becomes one of today: then the version that
@@ -101,7 +144,7 @@ def _open_store(home: Home, settings: Settings, owner: Owner) -> Store:
         journal.clear()
     if used:
         journal.recycle(table.journal_version)
-    state = recovered(table)
+    state = recovered(table, ahead)
     marks, uncertain = DispatchMarks.open(
         home.marks,
         [Standpoint(one.key.id, one.floor, one.began) for one in state.subscriptions],
@@ -137,15 +180,15 @@ def tell_opened(store: Store, began: float) -> None:
     )
 
 
-def recovered(table: TopicLog) -> Snapshot:
-    """Where all subscriptions stand. Folding rows needs Arrow, which takes a tenth of a second and
-    35 MB; a home that has none starts without it."""
+def recovered(table: TopicLog, ahead: "ReadAhead | None") -> Snapshot:
+    """Where all subscriptions stand, with what was read ahead. Folding rows needs Arrow, which is
+    a tenth of a second and 35 MB: a home that has none starts without it."""
     if not table.state.files:
         return at_the_beginning(table.journal_version + 1, table.sequence_version)
     table.prepare()
     from distributary.pipeline.tables.recovery import snapshot  # noqa: PLC0415
 
-    return snapshot.load(table)
+    return snapshot.load(table, ahead)
 
 
 def _say_what_was_found(opened: Opened) -> None:

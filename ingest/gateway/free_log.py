@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from distributary.ingest.gateway.any_home import AnyHome, OwnedHome, Waiting
+from distributary.ingest.gateway.ownership.any_home import AnyHome, OwnedHome, Waiting
 from distributary.pipeline.errors import HomeLocked
 
 
@@ -33,16 +33,37 @@ class _WaitingForAny:
 
     def __init__(self, logs: list[Waiting]) -> None:
         self._logs, self._last = logs, logs[0]
-        self.seconds = min(one.seconds for one in logs)
+        #: When each is looked at again: an owner that leaves is looked at more often than others.
+        self._due = [0.0] * len(logs)
+
+    @property
+    def seconds(self) -> float:
+        return min(one.seconds for one in self._logs)
+
+    @property
+    def leaving(self) -> bool:
+        return any(one.leaving for one in self._logs)
 
     @property
     def owner_pid(self) -> int:
         return self._last.owner_pid
 
     def attempt(self, now: float) -> OwnedHome | None:
-        for one in self._logs:
+        for place, one in enumerate(self._logs):
+            if now < self._due[place]:
+                continue
             owned = one.attempt(now)
+            self._due[place] = now + one.seconds / 2  # an attempt may come a little early
             if owned is not None:
                 self._last = one
                 return owned
         return None
+
+    def read_ahead(self) -> None:
+        for one in self._logs:
+            if one.leaving:  # all of them would take the memory of all their gateways
+                one.read_ahead()
+
+    def close(self) -> None:
+        for one in self._logs:
+            one.close()

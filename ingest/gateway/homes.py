@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from distributary.ingest.commit.home_opening import open_store
+from distributary.ingest.commit.home_opening import open_store, table_ahead
 from distributary.ingest.commit.table_location import is_address, is_lake
-from distributary.ingest.gateway.any_home import AnyHome, OwnedHome, Waiting, WaitingHome
 from distributary.ingest.gateway.free_log import FreeLog
+from distributary.ingest.gateway.ownership.any_home import AnyHome, OwnedHome, Waiting, WaitingHome
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.log_names import ANY, LOGS, MAIN
 from distributary.pipeline.tables.home.home import Home
@@ -97,15 +97,17 @@ class _DiskHome:
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self._home, self._lease = home, settings.owner.lease_ms / 1_000
+        self._ahead = table_ahead(home, settings)
         self.address = str(home.root)
 
     def acquire(self) -> OwnedHome:
         return self._owned(acquire(self._home))
 
     def standby(self) -> Waiting:
-        return WaitingHome(Standby(self._home, self._lease), self._owned)
+        return WaitingHome(Standby(self._home, self._lease), self._owned, self._ahead.read)
 
     def _owned(self, owner: Owner) -> OwnedHome:
+        home, ahead = self._home, self._ahead
         return OwnedHome(
-            self.address, owner, lambda settings: open_store(self._home, settings, owner)
+            self.address, owner, lambda settings: open_store(home, settings, owner, ahead.taken())
         )

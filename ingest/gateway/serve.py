@@ -5,15 +5,16 @@ import os
 import signal
 import ssl
 import sys
-import time
 
 import msgspec
 import structlog
 
-from distributary.ingest.gateway.any_home import AnyHome, HomeOwner, OwnedHome
-from distributary.ingest.gateway.heartbeat import Heartbeat
 from distributary.ingest.gateway.homes import ServedLog
 from distributary.ingest.gateway.message_loop import MessageLoop
+from distributary.ingest.gateway.ownership.any_home import AnyHome, HomeOwner, OwnedHome
+from distributary.ingest.gateway.ownership.heartbeat import Heartbeat
+from distributary.ingest.gateway.ownership.leaving import leave
+from distributary.ingest.gateway.ownership.standing_by import stand_by
 from distributary.ingest.gateway.service_notice import ServiceNotice
 from distributary.ingest.gateway.sockets import FewAtOnce
 from distributary.ingest.monitoring.gateway_metrics import GatewayMetrics
@@ -38,8 +39,8 @@ _events = structlog.get_logger("gateway")
 #: Seconds that a thread may hold the interpreter against the loop; the default of 5 ms would make
 #: every stall of a worker 5 ms long.
 SWITCH_SECONDS = 0.000_5
-#: Seconds that peers have to answer our close when the gateway stops.
-FAREWELL_SECONDS = 1.0
+#: Seconds that peers have to answer our close when the gateway stops: for so long nobody is served.
+FAREWELL_SECONDS = 0.3
 _STANDS_BY = "it stands by for the home's owner"
 
 
@@ -94,7 +95,7 @@ async def _run(
     if standby:
         await probes.http.open()
         probes.notice.ready(_STANDS_BY)
-        owned = await _stand_by(home, host)
+        owned = await stand_by(home, host)
     else:
         owned = home.acquire()
     if owned is None:
@@ -111,22 +112,8 @@ async def _run(
         access.close()
         policies.close()
         owned.owner.release()
-
-
-async def _stand_by(home: AnyHome, host: Host) -> OwnedHome | None:
-    """Wait for the home; None when it is to end before."""
-    standby = home.standby()
-    waiting = False
-    while not host.halt.asked:
-        owned = standby.attempt(time.monotonic())
-        if owned is not None:
-            _events.info("standby.took_over", from_pid=standby.owner_pid)
-            return owned
-        if not waiting:
-            waiting = True
-            _events.info("standby.waiting", home=home.address, owner_pid=standby.owner_pid)
-        await host.halt.ended(standby.seconds)
-    return None
+        if host.traces is not None:  # nobody waits for a collector to get a home
+            await host.traces.close()
 
 
 async def _serve(
@@ -140,6 +127,8 @@ async def _serve(
 ) -> int:
     loop, settings = host.loop, host.settings
     member = served.member(settings)  # now that it can't change any more
+    # Other gateways come as soon as it listens: a disk may take longer to say so than it to open.
+    notice = None if member is None else member.notice(settings, loop)
     store, owner = owned.open(settings), owned.owner
     relaying = OneLog() if member is None else member.relaying(host, access)
     messages = MessageLoop(host, store, access, policies, heartbeat.sure, relaying)
@@ -158,20 +147,19 @@ async def _serve(
     await probes.http.open()
     if host.traces is not None:
         host.traces.open()
-    notice = None if member is None else member.notice(settings, loop)
     log = {} if member is None else {"log": member.log}
     _events.info("listening", address=settings.gateway.listen, home=owned.address, **log)
     probes.notice.ready(f"it serves on {settings.gateway.listen}")
     failure = await host.halt.ended()
     probes.notice.stops()
+    if failure is None:
+        failure = await leave(owner, messages.parts.log, host.halt)
     listener.close()
     if notice is not None:
         notice.close()
     await _part(engine, owner, failure)
     messages.quiet()
     await messages.close(failed=failure is not None)
-    if host.traces is not None:
-        await host.traces.close()
     if failure is not None:
         _events.error("gateway.stopped", reason=failure)
         return 1

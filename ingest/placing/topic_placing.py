@@ -15,8 +15,8 @@ from distributary.ingest.commit.table_location import (
     table_store,
     table_url,
 )
-from distributary.ingest.gateway.any_home import HomeOwner
 from distributary.ingest.gateway.homes import home_at
+from distributary.ingest.gateway.ownership.any_home import HomeOwner
 from distributary.ingest.placing.log_topics import LogTopics, topics_of
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, PlacementRefused

@@ -95,9 +95,11 @@ class BacklogCounters:
         return known
 
     def _counted(self, counting: "asyncio.Future[list[Part]]") -> None:
-        if counting.cancelled() or self._closed:
+        if counting.cancelled():
             return
-        error = counting.exception()
+        error = counting.exception()  # an end takes it, too: what nobody takes is told as a bug
+        if self._closed:
+            return
         if error is not None:
             _events.warning("backlogs.uncounted", reason=str(error), then="what is new is counted")
             return

@@ -33,6 +33,9 @@ _events = structlog.get_logger("gateway")
 SESSIONS_MAX = 32_000
 #: Seconds of the connection's opening, login included.
 _OPEN_SECONDS = 5.0
+#: Seconds between two looks when the owner was lost just now, and for how long: where a standby
+#: waits the log has another one soon.
+_SOON_SECONDS, _SOON_FOR_SECONDS = 0.02, 2.0
 
 
 class WaitingLink(ClientLink, Protocol):
@@ -113,7 +116,7 @@ class OwnerConnection:
 
     async def _serve(self) -> None:
         """Have a connection while links want one."""
-        told = False
+        told, lost_at = False, 0.0
         while self._wanted():
             try:
                 wire = await self._dial()
@@ -122,14 +125,21 @@ class OwnerConnection:
                     _events.warning("relay.waits", log=self.log, reason=str(error))
                 told = True
                 self._give_up(str(error))
-                await asyncio.sleep(self._look_seconds)
+                await asyncio.sleep(self._pause(lost_at))
                 continue
             told = False
             _events.info("relay.connected", log=self.log, url=str(wire))
             reason = await self._live(wire)
             _events.warning("relay.lost", log=self.log, url=str(wire), reason=str(reason))
             self._finish_pass()
-            await asyncio.sleep(self._look_seconds)
+            lost_at = monotonic()
+            await asyncio.sleep(self._pause(lost_at))
+
+    def _pause(self, lost_at: float) -> float:
+        """Seconds until the lake is asked again."""
+        if monotonic() - lost_at < _SOON_FOR_SECONDS:
+            return min(_SOON_SECONDS, self._look_seconds)
+        return self._look_seconds
 
     async def _dial(self) -> Wire:
         """Raises ClientError, InvalidRequest, StoreError."""

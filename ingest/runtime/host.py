@@ -21,16 +21,18 @@ class Halt:
     writes asks `on` before it does. All methods run on the loop's thread.
     """
 
-    __slots__ = ("_ended", "on")
+    __slots__ = ("_ended", "on", "reason")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         #: Nothing more may be begun.
         self.on = False
+        #: Why, if it was said by `now`.
+        self.reason: str | None = None
         self._ended: asyncio.Future[str | None] = loop.create_future()
 
     def now(self, reason: str) -> None:
         """Stop for this reason; the first reason counts."""
-        self.on = True
+        self.on, self.reason = True, self.reason or reason
         if not self._ended.done():
             self._ended.set_result(reason)
 

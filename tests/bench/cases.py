@@ -19,6 +19,7 @@ from tests.bench.crowd import crowd
 from tests.bench.decoding import decode
 from tests.bench.diskless import on_a_store
 from tests.bench.dispatching import dispatch
+from tests.bench.handing_over import handing_over
 from tests.bench.hostile import hostile
 from tests.bench.large_operations import OPERATIONS
 from tests.bench.long import long
@@ -417,6 +418,18 @@ CASES = (
     Case("crowd", "crowd", crowd, Budget(stall_ms_max=HOSTILE_STALL_MS_MAX), own=True),
     Case("validate", "validate", validate, own=True),
     Case("standby", "standby", standby, Budget(facts_max={"takeover_s": 2}), own=True),
+    Case(
+        "handover",
+        "standby",
+        handing_over,
+        Budget(
+            facts_max={
+                "disk_handed_over_direct_most_ms": 1_000,
+                "disk_handed_over_relayed_most_ms": 1_000,
+            }
+        ),
+        own=True,
+    ),
     Case(
         "neighbours",
         "neighbours",

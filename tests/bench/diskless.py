@@ -36,7 +36,7 @@ def on_a_store(run: Callable[[Bench], Measurement]) -> Callable[[Bench], Measure
 
     def measured(bench: Bench) -> Measurement:
         serve = bench.serve
-        with fresh_home(bench.folder) as folder, _store() as s3:
+        with fresh_home(bench.folder) as folder, slow_store() as s3:
             bench.serve = serve.replace("{home}", HOME)
             try:
                 with bench.gateway(folder / "home", SETTINGS):
@@ -65,7 +65,7 @@ def _put_ms(s3: FaultyS3) -> Iterator[float]:
 
 
 @contextmanager
-def _store() -> Iterator[FaultyS3]:
+def slow_store() -> Iterator[FaultyS3]:
     with faulty_s3() as s3:
         s3.plan(Plan(latency_ms=STORE_MS, spread=SPREAD))
         before = dict(os.environ)

@@ -211,6 +211,26 @@ def test_the_next_server_is_tried(gateway: Gateway, topic: str) -> None:
     run(play())
 
 
+def test_a_connection_that_was_good_begins_the_waits_anew(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it was lost before: a gateway that is upgraded each month is no broken one."""
+    monkeypatch.setattr("distributary.client.client._GOOD_SECONDS", 0.0)
+    losses = 7
+
+    async def play() -> float:
+        async with at(gateway) as client:
+            began = asyncio.get_running_loop().time()
+            for _ in range(losses):
+                client.drop()
+                await until(lambda: not client.connected, "it is lost")
+                await until(lambda: client.connected, "it is back")
+            return asyncio.get_running_loop().time() - began
+
+    doubled = sum(defaults().reconnect.first_ms * 2**nth for nth in range(losses))
+    assert run(play()) < doubled / 1_000 / 2
+
+
 def test_nothing_confirmed_is_lost_when_the_gateway_dies(tmp_path: Path, topic: str) -> None:
     """Killed twice under publishes and a consumer: each publish returns, and each message of
     one that returned comes, in spite of all that was in flight."""

@@ -14,7 +14,7 @@ from scenarios import Scenario
 
 DEFAULT_SEED = 7
 
-#: The process is killed, paused or replaced.
+#: The process is killed, paused, or replaced in good order.
 KILLS: Mapping[str, Scenario] = {
     "on the way to the journal": of.in_turn(
         of.killed_at(
@@ -45,6 +45,7 @@ KILLS: Mapping[str, Scenario] = {
     "at any call": of.in_turn(
         of.killed_at_birth(2), of.killed_anywhere(1), of.killed_while_it_stops(1)
     ),
+    "handed over": of.handed_over(20),
     "paused": of.paused_owners("before the journal is synced", "before a commit is linked"),
 }
 

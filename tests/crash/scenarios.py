@@ -282,6 +282,18 @@ def paused_owners(*names: str) -> Scenario:
     return Scenario(harm, {"owner": {"lease_ms": 900}})
 
 
+def handed_over(times: int) -> Scenario:
+    """Each owner gives its home to a standby, under load."""
+
+    def harm(world: World) -> None:
+        for _ in range(times):
+            world.work_for(world.draw.randrange(5, 60))
+            world.hand_over()
+        world.work_for(50)
+
+    return Scenario(harm)
+
+
 # Damage.
 
 

@@ -1,8 +1,9 @@
 """A home without a disk, its gateways, its clients, and a store that fails.
 
 One gateway owns the home, another waits for it. What is done to the owner: it is killed, paused, or
-cut off from the store. The other one takes the home over; what the former one still says to its
-clients must be true, and when it wakes, or has given up, it ends with code 1.
+cut off from the store, or told to end. The other one takes the home over; what the former one still
+says to its clients must be true, and when it wakes, or has given up, it ends with code 1; one that
+was told to end with code 0.
 """
 
 import os
@@ -24,7 +25,7 @@ from history import Ended, How
 from world import PATIENCE, World
 
 ADDRESS = "s3://lake/home"
-HARMS = ("killed", "paused", "cut off")
+HARMS = ("killed", "paused", "cut off", "handed over")
 #: Seconds after a harm until the former owner's sockets are closed, on a machine that has little
 #: time; its threads may wait for the store for longer.
 HEARD_SECONDS_MAX = 45.0
@@ -110,15 +111,8 @@ class StoreWorld(World):
         former, standby = self.gateway, self.waiting
         assert standby is not None
         assert former.process is not None
-        key = former.environment["AWS_ACCESS_KEY_ID"]
         before = time.monotonic()
-        if harm == "killed":
-            former.process.send_signal(signal.SIGKILL)
-        elif harm == "paused":
-            os.kill(former.process.pid, signal.SIGSTOP)
-        elif harm == "cut off":
-            self.s3.plan(replace(self.plan, cut=(key,)))
-            self._go_on_for(self.draw.uniform(*CUT_SECONDS))
+        self._harm(former, former.process.pid, harm)
         ears, place = self._part()
         until(lambda: standby.events("listening"), f"the standby serves ({harm})", PATIENCE)
         self.seconds.append(time.monotonic() - before)
@@ -134,12 +128,30 @@ class StoreWorld(World):
         for ear in ears:
             ear.hear_out(self.history, place)
         assert time.monotonic() - before < HEARD_SECONDS_MAX, f"{harm}: its sockets stay open"
-        if harm != "killed":
+        if harm == "handed over":
+            given_up = bool(former.events("owner.lost"))  # the store failed it meanwhile
+            assert former.process.wait(PATIENCE) == int(given_up), former.log[-1500:]
+        elif harm != "killed":
             assert former.process.wait(PATIENCE) == 1, former.log[-1500:]
         self.s3.plan(self.plan)
         former.process = None
         self._bugs(former)
         self.stand_by()
+
+    def _harm(self, owner: Gateway, pid: int, harm: str) -> None:
+        """What is done to the owner; its clients go on as long as it may hear them."""
+        match harm:
+            case "killed":
+                os.kill(pid, signal.SIGKILL)
+            case "paused":
+                os.kill(pid, signal.SIGSTOP)
+            case "cut off":
+                key = owner.environment["AWS_ACCESS_KEY_ID"]
+                self.s3.plan(replace(self.plan, cut=(key,)))
+                self._go_on_for(self.draw.uniform(*CUT_SECONDS))
+            case "handed over":
+                os.kill(pid, signal.SIGTERM)
+                self._go_on_while(lambda: not self.gone)
 
     def _part(self) -> tuple[list[Ear], int]:
         """The clients go on without their gateway: what it may still say to each, and the place of
@@ -154,7 +166,10 @@ class StoreWorld(World):
 
     def _go_on_for(self, seconds: float) -> None:
         ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
+        self._go_on_while(lambda: time.monotonic() < ends)
+
+    def _go_on_while(self, condition: Callable[[], bool]) -> None:
+        while condition():
             for client in self._clients:
                 client.turn()
 

@@ -1,6 +1,6 @@
 """Publishers and consumers at one gateway, while the owner of the log that they use is killed and
-started again: nothing that was accepted is lost, order holds, and what was settled comes again only
-where the owner can't have heard of it.
+started again, or hands the log over to a standby: nothing that was accepted is lost, order holds,
+and what was settled comes again only where the owner can't have heard of it.
 
 A consumer's outcomes go to the owner in the turn in which they are given, and are durable a few
 milliseconds later: what comes twice was settled within `MARGIN` of a kill.
@@ -66,16 +66,29 @@ class Load:
                 self.came.append((str(message.body), time.monotonic()))
                 await message.accept()
 
-    async def kill(self) -> None:
-        owner, loop = self.fleet.orders, asyncio.get_running_loop()
+    async def harm(self, change: Callable[["Load"], None]) -> None:
         for _ in range(KILLS):
             await asyncio.sleep(self.chance.uniform(0.3, 1.5))
-            self.kills.append(time.monotonic())
-            await loop.run_in_executor(None, owner.kill)
-            await asyncio.sleep(self.chance.uniform(0.0, 0.5))
-            await loop.run_in_executor(None, owner.start)
+            await asyncio.to_thread(change, self)
         await asyncio.sleep(0.5)
         self.over = True
+
+    def kill(self) -> None:
+        """The owner is killed and started again."""
+        self.kills.append(time.monotonic())
+        self.fleet.orders.kill()
+        time.sleep(self.chance.uniform(0.0, 0.5))  # the stimulus: it is away for a while
+        self.fleet.orders.start()
+
+    def hand_over(self) -> None:
+        """A standby waits, and the owner is told to end."""
+        standby = self.fleet.standby()
+        standby.spawn()
+        standby.await_event("standby.waiting")
+        self.kills.append(time.monotonic())
+        self.fleet.orders.stop()
+        standby.await_event("listening")
+        self.fleet.orders = standby
 
     def judge(self) -> None:
         times: dict[str, list[float]] = {}
@@ -94,9 +107,15 @@ class Load:
                 )
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("seed", "change"),
+    [(1, Load.kill), (2, Load.kill), (3, Load.hand_over)],
+    ids=lambda one: str(getattr(one, "__name__", one)),
+)
 @pytest.mark.parametrize("kind", ["queue", "durable"])
-def test_an_owner_is_killed_under_load(fleet: Fleet, kind: str, seed: int) -> None:
+def test_an_owner_is_lost_under_load(
+    fleet: Fleet, kind: str, seed: int, change: Callable[[Load], None]
+) -> None:
     address = "queue://orders.load" if kind == "queue" else "orders.load"
     load = Load(fleet, random.Random(seed))
 
@@ -110,7 +129,7 @@ def test_an_owner_is_killed_under_load(fleet: Fleet, kind: str, seed: int) -> No
             consuming = asyncio.create_task(load.consume(subscribe))
             await load.consuming.wait()  # what a topic gets before, nobody is owed
             publishing = [load.publish(str(nth), address) for nth in range(PUBLISHERS)]
-            await asyncio.gather(load.kill(), *publishing)
+            await asyncio.gather(load.harm(change), *publishing)
             deadline = time.monotonic() + 60
             while set(load.accepted) - {body for body, _ in load.came}:
                 assert not consuming.done(), consuming.exception()

@@ -253,10 +253,13 @@ class World:
 
     def ended(self, how: How) -> int:
         """The gateway's process is gone or goes: wait, and write down how. The exit code."""
-        process = self.gateway.process
+        return self._ended(self.gateway, how)
+
+    def _ended(self, gateway: Gateway, how: How) -> int:
+        process = gateway.process
         assert process is not None
         code = process.wait(PATIENCE)
-        self.gateway.process = None
+        gateway.process = None
         self.arm(None)
         for client in self._clients:
             client.lost()
@@ -325,6 +328,22 @@ class World:
                 standby.kill()
         self.restless = True
         assert self.start()
+
+    def hand_over(self) -> None:
+        """The owner is told to end while a standby waits and all clients work: it goes on serving
+        until the standby knows, and ends with exit code 0; then the standby serves."""
+        standby, former = self._standby(), self.gateway
+        standby.spawn()
+        self.work(lambda: bool(standby.events("standby.waiting")), "a standby waits")
+        assert former.process is not None
+        former.process.send_signal(signal.SIGTERM)
+        self.work(lambda: self.gone, "the owner gives its home back")
+        self.gateway = self._owner = standby
+        until(lambda: bool(standby.events("listening")), "the standby serves", PATIENCE)
+        assert self._ended(former, How.STOPPED) == 0, former.log[-1500:]
+        assert not [bug for name in Gateway.BUGS for bug in former.events(name)], former.log
+        assert former.events("owner.leaves"), "it knew of nobody who waits"
+        assert self.connect()
 
     def _standby(self) -> Gateway:
         """Another gateway for this home, under a layer that does nothing: the same machine."""

@@ -10,11 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes
-from typing import TypeVar, assert_never
+from threading import Thread
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import structlog
 
-from distributary.ingest.commit.home_opening import Pace, Store, recovered, tell_opened
+from distributary.ingest.commit.home_opening import (
+    Pace,
+    Store,
+    TableAhead,
+    recovered,
+    tell_opened,
+)
 from distributary.ingest.commit.objects.put_writer import PutWriter
 from distributary.ingest.commit.table_location import table_url
 from distributary.ingest.runtime.settings import JournalLimits, Settings
@@ -53,6 +60,9 @@ from distributary.pipeline.tables.object_home.store_conditions import keeps_cond
 from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks, Standpoint, left_in
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
+if TYPE_CHECKING:
+    from distributary.pipeline.tables.recovery.snapshot import ReadAhead
+
 T = TypeVar("T")
 
 _events = structlog.get_logger("gateway")
@@ -66,8 +76,19 @@ TABLE_PATIENCE_SECONDS = 10.0
 READS = 16
 
 
-def open_object_store(home: ObjectHome, settings: Settings, owner: LeaseOwner) -> Store:
-    """Take the home over: nobody else can accept or commit anything from then on. Raises
+def object_table_ahead(home: ObjectHome, settings: Settings) -> TableAhead:
+    """Of the table of a home without a disk. It is asked once: who waits can ask again."""
+    url, limits = table_url(home, settings), settings.upkeep.limits
+    seconds = settings.journal.put_ms_max / 1_000
+    place = ObjectStore(url, home.options, seconds_max=seconds)
+    return TableAhead(lambda: TopicLog.open(Path(url), store=place, create=False, limits=limits))
+
+
+def open_object_store(
+    home: ObjectHome, settings: Settings, owner: LeaseOwner, ahead: "ReadAhead | None" = None
+) -> Store:
+    """Take the home over: nobody else can accept or commit anything from then on. `ahead` is what
+    was read of the table before. Raises
     StoreError, HomeLost when another one takes it over meanwhile, InvalidRequest."""
     began = time.perf_counter()
     url = table_url(home, settings)
@@ -87,7 +108,7 @@ def open_object_store(home: ObjectHome, settings: Settings, owner: LeaseOwner) -
             "gateways could both own the home and lose what the other one accepts: use a store "
             "that holds to them"
         )
-    opening = _Opening(home, settings, owner, table)
+    opening = _Opening(home, settings, owner, table, ahead)
     store = opening.run()
     tell_opened(store, began)
     return store
@@ -97,8 +118,14 @@ class _Opening:
     """One start."""
 
     def __init__(
-        self, home: ObjectHome, settings: Settings, owner: LeaseOwner, table: TopicLog
+        self,
+        home: ObjectHome,
+        settings: Settings,
+        owner: LeaseOwner,
+        table: TopicLog,
+        ahead: "ReadAhead | None",
     ) -> None:
+        self._ahead = ahead
         self._home, self._settings, self._owner, self._table = home, settings, owner, table
         self._store = home.store(settings.journal.put_ms_max / 1_000)
         self._objects = JournalObjects(self._store)
@@ -126,7 +153,8 @@ class _Opening:
                 case _ as never:
                     assert_never(never)
         assert store is not None  # noqa: S101
-        self._empty(former)
+        # Nobody waits for it, and it may be much.
+        Thread(target=self._empty, args=(former,), name="former-journal", daemon=True).start()
         return store
 
     def _commit(self, taking: TakeOver, step: Claim | Replay) -> None:
@@ -188,7 +216,7 @@ class _Opening:
     def _prepared(self, epoch: int) -> Store:
         """What is served with: the marks are durable before the journal of this epoch is live."""
         table = self._table
-        state = _asked(lambda: recovered(table))
+        state = _asked(lambda: recovered(table, self._ahead))
         found = _asked(partial(read_marks, self._store, table.state.live))
         left = left_in(found, b"", self._home.url)
         marks, uncertain = _asked(
@@ -215,7 +243,8 @@ class _Opening:
         )
 
     def _empty(self, former: int) -> None:
-        """The former owner's marks and journal mean nothing any more, but for its seal."""
+        """The former owner's marks and journal mean nothing any more, but for its seal. On a thread
+        of its own; what a process that ends leaves costs what its bytes cost."""
         if not former:
             return
         try:

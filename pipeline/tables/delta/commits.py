@@ -269,15 +269,17 @@ def _remove_action(file: AddedFile, milliseconds: int, data_change: bool) -> obj
     }
 
 
-def check_whole(store: Store, version: int) -> None:
-    """Refuse a last commit whose files aren't there as it says.
+def check_whole(store: Store, version: int, entry: bytes | None = None) -> None:
+    """Refuse a last commit whose files aren't there as it says; `entry` is it, if it was read.
 
     Our commits are whole when they appear; one by an earlier version of the program may not be.
     Its earlier commits were synced before the next one began.
     """
-    if not store.exists(json_name(version)):
-        return  # cleaned up, so a checkpoint stands for it
-    for added in read_commit(store, version).added:
+    if entry is None:
+        if not store.exists(json_name(version)):
+            return  # cleaned up, so a checkpoint stands for it
+        entry = store.read(json_name(version))
+    for added in parse(entry).added:
         size = store.size(added.path)
         if size != added.size:
             raise StoreError(

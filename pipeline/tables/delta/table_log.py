@@ -49,12 +49,14 @@ class TableHead(msgspec.Struct, frozen=True):
 
 
 class TableLog(msgspec.Struct, frozen=True):
-    """A `topic_log` at `version`: the positions of applications, the data files."""
+    """A `topic_log` at `version`: the positions of applications, the data files. `entry` is that
+    version's entry of the log; None where it wasn't read, as a checkpoint stands for it."""
 
     version: int
     head: TableHead
     transactions: Mapping[str, int]
     files: tuple[AddedFile, ...]
+    entry: bytes | None = None
 
 
 class _Fold(msgspec.Struct):
@@ -104,17 +106,17 @@ def read(store: Store) -> TableLog:
     """The table as its newest version says. Raises StoreError when its log can't be read, lacks an
     entry, or is that of another table than a `topic_log`."""
     try:
-        version, fold = _folded(store)
+        version, fold, entry = _folded(store)
         head = fold.head
         check_ours(store.uri, head)
         files = tuple(map(commits.file_of, fold.adds.values()))
     except library_errors(OSError, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise StoreError(f"{store.uri} can't be opened as a Delta table: {why}") from error
-    return TableLog(version, head, fold.transactions, files)
+    return TableLog(version, head, fold.transactions, files, entry)
 
 
-def _folded(store: Store) -> tuple[int, _Fold]:
+def _folded(store: Store) -> tuple[int, _Fold, bytes | None]:
     names = store.files(LOG)
     entries = {
         v for name in names if name.endswith(".json") and (v := version_of(name)) is not None
@@ -131,10 +133,11 @@ def _folded(store: Store) -> tuple[int, _Fold]:
     for version in versions:
         if version not in entries:
             raise StoreError(f"{store.uri} lacks the entry {commits.json_name(version)} of its log")
+    text: bytes | None = None
     for text in store.each([commits.json_name(version) for version in versions]):
         for line in text.splitlines():
             fold.add(json.loads(line))
-    return max(base, last), fold
+    return max(base, last), fold, text
 
 
 def _versions(names: Iterable[str], suffix: str) -> set[int]:

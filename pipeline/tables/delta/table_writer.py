@@ -49,10 +49,12 @@ class TableWriter:
     checkpoint takes them.
     """
 
-    def __init__(self, store: Store, state: TableState) -> None:
+    def __init__(self, store: Store, state: TableState, entry: bytes | None = None) -> None:
+        """`entry`: that of the state's version, if it was read."""
         self.store = store
         self.state = state
-        self.newest = state.version, _digest(store, state.version)
+        said = _digest(store, state.version) if entry is None else digest(entry)
+        self.newest = state.version, said
         self.dead: str | None = None
         #: The version that there was at first; what commits since the last checkpoint removed.
         self.opened = state.version
@@ -90,7 +92,8 @@ class TableWriter:
         version = self.state.version + 1
         try:
             text = job(added)
-            self.refuse_foreign()
+            if added:  # they needn't be made durable for a name that is taken
+                self.refuse_foreign()
         except SyncFailed as error:
             self.dead = str(error)
             raise

@@ -67,6 +67,11 @@ class Home(msgspec.Struct, frozen=True):
         return self.root / "lock.takeover"
 
     @property
+    def standby_path(self) -> Path:
+        """Whoever waits for the home holds a shared flock on this file meanwhile."""
+        return self.root / "lock.standby"
+
+    @property
     def journal_dir(self) -> Path:
         return self.root / "journal"
 

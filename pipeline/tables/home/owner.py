@@ -9,6 +9,8 @@ The file `lock` names the owner: its pid, its *epoch* (one higher with each owne
 2. An owner that died leaves a free flock, and the next one may take the home at once. An owner
    that is paused keeps its flock; a standby that sees no heartbeat for a whole lease takes over.
 3. What is done about the lock is done under a flock on `lock.takeover`, so one of many wins.
+4. An owner that is about to give the home back says so in its file, if somebody waits: who waits
+   holds a shared flock on `lock.standby`, and looks often from then on.
 
 The lock says who may; what makes it impossible for an owner that has lost the home to do harm is
 elsewhere: the journal checks after each fsync, the table's next version is made by an exclusive
@@ -29,28 +31,34 @@ from distributary.pipeline.errors import HomeLocked, HomeLost
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal.segment import sync_directory
 
-#: Seconds between two looks of a standby at the lock.
+#: Seconds between two looks of a standby at the lock; and while its owner is leaving.
 STANDBY_SECONDS = 0.1
+LEAVING_SECONDS = 0.005
+#: Looks in which a standby has seen that the owner is leaving, on a machine that has much to do.
+_LOOKS = 2
 #: The file is one line of this length, so that a heartbeat is one small write in place.
 CLAIM_BYTES = 64
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a lock file says of its owner; all 0 when it says nothing."""
+    """What a lock file says of its owner; all 0 when it says nothing. `leaving` is 1 when the home
+    is about to be given back."""
 
     pid: int = 0
     epoch: int = 0
     beat: int = 0
+    leaving: int = 0
 
     @classmethod
     def read(cls, fd: int) -> Self:
         words = os.pread(fd, CLAIM_BYTES, 0).split()
         if not words or not all(word.isdigit() for word in words):
             return cls()
-        return cls(*map(int, words[:3]))
+        return cls(*map(int, words[:4]))
 
     def write(self, fd: int) -> None:
-        line = f"{self.pid} {self.epoch} {self.beat}".ljust(CLAIM_BYTES - 1) + "\n"
+        words = f"{self.pid} {self.epoch} {self.beat} {self.leaving}"
+        line = words.ljust(CLAIM_BYTES - 1) + "\n"
         os.pwrite(fd, line.encode(), 0)
 
 
@@ -70,11 +78,25 @@ class Owner:
         found = os.fstat(fd)
         self._identity = (found.st_dev, found.st_ino)
         self._beats = count(1)
+        self._leaving = 0
         self._lost: str | None = None
 
     def beat(self) -> None:
         """Show that this owner lives. It writes into its own file, whoever owns the home now."""
-        Claim(self._pid, self.epoch, next(self._beats)).write(self._fd)
+        Claim(self._pid, self.epoch, next(self._beats), self._leaving).write(self._fd)
+
+    def leave(self) -> float:
+        """Say that the home will be given back soon. After so many seconds whoever waits for it
+        has seen that; 0: nobody waits. Raises OSError."""
+        fd = os.open(self.home.standby_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if _locked(fd):
+                return 0.0
+        finally:
+            os.close(fd)
+        self._leaving = 1
+        self.beat()
+        return _LOOKS * STANDBY_SECONDS
 
     def check(self) -> None:
         """Raise HomeLost when the home has another owner; then it is lost for ever."""
@@ -93,9 +115,10 @@ class Owner:
         raise HomeLost(self._lost)
 
     def release(self) -> None:
-        """Give the home back; the file stays."""
+        """Give the home back; the file stays. A second time does nothing."""
+        fd, self._fd = self._fd, -1
         with suppress(OSError):
-            os.close(self._fd)
+            os.close(fd)
 
 
 def acquire(home: Home) -> Owner:
@@ -128,16 +151,33 @@ def lock(home: Home) -> Iterator[Owner]:
 
 
 class Standby:
-    """Waits for a home: call `attempt` again and again; it succeeds when the home's owner has
-    died or gives no sign of life."""
+    """Waits for a home until `close`: call `attempt` again and again; it succeeds when the home's
+    owner has died or gives no sign of life."""
 
     def __init__(self, home: Home, lease_seconds: float) -> None:
         home.make()
         self._home, self._lease = home, lease_seconds
-        #: Seconds between two attempts.
-        self.seconds = STANDBY_SECONDS
         self._seen: tuple[int, Claim] | None = None
         self._since = 0.0  # when what is seen was seen first
+        with home.used():
+            self._present = os.open(home.standby_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._present, fcntl.LOCK_SH)
+
+    def close(self) -> None:
+        """Nobody waits here any more. A second time does nothing."""
+        fd, self._present = self._present, -1
+        with suppress(OSError):
+            os.close(fd)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the owner said, when it was last looked at, that it will give the home back."""
+        return self._seen is not None and bool(self._seen[1].leaving)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds between two attempts."""
+        return LEAVING_SECONDS if self.leaving else STANDBY_SECONDS
 
     @property
     def owner_pid(self) -> int:

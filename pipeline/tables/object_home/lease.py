@@ -3,6 +3,7 @@
 It only says when to try: whoever is wrong about it loses nothing by that (`take_over`). An owner
 replaces its own words by new ones, if they still stand (`If-Match`). Whoever wants the home takes
 it when the words are gone or a farewell, or haven't changed for a whole lease of its own clock.
+An owner that is about to say farewell says so before, and who waits looks often from then on.
 """
 
 import os
@@ -26,17 +27,22 @@ BEATS: Final = 3
 _REQUEST: Final = 1 / 6
 #: Seconds between two attempts to show a sign of life.
 _AGAIN_SECONDS: Final = 0.1
+#: Seconds between two looks of a standby while the owner is leaving.
+LEAVING_SECONDS: Final = 0.03
+#: Looks in which a standby has seen that the owner is leaving, with the time that a look takes.
+_SEEN_LOOKS: Final = 1.5
 
 
 class Claim(msgspec.Struct, frozen=True):
     """What the object says. `owner` is a random name of the process; one that says `farewell` has
-    given the home back."""
+    given the home back, and one that says `leaving` will soon."""
 
     owner: str
     host: str
     pid: int
     beat: int = 0
     farewell: bool = False
+    leaving: bool = False
 
 
 _DECODER: Final = msgspec.json.Decoder(Claim)
@@ -56,8 +62,10 @@ class LeaseOwner:
     taken: Final = True
     beats: Final = BEATS
 
-    def __init__(self, home: ObjectHome, store: ObjectStore, claim: Claim, tag: Tag) -> None:
-        self._home, self._store = home, store
+    def __init__(
+        self, home: ObjectHome, store: ObjectStore, claim: Claim, tag: Tag, lease_seconds: float
+    ) -> None:
+        self._home, self._store, self._lease = home, store, lease_seconds
         self._claim, self._tag = claim, tag
         self._lock = threading.Lock()
         self._lost: str | None = None
@@ -69,6 +77,14 @@ class LeaseOwner:
             self.check()
             claim = msgspec.structs.replace(self._claim, beat=self._claim.beat + 1)
             self._say(claim)
+
+    def leave(self) -> float:
+        """Say that the home will be given back soon. After so many seconds whoever waits for it
+        has seen that: nobody knows whether somebody does. Raises as `beat`."""
+        with self._lock:
+            self.check()
+            self._say(msgspec.structs.replace(self._claim, leaving=True))
+        return self._lease / LOOKS * _SEEN_LOOKS
 
     def _say(self, claim: Claim) -> None:
         try:
@@ -98,10 +114,11 @@ class LeaseOwner:
             raise HomeLost(self._lost)
 
     def release(self) -> None:
-        """Give the home back, if the store answers."""
+        """Give the home back, if the store answers. A second time does nothing."""
         with suppress(HomeLost, BeatFailed), self._lock:
             self.check()
-            self._say(msgspec.structs.replace(self._claim, farewell=True))
+            if not self._claim.farewell:
+                self._say(msgspec.structs.replace(self._claim, farewell=True))
 
 
 class LeaseStandby:
@@ -110,8 +127,6 @@ class LeaseStandby:
     def __init__(self, home: ObjectHome, lease_seconds: float) -> None:
         self._home, self._lease = home, lease_seconds
         self._store = home.store(max(lease_seconds * _REQUEST, _AGAIN_SECONDS))
-        #: Seconds between two attempts.
-        self.seconds = lease_seconds / LOOKS
         self._claim = Claim(token_hex(8), socket.gethostname(), os.getpid())
         self._seen: _Seen | None = None
         self._since = 0.0
@@ -121,6 +136,20 @@ class LeaseStandby:
         """The pid of the owner that was seen, on its own host; 0 when it isn't known."""
         claim = self._seen.claim if self._seen is not None else None
         return claim.pid if claim is not None else 0
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the owner said, when it was last looked at, that it will give the home back."""
+        claim = self._seen.claim if self._seen is not None else None
+        return claim is not None and claim.leaving
+
+    @property
+    def seconds(self) -> float:
+        """Seconds between two attempts."""
+        return LEAVING_SECONDS if self.leaving else self._lease / LOOKS
+
+    def close(self) -> None:
+        """Nothing: that one waits leaves no trace."""
 
     def attempt(self, now: float) -> LeaseOwner | None:
         """The home, if nobody owns it or its owner has shown no life for a lease; `now` in seconds
@@ -136,7 +165,7 @@ class LeaseStandby:
         if seen is None or seen.claim is None or seen.claim.farewell:
             return self._take(seen)
         if seen.claim.owner == self._claim.owner:  # the answer was lost
-            return LeaseOwner(self._home, self._store, seen.claim, seen.tag)
+            return LeaseOwner(self._home, self._store, seen.claim, seen.tag, self._lease)
         if self._seen is None or seen.tag != self._seen.tag:
             self._seen, self._since = seen, now
         return self._take(seen) if now - self._since >= self._lease else None
@@ -148,7 +177,9 @@ class LeaseStandby:
     def _take(self, seen: _Seen | None) -> LeaseOwner | None:
         said = msgspec.json.encode(self._claim)
         tag = self._store.exchange(LEASE, said, None if seen is None else seen.tag)
-        return None if tag is None else LeaseOwner(self._home, self._store, self._claim, tag)
+        if tag is None:
+            return None
+        return LeaseOwner(self._home, self._store, self._claim, tag, self._lease)
 
 
 def acquire_lease(home: ObjectHome, lease_seconds: float) -> LeaseOwner:

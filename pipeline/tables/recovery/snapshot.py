@@ -11,6 +11,7 @@ order of rows.
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pyroaring import BitMap64
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.failures import Failures
+from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.model.message import SchemaRecord
 from distributary.pipeline.model.subscription import (
     BEGINNINGS,
@@ -120,26 +122,32 @@ class _Unusable(Exception):
     """Why the table `cursors` can't be used."""
 
 
-def load(log: TopicLog) -> Snapshot:
-    """The state as of the log's last commit. The caller has committed the journal before.
+class ReadAhead(msgspec.Struct, frozen=True, eq=False):
+    """Where all subscriptions of a table stood at one of its versions. It is for one reader, which
+    goes on from it and changes it."""
 
-    Called on the committer's thread, or before it starts.
+    identity: LogIdentity
+    group: int
+    standings: dict[str, Standing]
+
+
+def read_ahead(log: TopicLog, before: ReadAhead | None) -> ReadAhead:
+    """Where all subscriptions stand in a table that another process writes, for a `load` that
+    comes later; `before` is what was read of it earlier. Raises StoreError."""
+    folds, _, _ = _folded(log, before)
+    for fold in folds.values():
+        fold.standing.group = log.journal_version
+    standings = {name: fold.standing for name, fold in folds.items()}
+    return ReadAhead(log.identity, log.journal_version, standings)
+
+
+def load(log: TopicLog, ahead: ReadAhead | None = None) -> Snapshot:
+    """The state as of the log's last commit. The caller has committed the journal before; `ahead`
+    is what was read before that.
+
+    Called on the committer's thread, or before it starts. Raises StoreError.
     """
-    try:
-        cursors = _cursors(log)
-        since = min(standing.group for standing in cursors.values())
-        source = f"cursors and the log after group {since}"
-    except _Unusable as why:
-        cursors, source = {}, f"{WHOLE_LOG} ({why})"
-    try:
-        incarnations, schemas = _incarnations_of(log)
-        folds = _begin(cursors, incarnations)
-        for fold in folds.values():
-            # Retention takes what is owed to nobody, maybe before a settlement says so.
-            fold.standing.floor = max(fold.standing.floor, log.first_sequence)
-        _add_settlements(folds, log)
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{log.path} can't be read: {error}") from error
+    folds, schemas, source = _folded(log, ahead)
     states = [
         SubscriptionState(
             SubscriptionKey.parse(name),
@@ -157,6 +165,33 @@ def load(log: TopicLog) -> Snapshot:
     ]
     head = log.sequence_version
     return Snapshot(log.journal_version + 1, head, tuple(states), source, tuple(schemas))
+
+
+def _folded(
+    log: TopicLog, ahead: ReadAhead | None
+) -> tuple[dict[str, _Fold], list[SchemaEvent], str]:
+    """Each subscription that lives, all events of schemas, and what it was read from."""
+    try:
+        if ahead is not None and log.goes_on_from(ahead.identity):
+            cursors, source = ahead.standings, f"what was read ahead through group {ahead.group}"
+        else:
+            cursors = _cursors(log)
+            since = min(standing.group for standing in cursors.values())
+            source = f"cursors and the log after group {since}"
+    except _Unusable as why:
+        cursors, source = {}, f"{WHOLE_LOG} ({why})"
+    except OSError as error:
+        raise StoreError(f"{log.path} can't be read: {error}") from error
+    try:
+        incarnations, schemas = _incarnations_of(log)
+        folds = _begin(cursors, incarnations)
+        for fold in folds.values():
+            # Retention takes what is owed to nobody, maybe before a settlement says so.
+            fold.standing.floor = max(fold.standing.floor, log.first_sequence)
+        _add_settlements(folds, log)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{log.path} can't be read: {error}") from error
+    return folds, schemas, source
 
 
 def _cursors(log: TopicLog) -> dict[str, Standing]:

@@ -18,7 +18,7 @@ import msgspec
 
 from distributary.pipeline.dispatch.priority_index import Ahead
 from distributary.pipeline.errors import ForeignCommit, StoreError
-from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.log.log_identity import LogIdentity, digest
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.arrow.library_errors import library_errors
@@ -79,7 +79,7 @@ class TopicLog:
     def __init__(self, path: Path, store: Store, log: TableLog, limits: UpkeepLimits) -> None:
         self.path = path
         self._store, self._head, self._limits = store, log.head, limits
-        self._writer = TableWriter(store, TableState.of(log))
+        self._writer = TableWriter(store, TableState.of(log), log.entry)
 
     @cached_property
     def _work(self) -> "TableWork":
@@ -135,6 +135,15 @@ class TopicLog:
     def identity(self) -> LogIdentity:
         """Which table this is, by a version that has all that `sequence_version` says."""
         return LogIdentity(str(self._head.metadata["id"]), *self._writer.newest)
+
+    def goes_on_from(self, identity: LogIdentity) -> bool:
+        """Whether it is that table, at that version or a later one; False also where the version's
+        entry was cleaned up. Raises OSError."""
+        try:
+            entry = self._store.read(commits.json_name(identity.version))
+        except FileNotFoundError:
+            return False
+        return digest(entry) == identity.entry
 
     @property
     def dead(self) -> str | None:
@@ -336,7 +345,6 @@ class TopicLog:
             except ForeignCommit:
                 self._writer.reopen(TableState.of(_open(self._store)))
             else:
-                self._work.steps.fenced()
                 return
         raise ForeignCommit(
             f"somebody else goes on committing to {self.path}; stop the other writer"
@@ -372,7 +380,7 @@ def _now() -> int:
 
 def _open(store: Store) -> TableLog:
     log = table_log.read(store)
-    commits.check_whole(store, log.version)
+    commits.check_whole(store, log.version, log.entry)
     return log
 
 

@@ -18,12 +18,14 @@ ENTRIES_MAX: Final = 200
 
 
 class Orphans:
-    """What one start of the gateway found; for the committer's thread."""
+    """What one life of a gateway found; for the committer's thread."""
 
-    def __init__(self, store: Store, state: TableState) -> None:
+    def __init__(self, store: Store, state: TableState, opened: int) -> None:
+        """`state` is the table of now, `opened` the version of the start: what was left behind is
+        younger. What this life has written itself is named by then."""
         self._store = store
         self._next = state.version
-        since = store.modified(commits.json_name(state.version))
+        since = store.modified(commits.json_name(opened))
         live = {file.path for file in state.files}
         messages = commits.partition(topic_log_schema.MESSAGE, "").partition("/")[0]
         written = f"/{commits.file_name(recluster.TIER, '').partition('-')[0]}-"
@@ -36,10 +38,6 @@ class Orphans:
                 paths = {f"{folder}/{name}" for name in store.files(folder)} - live
                 spread = {path for path in paths if written in path}
                 self._suspects |= spread | store.newer(folder, paths - spread, since)
-
-    def reach(self, version: int) -> None:
-        """The log has gone on to this version before the first step: its entries are read too."""
-        self._next = version
 
     def step(self, oldest: int) -> tuple[int, bool]:
         """Go on to look for them, down to the oldest entry: how many files went, whether done."""

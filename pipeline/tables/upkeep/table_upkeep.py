@@ -69,7 +69,9 @@ class Steps:
         self._settled_asked = 0
         self._reclusterer = Recluster(writer)
         self._events_asked = ""  #: the first day to keep when nothing more could be forgotten
-        self._orphans: Orphans | None = Orphans(writer.store, writer.state)
+        #: What is found at the first step: nobody waits for it at a start.
+        self._orphans: Orphans | None = None
+        self._looked = False
         self._kinds: list[Callable[[int, Owed], Upkeep | None]] = [
             self._checkpoint,
             self._merge,
@@ -81,18 +83,15 @@ class Steps:
             self._remove_orphans,
         ]
 
-    def fenced(self) -> None:
-        """What a former owner committed between our opening of the table and its end is taken in:
-        none of it is an orphan."""
-        if self._orphans is not None:
-            self._orphans.reach(self._writer.state.version)
-
     def take(self, *, now: int, owed: Owed) -> Upkeep | None:
         """One step, or None when nothing is due. Raises StoreError when it can't be done now."""
         self._writer.ready()
         began = time.perf_counter()
         turn = self._kinds
         try:
+            if not self._looked:  # before any step writes what is named later
+                self._orphans = Orphans(self._store, self._writer.state, self._writer.opened)
+                self._looked = True
             for nth, kind in enumerate(turn):
                 # Also one that fails has had its turn: a rotten file must not stop all others.
                 self._kinds = turn[nth + 1 :] + turn[: nth + 1]

@@ -23,7 +23,13 @@ ROOT = Path(__file__).parents[3]
 #: What no peer can cause, or not more often than the disk and the table let it.
 OWN = {
     *("listening", "gateway.bug", "gateway.stopped", "owner.lost", "duplicates.remembered"),
-    *("standby.took_over", "standby.waiting", "standby.port_in_use", "store.opened"),
+    *(
+        "owner.leaves",
+        "standby.took_over",
+        "standby.waiting",
+        "standby.port_in_use",
+        "store.opened",
+    ),
     *("journal.full", "journal.has_space", "journal.replayed", "journal.cut", "journal.strays"),
     *("journal.left", "journal.undecided"),
     *("commit.failed", "batch.committed", "upkeep.done", "upkeep.failed", "backlogs.uncounted"),

@@ -9,7 +9,13 @@ import pytest
 
 from distributary.pipeline.errors import HomeLocked, HomeLost
 from distributary.pipeline.tables.home.home import Home
-from distributary.pipeline.tables.home.owner import Standby, acquire, lock
+from distributary.pipeline.tables.home.owner import (
+    LEAVING_SECONDS,
+    STANDBY_SECONDS,
+    Standby,
+    acquire,
+    lock,
+)
 
 LEASE = 3.0
 OWNER = """
@@ -136,4 +142,48 @@ def test_the_owner_of_a_moved_home_has_lost_it(home: Home, tmp_path: Path) -> No
     owner = acquire(home)
     home.root.rename(tmp_path / "elsewhere")
     with lock(home), pytest.raises(HomeLost):
+        owner.check()
+
+
+def test_an_owner_that_leaves_is_looked_at_often(home: Home) -> None:
+    """Until it has given the home back. Its signs of life go on to say so; who comes next stays."""
+    owner, standby = acquire(home), Standby(home, LEASE)
+    assert standby.attempt(0.0) is None
+    assert (standby.leaving, standby.seconds) == (False, STANDBY_SECONDS)
+    assert owner.leave() >= STANDBY_SECONDS
+    for _ in range(2):
+        assert standby.attempt(0.1) is None
+        assert (standby.leaving, standby.seconds) == (True, LEAVING_SECONDS)
+        owner.beat()
+    owner.check()
+    owner.release()
+    taken = standby.attempt(0.2)
+    assert taken is not None
+    other = Standby(home, LEASE)
+    assert other.attempt(0.0) is None
+    assert not other.leaving
+
+
+def test_an_owner_that_leaves_knows_whether_somebody_waits(home: Home) -> None:
+    """Where nobody does it has no reason to go on; nor does one that waits keep others from it."""
+    owner = acquire(home)
+    text = home.lock_path.read_text()
+    assert owner.leave() == 0
+    first, second = Standby(home, LEASE), Standby(home, LEASE)
+    first.close()
+    assert owner.leave() > 0
+    second.close()
+    second.close()
+    assert owner.leave() == 0
+    assert text.split()[:2] == home.lock_path.read_text().split()[:2]
+
+
+def test_an_owner_that_leaves_and_hangs_loses_the_home(home: Home) -> None:
+    """As ever: a lease after its last sign of life."""
+    owner, standby = acquire(home), Standby(home, LEASE)
+    owner.leave()
+    assert standby.attempt(0.0) is None
+    assert standby.attempt(LEASE - 0.1) is None
+    assert standby.attempt(LEASE) is not None
+    with pytest.raises(HomeLost):
         owner.check()

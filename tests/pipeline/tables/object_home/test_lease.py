@@ -8,6 +8,8 @@ from faulty_s3 import FaultyS3, Plan, faulty_s3
 
 from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StoreError
 from distributary.pipeline.tables.object_home.lease import (
+    LEAVING_SECONDS,
+    LOOKS,
     LeaseOwner,
     LeaseStandby,
     acquire_lease,
@@ -120,3 +122,23 @@ def test_a_store_that_is_not_there_is_one_sentence() -> None:
     with pytest.raises(StoreError, match="s3://lake/nowhere can't be taken") as caught:
         acquire_lease(home, 0.2)
     assert not isinstance(caught.value, HomeLocked)
+
+
+def test_an_owner_that_leaves_is_looked_at_often(home: ObjectHome) -> None:
+    """It says so once, and with each sign of life, until its farewell."""
+    owner, standby = acquire_lease(home, LEASE), LeaseStandby(home, LEASE)
+    assert standby.attempt(10.0) is None
+    assert (standby.leaving, standby.seconds) == (False, LEASE / LOOKS)
+    assert owner.leave() > LEASE / LOOKS
+    for _ in range(2):
+        assert standby.attempt(10.1) is None
+        assert (standby.leaving, standby.seconds) == (True, LEAVING_SECONDS)
+        owner.beat()
+    owner.release()
+    after = standby.attempt(10.2)
+    assert after is not None
+    owner.release()  # a second time it says nothing
+    after.beat()
+    other = LeaseStandby(home, LEASE)
+    assert other.attempt(0.0) is None
+    assert not other.leaving

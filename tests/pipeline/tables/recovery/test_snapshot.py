@@ -19,7 +19,7 @@ from distributary.pipeline.model.message import Group
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
 from distributary.pipeline.tables.home.home import Home
-from distributary.pipeline.tables.recovery.snapshot import CURSOR_COLUMNS, load
+from distributary.pipeline.tables.recovery.snapshot import CURSOR_COLUMNS, load, read_ahead
 from distributary.pipeline.tables.recovery.standpoints import WHOLE_LOG, Snapshot
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
@@ -189,6 +189,35 @@ def test_with_and_without_cursors_the_same(tmp_path: Path, seed: int) -> None:
     assert without.source.startswith(WHOLE_LOG)
     check(with_cursors, model)
     check(without, model)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_start_goes_on_from_what_was_read_ahead(tmp_path: Path, seed: int) -> None:
+    """By a reader beside the writer, at any of its commits, again and again."""
+    home, chance, model = Home(tmp_path), random.Random(seed), Model()
+    log, ahead = TopicLog.open(home.topic_log), None
+    groups = list(history(seed, 120))
+    for at in range(0, 120, 10):
+        for one in groups[at : at + 10]:
+            model.apply(one)
+        log.commit([framed(one) for one in groups[at : at + 10]])
+        if at == 0 or chance.random() < 0.5:
+            ahead = read_ahead(TopicLog.open(home.topic_log, create=False), ahead)
+    found = load(log, ahead)
+    assert found.source.startswith("what was read ahead through group ")
+    check(found, model)
+
+
+def test_what_was_read_of_another_table_is_not_used(tmp_path: Path) -> None:
+    """It may lie in the same place: a backup was put there."""
+    logs, model = [TopicLog.open(Home(tmp_path / name).topic_log) for name in "ab"], Model()
+    for one in history(1, 30):
+        model.apply(one)
+        for log in logs:
+            log.commit([framed(one)])
+    found = load(logs[1], read_ahead(logs[0], None))
+    assert found.source.startswith(WHOLE_LOG)
+    check(found, model)
 
 
 def test_an_empty_log_has_no_subscriptions(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from time import CLOCK_BOOTTIME, clock_gettime
 
 import structlog
 
-from distributary.ingest.gateway.any_home import HomeOwner
+from distributary.ingest.gateway.ownership.any_home import HomeOwner
 from distributary.ingest.runtime.host import Host
 from distributary.pipeline.errors import BeatFailed
 

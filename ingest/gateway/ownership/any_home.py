@@ -24,11 +24,15 @@ class HomeOwner(Protocol):
         """Show that this owner lives. Raises HomeLost and OSError when the home is lost, BeatFailed
         when it isn't known."""
 
+    def leave(self) -> float:
+        """Say that the home will be given back soon. After so many seconds whoever waits for it
+        has seen that; 0: nobody waits. Blocks. Raises as `beat`."""
+
     def check(self) -> None:
         """Raises HomeLost when the home has another owner; then it is lost for ever."""
 
     def release(self) -> None:
-        """Give the home back."""
+        """Give the home back. A second time does nothing."""
 
 
 class OwnedHome(msgspec.Struct, frozen=True):
@@ -42,31 +46,38 @@ class OwnedHome(msgspec.Struct, frozen=True):
 OwnerT_co = TypeVar("OwnerT_co", bound=HomeOwner, covariant=True)
 
 
-class _Standby(Protocol[OwnerT_co]):
-    """What waits for a home, of either kind."""
+class _Waits(Protocol):
+    """What whoever waits for a home knows of it."""
 
     @property
     def seconds(self) -> float:
         """Seconds between two attempts."""
 
     @property
+    def leaving(self) -> bool:
+        """Whether its owner said, when it was last looked at, that it will give it back soon."""
+
+    @property
     def owner_pid(self) -> int:
         """The pid of its owner when it was last looked at; 0 when it isn't known."""
+
+    def close(self) -> None:
+        """Wait no more. A second time does nothing."""
+
+
+class _Standby(_Waits, Protocol[OwnerT_co]):
+    """What waits for a home, of either kind."""
 
     def attempt(self, now: float, /) -> OwnerT_co | None:
         """Its new owner, if the former one is gone or has shown no life for a lease."""
 
 
-class Waiting(Protocol):
+class Waiting(_Waits, Protocol):
     """Waits for a home."""
 
-    @property
-    def seconds(self) -> float:
-        """Seconds between two attempts."""
-
-    @property
-    def owner_pid(self) -> int:
-        """The pid of its owner when it was last looked at; 0 when it isn't known."""
+    def read_ahead(self) -> None:
+        """Read what a start needs of the home's table: the start goes on from there. Blocks; one
+        thread at a time."""
 
     def attempt(self, now: float, /) -> OwnedHome | None:
         """The home, if its owner is gone or has shown no life for a lease; `now` in seconds of any
@@ -77,12 +88,23 @@ class WaitingHome(Generic[OwnerT_co]):
     """A home that one waits for. Implements `Waiting`."""
 
     def __init__(
-        self, standby: _Standby[OwnerT_co], owned: Callable[[OwnerT_co], OwnedHome]
+        self,
+        standby: _Standby[OwnerT_co],
+        owned: Callable[[OwnerT_co], OwnedHome],
+        read_ahead: Callable[[], None],
     ) -> None:
-        """`owned`: the home of such an owner."""
-        self._standby, self._owned = standby, owned
-        #: Seconds between two attempts.
-        self.seconds = standby.seconds
+        """`owned`: the home of such an owner; `read_ahead` reads for it."""
+        self._standby, self._owned, self._read_ahead = standby, owned, read_ahead
+
+    @property
+    def seconds(self) -> float:
+        """Seconds between two attempts."""
+        return self._standby.seconds
+
+    @property
+    def leaving(self) -> bool:
+        """Whether its owner said, when it was last looked at, that it will give it back soon."""
+        return self._standby.leaving
 
     @property
     def owner_pid(self) -> int:
@@ -93,6 +115,14 @@ class WaitingHome(Generic[OwnerT_co]):
         """The home, if its owner is gone or has shown no life for a lease."""
         owner = self._standby.attempt(now)
         return None if owner is None else self._owned(owner)
+
+    def read_ahead(self) -> None:
+        """Read what a start needs of the home's table."""
+        self._read_ahead()
+
+    def close(self) -> None:
+        """Wait no more."""
+        self._standby.close()
 
 
 class AnyHome(Protocol):
