@@ -4,6 +4,9 @@ from typing import Any
 
 import cproton
 from cproton import lib as proton
+from proton import Data, Described
+
+from distributary.pipeline.codec.amqp_codes import Descriptor
 
 #: What a broker says in its open when a close with an error follows (as Qpid's clients know it).
 _WILL_CLOSE = "amqp:connection-establishment-failed"
@@ -26,7 +29,20 @@ def tell(condition: Any, name: str, description: str) -> None:
 def reason(delivery: int) -> tuple[str, str]:
     """Why the other side has rejected a delivery."""
     pointer = cproton.ffi.cast("pn_delivery_t *", delivery)
-    return told(proton.pn_disposition_condition(proton.pn_delivery_remote(pointer)))
+    remote = proton.pn_delivery_remote(pointer)
+    if proton.pn_delivery_remote_state(pointer) == Descriptor.TRANSACTIONAL_STATE:
+        return _told_in(proton.pn_disposition_data(remote))
+    return told(proton.pn_disposition_condition(remote))
+
+
+def _told_in(state: Any) -> tuple[str, str]:
+    """The same of an outcome in a transaction: [id, rejected [error [condition, description]]]."""
+    data: Any = Data(state)  # its own types say less than it takes
+    data.rewind()
+    match data.get_object() if data.next() else None:
+        case [_, Described(value=[Described(value=[str(condition), *texts])])]:
+            return str(condition), str(texts[0] or "") if texts else ""
+    return "", ""
 
 
 def will_close(connection: Any) -> bool:

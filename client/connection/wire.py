@@ -226,6 +226,10 @@ class Wire(asyncio.BufferedProtocol):
         """Have it look after each read, while the connection lives."""
         self._watching[watching] = None
 
+    def unwatch(self, watching: engine_objects.Watching) -> None:
+        """It looks no more."""
+        self._watching.pop(watching, None)
+
     def later(self) -> None:
         """Write in this turn of the loop what the engine has by then."""
         if not self._due:
@@ -269,19 +273,20 @@ class Wire(asyncio.BufferedProtocol):
         for watching in tuple(self._watching):
             watching.passed()
 
-    def write(self) -> None:
-        """Write what the engine has. Within one such pass it may write transfers before the
-        outcomes that were given before them."""
+    def write(self) -> bool:
+        """Write what the engine has; whether all of it. Within one such pass it may write transfers
+        before the outcomes that were given before them."""
         room, socket = pumping.pointer(self._out), self._socket
         assert socket is not None  # noqa: S101
         while (size := self.outgoing.output(room, BUFFER_BYTES)) > 0:
             socket.write(bytes(memoryview(self._out)[:size]))
             if self._paused:
-                return
+                return False
         if self.outgoing.holds:
             self.outgoing.written(engine_objects.EngineLinks(tuple(self._links)))
         if size < 0 and proton.pn_connection_state(self.connection) & cproton.PN_REMOTE_CLOSED:
             socket.close()  # before, the other side may still have outcomes to work on
+        return True
 
     def _tick(self) -> None:
         """Heartbeats, and whether the other side's come."""

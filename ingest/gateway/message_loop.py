@@ -112,7 +112,7 @@ class MessageLoop:
             Peers(self.engine),
             self._addresses.answering,
         )
-        self._relays = relaying.relays(self.finish_pass)
+        self._relays = relaying.relays(self.finish_pass, self._transactions)
         nodes = (temporary, self._transactions, self._node, self._relays)
         link_parts = LinkParts(access, admission, self._subscriptions, *nodes)
         self._links = LinkService(host, parts, link_parts)

@@ -91,6 +91,18 @@ def open_consumer(session: Any, link: Link, terms: OwnerTerms) -> Any:
     return _opened(made, link, terms)
 
 
+def open_coordinator(session: Any, name: str, said: RelayedFor) -> Any:
+    """A link to the owner's coordinator of transactions, for a client; Proton's pointer."""
+    made = cproton.pn_sender(session, name)
+    proton.pn_terminus_set_type(proton.pn_link_target(made), cproton.PN_COORDINATOR)
+    proton.pn_link_set_snd_settle_mode(made, cproton.PN_SND_UNSETTLED)
+    proton.pn_link_set_rcv_settle_mode(made, cproton.PN_RCV_FIRST)
+    data = _put_said(made, said)
+    proton.pn_data_exit(data)
+    proton.pn_link_open(made)
+    return made
+
+
 def consumer_answer(made: Any) -> OwnerAnswer:
     """What the owner has answered to a consumer."""
     source = _source(made)
@@ -128,11 +140,7 @@ def _opened(made: Any, link: Link, terms: OwnerTerms) -> Any:
         settles = cproton.PN_SND_SETTLED
     proton.pn_link_set_snd_settle_mode(made, settles)
     proton.pn_link_set_rcv_settle_mode(made, cproton.PN_RCV_FIRST)
-    data = proton.pn_link_properties(made)
-    proton.pn_data_put_map(data)
-    proton.pn_data_enter(data)
-    for key, value in terms.said.properties().items():
-        _put(data, key, value)
+    data = _put_said(made, terms.said)
     if link.attach.priority:
         _put(data, _PRIORITY, max(-INT64, min(link.attach.priority, INT64)))
     if link.attach.redeliver:
@@ -140,6 +148,16 @@ def _opened(made: Any, link: Link, terms: OwnerTerms) -> Any:
     proton.pn_data_exit(data)
     proton.pn_link_open(made)
     return made
+
+
+def _put_said(made: Any, said: RelayedFor) -> Any:
+    """For whom a link is, in its properties, to which more can be added."""
+    data = proton.pn_link_properties(made)
+    proton.pn_data_put_map(data)
+    proton.pn_data_enter(data)
+    for key, value in said.properties().items():
+        _put(data, key, value)
+    return data
 
 
 def _put(data: Any, key: str, value: str | int | bool) -> None:
