@@ -99,8 +99,11 @@ class RetiringLink(OwnerLink):
             super()._end_there(closed=closed)
 
     def _forget_retired(self) -> None:
-        """The client's link has ended. What the owner was told of stays in its transaction."""
+        """The client's link has ended. What the owner was told of stays in its transaction; what it
+        wasn't told of its client has seen."""
         text = f"link '{self._link.name}' ended before the owner had its outcomes"
         for work in self._retired.works():
             work.spoil(AmqpError(ILLEGAL_STATE, text))
+        if self._wire is not None:
+            self._retired.leave()
         self._retired.clear()

@@ -281,10 +281,17 @@ class Coordinator:
         if self.knows(connection, number):
             self._of[connection].spoil(number, reason)
 
-    def _here(self, transactions: _Transactions, number: int) -> None:
+    def _fail(self, connection: Peer, number: int, reason: AmqpError) -> None:
+        """A part of it can't be done, which its owner must know, too."""
+        if (elsewhere := self._elsewhere.get(number)) is not None:
+            elsewhere.spoil(reason)
+        else:
+            self.spoil(connection, number, reason)
+
+    def _here(self, connection: Peer, number: int) -> None:
         """Something of our own log is done in it: a transaction is of one log."""
         if (elsewhere := self._elsewhere.get(number)) is not None:
-            transactions.spoil(number, elsewhere.own_refusal)
+            elsewhere.spoil(elsewhere.own_refusal)
 
     def post(self, link: Link, received: Received, goals: Goals, unrouted: Unrouted) -> None:
         """Add messages to a known transaction, each to its goal. Their sender is told at once the
@@ -294,10 +301,11 @@ class Coordinator:
         posted, routed = self._intake.post(link, received, goals, unrouted)
         fine = routed.receipt.deliveries + routed.at_once
         transactions = self._of[link.connection]
-        self._here(transactions, number)
         for complaint in routed.complaints:
-            transactions.spoil(number, complaint.amqp_error)
+            self._fail(link.connection, number, complaint.amqp_error)
             _reject(link, complaint.deliveries, number, complaint.amqp_error)
+        if posted:
+            self._here(link.connection, number)
         amqp_error = self._keep(transactions, number, posted)
         if amqp_error is not None:
             _reject(link, fine, number, amqp_error)
@@ -324,7 +332,7 @@ class Coordinator:
         """Deliveries were given an outcome in a transaction that is known."""
         connection, number = consumer.link.connection, outcomes.transaction
         transactions = self._of[connection]
-        self._here(transactions, number)
+        self._here(connection, number)
         count = 0
         for retired in self._retiring.retire(consumer, outcomes):
             count += len(retired.run)
@@ -333,7 +341,7 @@ class Coordinator:
                 self._give_back(number, given_back)
         if count < len(outcomes.run):
             text = _taken("a delivery was given back before it was settled")
-            transactions.spoil(number, AmqpError(ILLEGAL_STATE, text))
+            self._fail(connection, number, AmqpError(ILLEGAL_STATE, text))
         self._watch(connection, number)
 
     # Time.

@@ -118,8 +118,11 @@ class RelayedTransaction(msgspec.Struct, eq=False):
         return self.state in PASSING
 
     def work(self, messages: int) -> Step:
-        """So many messages came in it, or none but outcomes of deliveries."""
+        """So many messages came in it, or none but outcomes of deliveries: those of one that can
+        only be rolled back stay with it until its end."""
         step = self._step(Event.WORK)
+        if messages and self.reason is not None:
+            return Step.REFUSE
         if step is not Step.REFUSE:
             self.left += messages
         return step

@@ -4,7 +4,7 @@ It is written from values that were read (`pipeline.subscriptions.attach_intent`
 a peer's own data the engine couldn't write everything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import cproton
@@ -97,8 +97,9 @@ def open_coordinator(session: Any, name: str, said: RelayedFor) -> Any:
     proton.pn_terminus_set_type(proton.pn_link_target(made), cproton.PN_COORDINATOR)
     proton.pn_link_set_snd_settle_mode(made, cproton.PN_SND_UNSETTLED)
     proton.pn_link_set_rcv_settle_mode(made, cproton.PN_RCV_FIRST)
-    data = _put_said(made, said)
-    proton.pn_data_exit(data)
+    # To a coordinator the engine writes no properties but those of a node.
+    source = proton.pn_link_source(made)
+    _put_map(proton.pn_terminus_properties(source), said.properties())
     proton.pn_link_open(made)
     return made
 
@@ -140,24 +141,22 @@ def _opened(made: Any, link: Link, terms: OwnerTerms) -> Any:
         settles = cproton.PN_SND_SETTLED
     proton.pn_link_set_snd_settle_mode(made, settles)
     proton.pn_link_set_rcv_settle_mode(made, cproton.PN_RCV_FIRST)
-    data = _put_said(made, terms.said)
+    more: dict[str, str | int | bool] = {}
     if link.attach.priority:
-        _put(data, _PRIORITY, max(-INT64, min(link.attach.priority, INT64)))
+        more[_PRIORITY] = max(-INT64, min(link.attach.priority, INT64))
     if link.attach.redeliver:
-        _put(data, REDELIVER, True)
-    proton.pn_data_exit(data)
+        more[REDELIVER] = True
+    _put_map(proton.pn_link_properties(made), {**terms.said.properties(), **more})
     proton.pn_link_open(made)
     return made
 
 
-def _put_said(made: Any, said: RelayedFor) -> Any:
-    """For whom a link is, in its properties, to which more can be added."""
-    data = proton.pn_link_properties(made)
+def _put_map(data: Any, said: Mapping[str, str | int | bool]) -> None:
     proton.pn_data_put_map(data)
     proton.pn_data_enter(data)
-    for key, value in said.properties().items():
+    for key, value in said.items():
         _put(data, key, value)
-    return data
+    proton.pn_data_exit(data)
 
 
 def _put(data: Any, key: str, value: str | int | bool) -> None:

@@ -97,6 +97,14 @@ class RetiredDeliveries:
             pairs.extend(self._undo(one))
         return pairs
 
+    def leave(self) -> None:
+        """The client's link has ended, and its deliveries with it: what it had settled, and the
+        owner doesn't know of, fails."""
+        for kept in self._of.values():
+            for one in kept:
+                if one.step is not Step.SEND and not one.clients:
+                    self._undo(one)
+
     def clear(self) -> None:
         """The owner is lost, or the client's link is: nobody has them any more."""
         self._of.clear()
