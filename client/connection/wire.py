@@ -17,7 +17,7 @@ from cproton import lib as proton
 from distributary.client.connection import engine_objects
 from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
 from distributary.client.connection.client_settings import ConnectionSettings
-from distributary.client.connection.conditions import tell, told, will_close
+from distributary.client.connection.conditions import hung_up, tell, told, will_close
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
@@ -73,10 +73,9 @@ class Wire(asyncio.BufferedProtocol):
         self._sessions: dict[int, engine_objects.ClientSession] = {}
         self._dirty: dict[ClientLink, None] = {}
         self._watching: dict[engine_objects.Watching, None] = {}
-        self._due = self._paused = self._closing = self._open = False
+        self._due = self._paused = self._closing = self._open = self.alive = False
         self._timer: asyncio.TimerHandle | None = None
         self._reason: ClientError | None = None
-        self.alive = False
         self.opened: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[ClientError] = self._loop.create_future()
         self._engine = engine_objects.EngineObjects(container, server.host, settings)
@@ -134,7 +133,8 @@ class Wire(asyncio.BufferedProtocol):
         self.alive, self._socket = False, None  # which has this one, with TLS
         if self._timer is not None:
             self._timer.cancel()
-        reason = self._reason or ConnectionFailed(self._lost(error))
+        plain = self._login is not None and self._server.tls is None
+        reason = self._reason or ConnectionFailed(hung_up(self._server.url, error, plain))
         links, self._links = self._links, {}
         for link in links.values():
             link.lost()
@@ -144,11 +144,6 @@ class Wire(asyncio.BufferedProtocol):
         if not self.opened.done():
             self.opened.set_exception(reason)
         self.lost.set_result(reason)
-
-    def _lost(self, error: Exception | None) -> str:
-        if self._login is not None and self._server.tls is None:
-            return f"{self._server.url} hung up before the login: if it wants TLS, say amqps://"
-        return f"the connection to {self._server.url} is lost" + (f": {error}" if error else "")
 
     def abort(self, reason: ClientError) -> None:
         """Drop the socket; the first reason counts."""

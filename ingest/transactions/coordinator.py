@@ -288,7 +288,7 @@ class Coordinator:
         else:
             self.spoil(connection, number, reason)
 
-    def _here(self, connection: Peer, number: int) -> None:
+    def _here(self, number: int) -> None:
         """Something of our own log is done in it: a transaction is of one log."""
         if (elsewhere := self._elsewhere.get(number)) is not None:
             elsewhere.spoil(elsewhere.own_refusal)
@@ -305,7 +305,7 @@ class Coordinator:
             self._fail(link.connection, number, complaint.amqp_error)
             _reject(link, complaint.deliveries, number, complaint.amqp_error)
         if posted:
-            self._here(link.connection, number)
+            self._here(number)
         amqp_error = self._keep(transactions, number, posted)
         if amqp_error is not None:
             _reject(link, fine, number, amqp_error)
@@ -332,7 +332,7 @@ class Coordinator:
         """Deliveries were given an outcome in a transaction that is known."""
         connection, number = consumer.link.connection, outcomes.transaction
         transactions = self._of[connection]
-        self._here(connection, number)
+        self._here(number)
         count = 0
         for retired in self._retiring.retire(consumer, outcomes):
             count += len(retired.run)
