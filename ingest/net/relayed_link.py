@@ -90,6 +90,21 @@ class Relaying(Protocol):
 class Relays(Protocol):
     """All relayed links of a gateway."""
 
+    @property
+    def logs(self) -> tuple[str, tuple[str, ...]]:
+        """Its own log, and the others of its lake; empty, and none, where the home is none."""
+
+    def log_of(self, word: str) -> str | None:
+        """The log of a topic, a queue or a pattern of topics, by the word of the log for it; None:
+        several."""
+
+    async def ask(
+        self, link: Link, log: str, encoded: Callable[[int, str], bytes]
+    ) -> bytes | AmqpError:
+        """What the node of the owner of another log answers to a request that came by this link,
+        which is encoded with a message-id and the address of its answer; or why there is no
+        answer."""
+
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
         """The logs where this link belongs, none of them ours: one; or several, of a link to a
         subscription that may be in any; or none: it belongs here. An AmqpError where it can be in
@@ -139,6 +154,21 @@ class OneLog:
 
 class NoRelays:
     """Those of a gateway whose home has one log."""
+
+    @property
+    def logs(self) -> tuple[str, tuple[str, ...]]:
+        """It needs no name."""
+        return "", ()
+
+    def log_of(self, _word: str) -> str | None:
+        """The one that there is."""
+        return ""
+
+    async def ask(
+        self, link: Link, log: str, encoded: Callable[[int, str], bytes]
+    ) -> bytes | AmqpError:
+        """There is no other log."""
+        raise NotImplementedError
 
     def elsewhere(self, _intent: AttachIntent) -> tuple[str, ...] | AmqpError:
         """Every link belongs here."""

@@ -11,6 +11,7 @@ from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.relayed_link import ClientTransactions
 from distributary.ingest.relaying.held_bytes import ReceiversBytes, SendersBytes
 from distributary.ingest.relaying.owner_link import OwnerLink
+from distributary.ingest.relaying.owner_requests import OwnerRequests
 from distributary.ingest.relaying.owners.lake_looks import LakeLooks
 from distributary.ingest.relaying.owners.owner_connection import OwnerConnection
 from distributary.ingest.relaying.owners.owner_terms import (
@@ -26,13 +27,14 @@ from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.transactions.owner_coordinator import OwnerCoordinator
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
 from distributary.ingest.runtime.host import Host
-from distributary.pipeline.amqp.relayed_for import RelayedFor
+from distributary.pipeline.amqp.relayed_for import PREFIX, RelayedFor
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.log_names import temporary_name
 from distributary.pipeline.model.address import ANNOTATED, Kind, destination_of
 from distributary.pipeline.model.amqp_error import (
     INVALID_FIELD,
     LIMIT_EXCEEDED,
+    NOT_FOUND,
     NOT_IMPLEMENTED,
     AmqpError,
 )
@@ -111,7 +113,34 @@ class LakeRelays:
         self._numbers: dict[Peer, int] = {}
         self._count = count(1)
         self._parts: dict[Link, dict[str, RelayedPart]] = {}
+        self._asking: dict[Link, dict[str, OwnerRequests]] = {}
         self._bare = Kind(host.settings.amqp.bare_address)
+
+    @property
+    def logs(self) -> tuple[str, tuple[str, ...]]:
+        """Its own log, and the others of its lake."""
+        return self._log, tuple(one for one in self._placement.logs if one != self._log)
+
+    def log_of(self, word: str) -> str | None:
+        """The log of what a word of the log means; None: its topics may be in several."""
+        return self._placement.log_of_pattern(word)
+
+    async def ask(
+        self, link: Link, log: str, encoded: Callable[[int, str], bytes]
+    ) -> bytes | AmqpError:
+        """What the node of the owner of another log answers to a request that came by this link; or
+        why there is no answer."""
+        if not link.alive:
+            return AmqpError(LIMIT_EXCEEDED, "the link that asked has ended")
+        session, asking = self._session(link, log), self._asking.setdefault(link, {})
+        if not session.fits:
+            text = "the connection to the owner of its log has as many sessions as it can"
+            return AmqpError(LIMIT_EXCEEDED, text)
+        requests = asking.get(log)
+        if requests is None or requests.over:
+            name = f"{PREFIX}requests-{next(self._count)}"
+            requests = asking[log] = OwnerRequests(session, name, self._for(link, log))
+        return await requests.ask(encoded)
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
         """The logs where this link belongs, none of them ours; none: it belongs here."""
@@ -120,7 +149,7 @@ class LakeRelays:
             case Produce(destination) | Browse(destination):
                 log = self._placement.log_of(destination.topic)
             case Lookup() | BrowseSubscription():
-                return tuple(one for one in self._placement.logs if one != self._log)
+                return self.logs[1]
             case Subscribe(definition=definition):
                 log = self._placement.log_of_pattern(definition.topic)
                 if log is None:
@@ -185,6 +214,9 @@ class LakeRelays:
     def left(self, link: Link) -> None:
         """A link of our own has ended: what of it went to other logs does, too, when all of that
         has its outcome, if it was its peer that ended it."""
+        for requests in self._asking.pop(link, {}).values():
+            why = AmqpError(NOT_FOUND, "the link that asked has ended")
+            requests.end(why, at_once=link.alive)
         for part in self._parts.pop(link, {}).values():
             if link.alive and link.left:
                 part.detached(closed=True)

@@ -16,6 +16,7 @@ from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link
 from distributary.pipeline.amqp.performative import REDELIVER
 from distributary.pipeline.amqp.relayed_for import RelayedFor
+from distributary.pipeline.management.management_messages import NODE
 from distributary.pipeline.model.address import Kind, kind_of_topic, said_by
 from distributary.pipeline.model.policy import Expiry, Lifetime
 from distributary.pipeline.model.subscription import Definition
@@ -100,6 +101,29 @@ def open_coordinator(session: Any, name: str, said: RelayedFor) -> Any:
     # To a coordinator the engine writes no properties but those of a node.
     source = proton.pn_link_source(made)
     _put_map(proton.pn_terminus_properties(source), said.properties())
+    proton.pn_link_open(made)
+    return made
+
+
+def open_requests(session: Any, name: str, said: RelayedFor) -> Any:
+    """A link to the owner's node `$management`, for a client; Proton's pointer."""
+    made = cproton.pn_sender(session, name)
+    cproton.pn_terminus_set_address(proton.pn_link_target(made), NODE)
+    return _opened_to_node(made, said)
+
+
+def open_answers(session: Any, name: str, said: RelayedFor) -> Any:
+    """The link by which that node sends answers to the address `name`."""
+    made = cproton.pn_receiver(session, name)
+    cproton.pn_terminus_set_address(proton.pn_link_source(made), NODE)
+    cproton.pn_terminus_set_address(proton.pn_link_target(made), name)
+    return _opened_to_node(made, said)
+
+
+def _opened_to_node(made: Any, said: RelayedFor) -> Any:
+    proton.pn_link_set_snd_settle_mode(made, cproton.PN_SND_SETTLED)
+    proton.pn_link_set_rcv_settle_mode(made, cproton.PN_RCV_FIRST)
+    _put_map(proton.pn_link_properties(made), said.properties())
     proton.pn_link_open(made)
     return made
 
