@@ -90,9 +90,11 @@ class _NodeLink:
     def leave(self, *, at_once: bool) -> None:
         """Nobody asks any more; `at_once`: its session goes on without it."""
         session = self._requests.session
-        if self.wire is None or self.pointer is None or at_once:
-            session.leave(self)
-        if self.wire is not None and self.pointer is not None and at_once:
+        if not at_once:
+            session.owner.leave(self)  # its session has yet to end it
+            return
+        session.leave(self)
+        if self.wire is not None and self.pointer is not None:
             session.ends(self)
             self.wire.end(self.pointer)
 

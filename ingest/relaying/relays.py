@@ -292,7 +292,8 @@ class LakeRelays:
         for session in self._sessions.pop(connection, {}).values():
             session.end()
         self._numbers.pop(connection, None)
-        self._coordinators.pop(connection, None)
+        for coordinator in self._coordinators.pop(connection, {}).values():
+            coordinator.close()
 
     def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
         """Do this when the owners know the end of the sessions of these links."""

@@ -112,6 +112,12 @@ class OwnerCoordinator:
         """It has ended."""
         self._transactions.pop(transaction, None)
 
+    def close(self) -> None:
+        """The client has gone, and the session of the link was ended with it."""
+        self._session.owner.leave(self)
+        self._disconnected()
+        self._transactions.clear()
+
     # The owner's side.
 
     def make(self, wire: Wire) -> Any:

@@ -16,6 +16,8 @@ from gateway_fields import make
 from gateway_fleet import Fleet
 from gateway_frames import frame_of
 from gateway_jms import QUEUE, Jms, source, text_message, text_of
+from gateway_management import Manager
+from gateway_peer import Peer
 from gateway_process import Gateway, past, until
 from gateway_transactions import Transacted, condition_of, transacted
 
@@ -372,6 +374,25 @@ def test_who_waits_for_our_word_on_a_lost_one_is_ended(fleet: Fleet) -> None:
         [detach] = work.session.until("detach")
         assert detach.error == FORCED
         assert work.session.commit() == UNKNOWN
+
+
+def test_nothing_is_kept_for_a_client_that_has_gone(fleet: Fleet) -> None:
+    """Nobody looks for an owner on its behalf."""
+    with working(fleet) as work:
+        work.do()
+        work.jms.send(frame_of("close"))
+        work.session.until("close")
+    with Jms(fleet.main.port) as asking:
+        reader = Manager(Peer(fleet.main.port, "reader"))
+        reader.done("READ", "queue", "orders.from")
+        reader.peer.close()
+        asking.heard()
+    fleet.orders.kill()
+    fleet.main.await_event("relay.lost")
+    past(time.time() + 1.0)  # it looks several times a second
+    assert not fleet.main.events("relay.waits")
+    fleet.orders.start()
+    assert coins(fleet.main) == {"from": 1}
 
 
 # Limits: those of the owner, for each client.
