@@ -1,7 +1,8 @@
 """Requests to `$management` of a gateway that are about another gateway's log: the log's owner
 answers them, for the client's user.
 
-That all of them are answered as local ones is shown by the tests of those, too, with `RELAYED=1`.
+That they are answered as local ones is shown by the tests of those, too, with `RELAYED=1`, but for
+lists and for answers to queues, which are the gateway's own.
 """
 
 import signal
