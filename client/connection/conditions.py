@@ -5,8 +5,12 @@ from typing import Any
 import cproton
 from cproton import lib as proton
 
+from distributary.pipeline.codec.amqp_codes import Descriptor
+
 #: What a broker says in its open when a close with an error follows (as Qpid's clients know it).
 _WILL_CLOSE = "amqp:connection-establishment-failed"
+#: From a transactional state to the fields of its error: how many values on, then into the last.
+_TO_ERROR = (1, 2, 2, 1, 2)
 
 
 def told(condition: Any) -> tuple[str, str]:
@@ -26,7 +30,30 @@ def tell(condition: Any, name: str, description: str) -> None:
 def reason(delivery: int) -> tuple[str, str]:
     """Why the other side has rejected a delivery."""
     pointer = cproton.ffi.cast("pn_delivery_t *", delivery)
-    return told(proton.pn_disposition_condition(proton.pn_delivery_remote(pointer)))
+    remote = proton.pn_delivery_remote(pointer)
+    if proton.pn_delivery_remote_state(pointer) == Descriptor.TRANSACTIONAL_STATE:
+        return _told_in(proton.pn_disposition_data(remote))
+    return told(proton.pn_disposition_condition(remote))
+
+
+def _told_in(state: Any) -> tuple[str, str]:
+    """The same of an outcome in a transaction: [id, rejected [error [condition, description]]]."""
+    proton.pn_data_rewind(state)
+    for steps in _TO_ERROR:
+        if not (
+            all(proton.pn_data_next(state) for _ in range(steps)) and proton.pn_data_enter(state)
+        ):
+            return "", ""
+    found = [cproton.pn_data_get_symbol(state) if proton.pn_data_next(state) else ""]
+    found.append(cproton.pn_data_get_string(state) if proton.pn_data_next(state) else "")
+    return found[0] or "", found[1] or ""
+
+
+def hung_up(url: str, error: Exception | None, plain: bool) -> str:
+    """How a connection was lost; `plain`: before its login, and without TLS."""
+    if plain:
+        return f"{url} hung up before the login: if it wants TLS, say amqps://"
+    return f"the connection to {url} is lost" + (f": {error}" if error else "")
 
 
 def will_close(connection: Any) -> bool:

@@ -17,7 +17,7 @@ from cproton import lib as proton
 from distributary.client.connection import engine_objects
 from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
 from distributary.client.connection.client_settings import ConnectionSettings
-from distributary.client.connection.conditions import tell, told, will_close
+from distributary.client.connection.conditions import hung_up, tell, told, will_close
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
@@ -73,10 +73,9 @@ class Wire(asyncio.BufferedProtocol):
         self._sessions: dict[int, engine_objects.ClientSession] = {}
         self._dirty: dict[ClientLink, None] = {}
         self._watching: dict[engine_objects.Watching, None] = {}
-        self._due = self._paused = self._closing = self._open = False
+        self._due = self._paused = self._closing = self._open = self.alive = False
         self._timer: asyncio.TimerHandle | None = None
         self._reason: ClientError | None = None
-        self.alive = False
         self.opened: asyncio.Future[None] = self._loop.create_future()
         self.lost: asyncio.Future[ClientError] = self._loop.create_future()
         self._engine = engine_objects.EngineObjects(container, server.host, settings)
@@ -134,7 +133,8 @@ class Wire(asyncio.BufferedProtocol):
         self.alive, self._socket = False, None  # which has this one, with TLS
         if self._timer is not None:
             self._timer.cancel()
-        reason = self._reason or ConnectionFailed(self._lost(error))
+        plain = self._login is not None and self._server.tls is None
+        reason = self._reason or ConnectionFailed(hung_up(self._server.url, error, plain))
         links, self._links = self._links, {}
         for link in links.values():
             link.lost()
@@ -144,11 +144,6 @@ class Wire(asyncio.BufferedProtocol):
         if not self.opened.done():
             self.opened.set_exception(reason)
         self.lost.set_result(reason)
-
-    def _lost(self, error: Exception | None) -> str:
-        if self._login is not None and self._server.tls is None:
-            return f"{self._server.url} hung up before the login: if it wants TLS, say amqps://"
-        return f"the connection to {self._server.url} is lost" + (f": {error}" if error else "")
 
     def abort(self, reason: ClientError) -> None:
         """Drop the socket; the first reason counts."""
@@ -226,6 +221,10 @@ class Wire(asyncio.BufferedProtocol):
         """Have it look after each read, while the connection lives."""
         self._watching[watching] = None
 
+    def unwatch(self, watching: engine_objects.Watching) -> None:
+        """It looks no more."""
+        self._watching.pop(watching, None)
+
     def later(self) -> None:
         """Write in this turn of the loop what the engine has by then."""
         if not self._due:
@@ -269,19 +268,20 @@ class Wire(asyncio.BufferedProtocol):
         for watching in tuple(self._watching):
             watching.passed()
 
-    def write(self) -> None:
-        """Write what the engine has. Within one such pass it may write transfers before the
-        outcomes that were given before them."""
+    def write(self) -> bool:
+        """Write what the engine has; whether all of it. Within one such pass it may write transfers
+        before the outcomes that were given before them."""
         room, socket = pumping.pointer(self._out), self._socket
         assert socket is not None  # noqa: S101
         while (size := self.outgoing.output(room, BUFFER_BYTES)) > 0:
             socket.write(bytes(memoryview(self._out)[:size]))
             if self._paused:
-                return
+                return False
         if self.outgoing.holds:
             self.outgoing.written(engine_objects.EngineLinks(tuple(self._links)))
         if size < 0 and proton.pn_connection_state(self.connection) & cproton.PN_REMOTE_CLOSED:
             socket.close()  # before, the other side may still have outcomes to work on
+        return True
 
     def _tick(self) -> None:
         """Heartbeats, and whether the other side's come."""

@@ -105,14 +105,15 @@ class MessageLoop:
         self._addresses = AddressResolver(admission, self._subscriptions, bare, style)
         self._transactions = Coordinator(host, parts, self.finish_pass)
         directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
+        self._relays = relaying.relays(self.finish_pass, self._transactions)
         self._node = open_node(
             ManagementParts(
                 host, parts, access, directory, self._validator, turns, self.finish_pass
             ),
             Peers(self.engine),
             self._addresses.answering,
+            self._relays,
         )
-        self._relays = relaying.relays(self.finish_pass)
         nodes = (temporary, self._transactions, self._node, self._relays)
         link_parts = LinkParts(access, admission, self._subscriptions, *nodes)
         self._links = LinkService(host, parts, link_parts)

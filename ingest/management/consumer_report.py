@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from distributary.ingest.delivery.consumer import Consumer, Subscription
+from distributary.ingest.subscriptions.operations import Facts
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
 from distributary.pipeline.dispatch.dispatcher import FOREVER
 
@@ -79,3 +80,18 @@ def _since(consumer: Consumer, sequences: Iterable[int]) -> dict[int, Timestamp]
         int(sequence): Timestamp(int(time))
         for sequence, time in zip(wanted[known], times, strict=True)
     }
+
+
+def dropped_by(done: Facts) -> int:
+    """How many messages an operation dropped; 0 if it drops none."""
+    count = done.get("dropped", 0)
+    return count if isinstance(count, int) else 0
+
+
+def lost(done: Facts) -> str:
+    """The end of the sentence that says how many messages were dropped; empty for an operation
+    that never drops any."""
+    if "dropped" not in done:
+        return ""
+    most = " at most" if done.get("at_most") else ""
+    return f"; messages dropped{most}: {dropped_by(done)}"

@@ -8,6 +8,7 @@ All methods run on the loop's thread.
 import asyncio
 import sys
 from array import array
+from functools import partial
 
 import structlog
 
@@ -15,17 +16,26 @@ from distributary.ingest.management.lease_requests import LEASE_VERBS, LeaseRequ
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.replies import Replies, ReplyLink
 from distributary.ingest.management.requests import Requests
+from distributary.ingest.management.whose import Whose
 from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net import termini
 from distributary.ingest.net.containment import stops_all
 from distributary.ingest.net.link import Link
+from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.publish import relay
 from distributary.ingest.runtime.settings import ManagementLimits
 from distributary.pipeline.codec import sections
 from distributary.pipeline.codec.sections import DecodeError, Message
 from distributary.pipeline.management import management_messages
-from distributary.pipeline.management.management_messages import NODE, Answer
+from distributary.pipeline.management.management_messages import (
+    ABSENT,
+    BAD_REQUEST,
+    NODE,
+    Answer,
+    Request,
+    refused,
+)
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 from distributary.pipeline.subscriptions.attach_intent import Attach
 
@@ -51,10 +61,13 @@ class Node:
         requests: Requests,
         replies: Replies,
         leases: LeaseRequests,
+        relays: Relays,
     ) -> None:
         self._loop, self._limits, self._finish_pass = parts.host.loop, limits, parts.finish_pass
         self._decode, self._turns = parts.host.settings.amqp.decode, parts.turns
         self._requests, self._replies, self._leases = requests, replies, leases
+        style = parts.host.settings.delivery.pattern_style
+        self._relays, self._whose = relays, Whose(relays, parts.directory, style)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attached(self, link: Link, attach: Attach) -> bool:
@@ -118,33 +131,65 @@ class Node:
         if link.alive:
             relay.accept(link, delivery)
             link.connection.touch()
-        user = link.connection.user
         request = management_messages.parse(message)
         if isinstance(request, Answer):
-            answer = request
+            answer: Answer | bytes = request
         else:
             self._finish_pass()
-            if request.verb in LEASE_VERBS:
-                answer = await self._leases.answer(link, request)
-            else:
-                answer = await self._requests.answer(user, request)
-            _events.debug(
-                "management.answered",
-                user=user,
-                operation=request.verb.value,
-                type=request.entity.value,
-                name=request.name,
-                status=answer.status,
-            )
+            answer = await self._asked(link, request)
         asked = message.properties
         correlation = asked.message_id if asked.correlation_id is None else asked.correlation_id
         reply_to = asked.reply_to or ""
-        self._replies.send(
-            link, reply_to, management_messages.encoded(answer, reply_to, correlation)
+        own, _ = self._relays.logs
+        data = (
+            management_messages.readdressed(answer, reply_to, correlation)
+            if isinstance(answer, bytes)
+            else management_messages.encoded(answer, reply_to, correlation, own)
         )
+        self._replies.send(link, reply_to, data)
         if link.alive and not link.ended:
             link.grant(1)
         self._finish_pass()
+
+    async def _asked(self, link: Link, request: Request) -> Answer | bytes:
+        """The answer of the first log that has what the request names: ours, or encoded by the node
+        of its owner."""
+        logs = self._whose.logs(link, request)
+        if isinstance(logs, Answer):
+            return logs
+        own, _ = self._relays.logs
+        for log in logs:
+            if log != own:
+                there = await self._there(link, log, request)
+                if isinstance(there, Answer) or management_messages.status_of(there) != ABSENT:
+                    return there
+                if log == logs[-1]:
+                    return there
+        return await self._here(link, request)
+
+    async def _there(self, link: Link, log: str, request: Request) -> Answer | bytes:
+        try:
+            management_messages.request_of(request, 0, "")
+        except ValueError as error:
+            return Answer(BAD_REQUEST, str(error))
+        found = await self._relays.ask(link, log, partial(management_messages.request_of, request))
+        return refused(found) if isinstance(found, AmqpError) else found
+
+    async def _here(self, link: Link, request: Request) -> Answer:
+        user = link.connection.user
+        if request.verb in LEASE_VERBS:
+            answer = await self._leases.answer(link, request)
+        else:
+            answer = await self._requests.answer(user, request)
+        _events.debug(
+            "management.answered",
+            user=user,
+            operation=request.verb.value,
+            type=request.entity.value,
+            name=request.name,
+            status=answer.status,
+        )
+        return answer
 
     def _message(self, link: Link, data: bytes) -> Message | AmqpError:
         """The request, if it is one and its answer has somewhere to go."""

@@ -12,15 +12,19 @@ from distributary.ingest.management.peers import Peers
 from distributary.ingest.management.replies import Replies
 from distributary.ingest.management.requests import Requests
 from distributary.ingest.net.link import Link
+from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.subscriptions.operations import Operations
 from distributary.pipeline.model.amqp_error import AmqpError
 
 
 def open_node(
-    parts: ManagementParts, peers: Peers, resolve: Callable[[Link, str], str | AmqpError]
+    parts: ManagementParts,
+    peers: Peers,
+    resolve: Callable[[Link, str], str | AmqpError],
+    relays: Relays,
 ) -> Node:
     """The node `$management` of a gateway. `resolve` says where a link's user may send to by an
-    address."""
+    address; `relays` have what is asked of other logs."""
     settings, messages = parts.host.settings, parts.messages
     limits = settings.management
     most = min(limits.request_bytes_max, settings.amqp.message_bytes_max)
@@ -29,5 +33,5 @@ def open_node(
     requests = Requests(
         parts, Entities(messages, parts.directory, parts.schemas.directory, peers), operations
     )
-    replies = Replies(messages.log, limits, resolve)
-    return Node(parts, limits, requests, replies, LeaseRequests(parts))
+    replies = Replies(messages.log, limits, resolve, relays)
+    return Node(parts, limits, requests, replies, LeaseRequests(parts), relays)

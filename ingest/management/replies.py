@@ -6,8 +6,14 @@ from collections.abc import Callable
 
 from distributary.ingest.commit.group_log import Inside, Log
 from distributary.ingest.net.link import Link
+from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.runtime.settings import ManagementLimits
-from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, NOT_FOUND, AmqpError
+from distributary.pipeline.model.amqp_error import (
+    LIMIT_EXCEEDED,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    AmqpError,
+)
 from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.model.message import PublishBatch
 from distributary.pipeline.model.record_batch import RecordBatch
@@ -47,13 +53,18 @@ class ReplyLink:
 class Replies:
     """The links that take answers; answers to other addresses are published.
 
-    `resolve` gives the destination to which a connection's user may send by an address.
+    `resolve` gives the destination to which a connection's user may send by an address; of a lake
+    it must be in our log (`relays`).
     """
 
     def __init__(
-        self, log: Log, limits: ManagementLimits, resolve: Callable[[Link, str], str | AmqpError]
+        self,
+        log: Log,
+        limits: ManagementLimits,
+        resolve: Callable[[Link, str], str | AmqpError],
+        relays: Relays,
     ) -> None:
-        self._log, self._limits, self._resolve = log, limits, resolve
+        self._log, self._limits, self._resolve, self._relays = log, limits, resolve, relays
         self._links: dict[Link, ReplyLink] = {}
 
     def join(self, link: Link, address: str) -> ReplyLink:
@@ -73,7 +84,14 @@ class Replies:
         if reply_link is not None:
             return self._too_many(reply_link)
         found = self._resolve(link, reply_to)
-        return found if isinstance(found, AmqpError) else None
+        if isinstance(found, AmqpError):
+            return found
+        (own, _), log = self._relays.logs, self._relays.log_of(found)
+        if log == own:
+            return None
+        text = f"answers can't go to '{reply_to}', which is in another log than '{own}', that of "
+        text += "this gateway: take them by a temporary queue, or by a link from $management"
+        return AmqpError(NOT_IMPLEMENTED, text)
 
     def _too_many(self, reply_link: ReplyLink) -> AmqpError | None:
         """Why no more answers may wait for this link, if that is so."""

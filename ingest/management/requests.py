@@ -19,8 +19,7 @@ from distributary.ingest.management.asking import (
     rights_asked,
     wants_policies,
 )
-from distributary.ingest.management.consumer_report import HELD, held, links
-from distributary.ingest.management.dropped import dropped_by, lost
+from distributary.ingest.management.consumer_report import HELD, dropped_by, held, links, lost
 from distributary.ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.redrive import Redrive

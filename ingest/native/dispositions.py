@@ -22,11 +22,13 @@ def dispose(
     failed: bool = False,
     undeliverable: bool = False,
     settles: bool = True,
+    transaction: int = 0,
 ) -> None:
-    """Give deliveries an outcome by its descriptor (0: none), and settle them, or (`settles` is
-    false) wait for the other side to do that. `failed` and `undeliverable` are of `modified`."""
-    count = len(deliveries)
-    lib.pump_dispose(_addresses(deliveries), count, state, failed, undeliverable, settles)
+    """Give deliveries an outcome by its descriptor (0: none), in a transaction if it isn't 0, and
+    settle them, or (`settles` is false) wait for the other side to do that. `failed` and
+    `undeliverable` are of `modified`."""
+    said = state, failed, undeliverable, settles, transaction
+    lib.pump_dispose(_addresses(deliveries), len(deliveries), *said)
 
 
 def settled(deliveries: "array[int]") -> int:

@@ -39,7 +39,7 @@ typedef struct {
 /* Send some messages of a batch: those with the sequences first, first+step, ... (count of them) or,
  * if it isn't NULL, `sequences`. The batch has `batch_count` messages from `batch_first` on, or those of
  * `batch_sequences`; all ascend. Returns how many bytes of messages went, or -1 when it came to a
- * sequence that the batch doesn't have.
+ * sequence that the batch doesn't have. `transaction` is the one in which they are sent, 0 if in none.
  *
  * With `o`, the connection's, a message that fits into one frame and into its session's window goes by
  * reference: its bytes in `blob` must stay until `o->waiting` is 0 and pump_output has given less than
@@ -48,7 +48,7 @@ int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first
                   uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
                   uint64_t step, uint64_t count, const uint64_t *sequences,
                   uint32_t delivery_count, uint64_t link, uint64_t delivered_at,
-                  int presettled, pump_outgoing *o);
+                  int presettled, uint64_t transaction, pump_outgoing *o);
 /* How many of them come before the first that would be sent with more than `bytes_max` bytes; `bytes`
  * is then what that one has. -1 as above. */
 int64_t pump_fitting(const char *blob, const int32_t *offsets, uint64_t batch_first,
@@ -151,7 +151,7 @@ int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first
                   uint64_t batch_count, const uint64_t *batch_sequences, uint64_t first,
                   uint64_t step, uint64_t count, const uint64_t *sequences,
                   uint32_t delivery_count, uint64_t link, uint64_t delivered_at,
-                  int presettled, pump_outgoing *o) {
+                  int presettled, uint64_t transaction, pump_outgoing *o) {
   const run_t r = {blob, offsets, batch_first, batch_count, batch_sequences,
                    first, step, count, sequences};
   pn_link_t *l = (pn_link_t *)(uintptr_t)link;
@@ -169,6 +169,7 @@ int64_t pump_send(const char *blob, const int32_t *offsets, uint64_t batch_first
     uint64_t tag[2] = {__builtin_bswap64(number), 0};
     pn_delivery_t *d = pn_delivery(l, (pn_bytes_t){sizeof *tag + (size_t)referred, (char *)tag});
     pn_delivery_set_context(d, (void *)(uintptr_t)delivered_at);
+    if (transaction) write_transaction(d, TRANSACTIONAL_STATE, transaction, 0);
     if (referred) {
       refer(l, &out, o);
     } else {

@@ -54,11 +54,13 @@ class Outgoing:
         delivery_count: int,
         at: int,
         presettled: bool,
+        transaction: int = 0,
     ) -> int:
-        """As `pump.send`. What the peer takes now isn't copied into the engine."""
+        """As `pump.send`, in a transaction if it isn't 0. What the peer takes now isn't copied into
+        the engine."""
         state, given = self._state, of_batch(batch, run)
         waiting = state.waiting
-        sent = lib.pump_send(*given, delivery_count, link, at, presettled, state)
+        sent = lib.pump_send(*given, delivery_count, link, at, presettled, transaction, state)
         if state.waiting > waiting:
             self._held.append(given)
         return assert_sent(sent, batch, run)

@@ -69,6 +69,7 @@ int pn_data_put_list(pn_data_t *);
 int pn_data_put_described(pn_data_t *);
 int pn_data_put_binary(pn_data_t *, pn_bytes_t);
 int pn_data_put_ulong(pn_data_t *, uint64_t);
+int pn_data_put_bool(pn_data_t *, _Bool);
 typedef struct pn_transport_t pn_transport_t;
 ssize_t pn_transport_push(pn_transport_t *, const char *, size_t);
 ssize_t pn_transport_capacity(pn_transport_t *);
@@ -151,10 +152,10 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
 /* What the peer of an outgoing link has and gave no outcome for, in the order of delivery: sequences,
  * and the times of pump_send. Returns how many those are; at most `room` are written. */
 uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t room);
-/* Give an outcome, with a modified one's fields, and settle or (settles 0) leave that to the other
- * side. Zeros are passed over. */
+/* Give an outcome, with a modified one's fields, in a transaction (0: in none), and settle or
+ * (settles 0) leave that to the other side. Zeros are passed over. */
 void pump_dispose(const uint64_t *deliveries, uint32_t count, uint64_t state, int failed,
-                  int undeliverable, int settles);
+                  int undeliverable, int settles, uint64_t transaction);
 /* How many of these deliveries, from the first one on, their other side has settled. */
 uint32_t pump_settled(const uint64_t *deliveries, uint32_t count);
 /* The tags of incoming deliveries, each of 8 bytes, as the numbers that pump_send writes; UINT64_MAX
@@ -270,8 +271,9 @@ static uint64_t read_transaction(pn_delivery_t *d, pump_outcome *o) {
   return number;
 }
 
-/* Its own state is from now on: [id] or [id, outcome without fields]. */
-static void write_transaction(pn_delivery_t *d, uint64_t state, uint64_t number, uint64_t outcome) {
+/* Its own state is from now on: [id] or [id, outcome]; with fields if it is MODIFIED. */
+static void write_outcome_in(pn_delivery_t *d, uint64_t state, uint64_t number, uint64_t outcome,
+                             int failed, int undeliverable) {
   pn_data_t *data = pn_disposition_data(pn_delivery_local(d));
   uint64_t id = __builtin_bswap64(number);
   pn_data_clear(data);
@@ -283,10 +285,20 @@ static void write_transaction(pn_delivery_t *d, uint64_t state, uint64_t number,
     pn_data_enter(data);
     pn_data_put_ulong(data, outcome);
     pn_data_put_list(data);
+    if (outcome == MODIFIED) {
+      pn_data_enter(data);
+      pn_data_put_bool(data, failed);
+      pn_data_put_bool(data, undeliverable);
+      pn_data_exit(data);
+    }
     pn_data_exit(data);
   }
   pn_data_exit(data);
   pn_delivery_update(d, state);
+}
+
+static void write_transaction(pn_delivery_t *d, uint64_t state, uint64_t number, uint64_t outcome) {
+  write_outcome_in(d, state, number, outcome, 0, 0);
 }
 
 /* The delivery's message lies in the arrays' slot: keep it for its accept, or settle it now. */
@@ -419,7 +431,7 @@ uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t
 
 static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   uint64_t state = pn_delivery_remote_state(d);
-  int settled = pn_delivery_settled(d) && !(p->reasons && state == REJECTED);
+  int settled = pn_delivery_settled(d);
   uint64_t delivered_at = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
   if (!settled && (state < ACCEPTED || state > MODIFIED) && state != TRANSACTIONAL_STATE) { pn_delivery_clear(d); return 0; }
   if (!delivered_at) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */
@@ -429,6 +441,7 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .delivered_at = delivered_at, .step = 1, .count = 1,
                     .state = state >= ACCEPTED && state <= MODIFIED ? state : 0, .confirm = !settled};
   if (state == TRANSACTIONAL_STATE) o.transaction = read_transaction(d, &o);
+  if (p->reasons && o.state == REJECTED) o.confirm = 1, settled = 0;
   if (!settled && !o.state) { pn_delivery_clear(d); return 0; }
   if (state == MODIFIED) {
     o.failed = pn_disposition_is_failed(pn_delivery_remote(d));
@@ -549,10 +562,15 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
 }
 
 void pump_dispose(const uint64_t *deliveries, uint32_t count, uint64_t state, int failed,
-                  int undeliverable, int settles) {
+                  int undeliverable, int settles, uint64_t transaction) {
   for (uint32_t i = 0; i < count; i++) {
     pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
     if (!d) continue;
+    if (state && transaction) {
+      write_outcome_in(d, TRANSACTIONAL_STATE, transaction, state, failed, undeliverable);
+      if (settles) pn_delivery_settle(d);
+      continue;
+    }
     if (state == MODIFIED) {
       pn_disposition_set_failed(pn_delivery_local(d), failed);
       pn_disposition_set_undeliverable(pn_delivery_local(d), undeliverable);

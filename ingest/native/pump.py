@@ -264,7 +264,7 @@ def send(
     the engine, which copies them; the caller must flush.
     """
     given = of_batch(batch, run)
-    sent = lib.pump_send(*given, delivery_count, link, at, presettled, ffi.NULL)
+    sent = lib.pump_send(*given, delivery_count, link, at, presettled, 0, ffi.NULL)
     return assert_sent(sent, batch, run)
 
 

@@ -5,10 +5,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.link import Link, Peer
+from distributary.pipeline.log.transaction import InDoubt
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.subscriptions.attach_intent import Attach, AttachIntent
 
@@ -37,18 +38,72 @@ class RelayedLink(ABC):
         """The link has ended otherwise. To say it again is no error."""
 
 
+#: How a transaction ended: as its client wanted it, or not, or nobody knows.
+Ending: TypeAlias = AmqpError | InDoubt | None
+
+
+class WorkElsewhere(Protocol):
+    """The work of a client's transaction in another gateway's log."""
+
+    @property
+    def own_refusal(self) -> AmqpError:
+        """Why nothing of our own log can be done in it."""
+
+    def spoil(self, reason: AmqpError) -> None:
+        """A part of the transaction can't be done: it can only be rolled back."""
+
+    def give_up(self) -> None:
+        """It has taken too long: what its client has given back isn't held for it any more."""
+
+    def end(self, *, commit: bool, then: Callable[[Ending], None]) -> None:
+        """The client ends the transaction: so does the owner of the log; then do this."""
+
+
+class ClientTransactions(Protocol):
+    """The transactions that clients have declared here, to relayed links."""
+
+    def knows(self, connection: Peer, number: int) -> bool:
+        """Whether a connection has such an open transaction."""
+
+    def elsewhere(self, number: int) -> WorkElsewhere | None:
+        """What a known transaction has in another gateway's log."""
+
+    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> bool:
+        """A known transaction gets work in another gateway's log, its first one there. Whether that
+        can be: it has none in ours."""
+
+    def spoil(self, connection: Peer, number: int, reason: AmqpError) -> None:
+        """A part of it can't be done: it can only be rolled back. Nothing, if it isn't known any
+        more."""
+
+
 class Relaying(Protocol):
     """A gateway's part in a lake."""
 
     def temporary_name(self, unique: str) -> str:
         """The name of a temporary destination of its log."""
 
-    def relays(self, finish_pass: Callable[[], None]) -> "Relays":
+    def relays(self, finish_pass: Callable[[], None], transactions: ClientTransactions) -> "Relays":
         """Its relayed links; `finish_pass` hands on what was gathered for peers."""
 
 
 class Relays(Protocol):
     """All relayed links of a gateway."""
+
+    @property
+    def logs(self) -> tuple[str, tuple[str, ...]]:
+        """Its own log, and the others of its lake; empty, and none, where the home is none."""
+
+    def log_of(self, word: str) -> str | None:
+        """The log of a topic, a queue or a pattern of topics, by the word of the log for it; None:
+        several."""
+
+    async def ask(
+        self, link: Link, log: str, encoded: Callable[[int, str], bytes]
+    ) -> bytes | AmqpError:
+        """What the node of the owner of another log answers to a request that came by this link,
+        which is encoded with a message-id and the address of its answer; or why there is no
+        answer."""
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
         """The logs where this link belongs, none of them ours: one; or several, of a link to a
@@ -88,13 +143,32 @@ class OneLog:
         """Nobody else looks for it."""
         return unique
 
-    def relays(self, _finish_pass: Callable[[], None]) -> Relays:
+    def relays(
+        self,
+        finish_pass: Callable[[], None],  # noqa: ARG002 (nothing comes of other gateways)
+        transactions: ClientTransactions,  # noqa: ARG002 (none has work elsewhere)
+    ) -> Relays:
         """No link is relayed."""
         return NoRelays()
 
 
 class NoRelays:
     """Those of a gateway whose home has one log."""
+
+    @property
+    def logs(self) -> tuple[str, tuple[str, ...]]:
+        """It needs no name."""
+        return "", ()
+
+    def log_of(self, _word: str) -> str | None:
+        """The one that there is."""
+        return ""
+
+    async def ask(
+        self, link: Link, log: str, encoded: Callable[[int, str], bytes]
+    ) -> bytes | AmqpError:
+        """There is no other log."""
+        raise NotImplementedError
 
     def elsewhere(self, _intent: AttachIntent) -> tuple[str, ...] | AmqpError:
         """Every link belongs here."""

@@ -22,8 +22,8 @@ from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.link import Link
 from distributary.ingest.net.relayed_link import RelayedLink
 from distributary.ingest.net.relayed_peer import NOT_OWNER
-from distributary.ingest.relaying.owner_terms import OwnerTerms
-from distributary.ingest.relaying.relayed_session import RelayedSession
+from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.pipeline.model.amqp_error import NOT_FOUND
 
 #: How a client's link ends that an owner can't serve any more.

@@ -25,23 +25,25 @@ from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link
 from distributary.ingest.relaying.held_bytes import ReceiversBytes
-from distributary.ingest.relaying.owner_link import FORCED, OwnerLink
-from distributary.ingest.relaying.owner_terms import OwnerTerms, consumer_answer, open_consumer
-from distributary.ingest.relaying.relayed_session import RelayedSession
-from distributary.pipeline.amqp.delivery_state import OUTCOMES
+from distributary.ingest.relaying.owner_link import FORCED
+from distributary.ingest.relaying.owners.owner_terms import (
+    OwnerTerms,
+    consumer_answer,
+    open_consumer,
+)
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.ingest.relaying.retiring_link import TOLD, UNCONFIRMED, RetiringLink
+from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
+from distributary.ingest.relaying.transactions.retired_deliveries import CODES
 from distributary.pipeline.model.address import Kind, kind_of_topic
-from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, NOT_IMPLEMENTED
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.attach_intent import offered
 
-#: Any number but 0, as for a producer.
-_TOLD = 1
 #: Bytes that a message is taken to have until the first one came.
 FIRST_BYTES = 4_096
-_UNCONFIRMED = "the owner of its log was lost, and nobody knows whether it has heard outcomes"
-_CODES = {outcome: int(code) for code, outcome in OUTCOMES.items()}
 
 
 class _Part(msgspec.Struct, eq=False):
@@ -58,7 +60,7 @@ class _Part(msgspec.Struct, eq=False):
         return at[begin + len(self.run)] - at[begin]
 
 
-class RelayedConsumer(OwnerLink):
+class RelayedConsumer(RetiringLink):
     """See the rules above."""
 
     def __init__(
@@ -67,20 +69,17 @@ class RelayedConsumer(OwnerLink):
         sessions: tuple[RelayedSession, ...],
         terms: OwnerTerms,
         held: ReceiversBytes,
+        works: RelayedWorks,
         window_bytes: int,
     ) -> None:
-        super().__init__(link, sessions, terms)
+        super().__init__(link, sessions, terms, works)
         self._held, self._window_bytes = held, window_bytes
         self._window = max(window_bytes // FIRST_BYTES, 1)
         self._presettled = False
         self._next = 1  #: the number of the next message on the client's link
-        self._of_owner: dict[int, int] = {}  #: number -> the owner's delivery
         self._waiting: deque[_Part] = deque()
         self._waiting_count = self.held_bytes = 0
         self._draining = False  #: the owner was asked to give its credit back
-        #: What the client holds of an owner of before: tag -> number, and the other way round.
-        self._before: dict[int, int] = {}
-        self._tags: dict[int, int] = {}
         #: By tag, the outcome that the client gave while no owner had the delivery.
         self._given: dict[int, DeliveryState] = {}
         #: Deliveries of which the client waits for our word, and we for the owner's.
@@ -164,9 +163,10 @@ class RelayedConsumer(OwnerLink):
                 self._of_owner.pop(number, None)
         if not self._presettled:
             self._forget_waiting()
-        if self._confirming[0]:
+        if self._confirming[0] or self._retired.awaited:
             self._confirming = array("Q"), array("Q")
-            self._for_client(lambda: self._end(FORCED, _UNCONFIRMED))
+            self._for_client(lambda: self._end(FORCED, UNCONFIRMED))
+        self._retired.clear()
         numbers, deliveries = list(self._of_owner), array("Q", self._of_owner.values())
         self._of_owner.clear()
         if not self._terms.durable:
@@ -189,7 +189,7 @@ class RelayedConsumer(OwnerLink):
         while self._waiting and link.keeper.takes_more and (credit := link.credit) > 0:
             part = self._waiting[0]
             run = part.run[:credit]
-            link.send(part.batch, run, AS_IT_CAME, _TOLD, self._presettled)
+            link.send(part.batch, run, AS_IT_CAME, TOLD, self._presettled)
             self._waiting_count -= len(run)
             if len(run) == len(part.run):
                 self._waiting.popleft()
@@ -231,8 +231,7 @@ class RelayedConsumer(OwnerLink):
 
     def outcomes(self, outcomes: Outcomes) -> None:
         if outcomes.transaction:
-            text = "the topic is in another gateway's log, and transactions aren't relayed"
-            self._link.end(NOT_IMPLEMENTED, f"link '{self._link.name}': {text}")
+            self._retire(outcomes)
             return
         said = self._link.delivery_state(outcomes)
         found = array("Q", map(self._of_owner.pop, outcomes.run, repeat(0)))
@@ -240,7 +239,7 @@ class RelayedConsumer(OwnerLink):
         if self._tags:
             self._keep_given(outcomes.run, said)
         if confirm and not all(found):
-            self._end(FORCED, _UNCONFIRMED)
+            self._end(FORCED, UNCONFIRMED)
             return
         self._give(found, said, confirm)
         if self._wire is not None:
@@ -259,7 +258,7 @@ class RelayedConsumer(OwnerLink):
         waits = bool(confirm)
         dispositions.dispose(
             deliveries,
-            _CODES[said.outcome],
+            CODES[said.outcome],
             failed=said.failed,
             undeliverable=said.undeliverable,
             settles=not waits,
@@ -279,6 +278,8 @@ class RelayedConsumer(OwnerLink):
         dispositions.dispose(owners[:count], 0)
         done = clients[:count]
         del owners[:count], clients[:count]
+        if not owners and self._wire is not None:
+            self._wire.unwatch(self)
         if self._wire is not None:
             self._wire.later()
         self._for_client(lambda: self._confirm(done))
@@ -338,6 +339,7 @@ class RelayedConsumer(OwnerLink):
 
     def _left(self) -> None:
         self._forget_waiting()
+        self._forget_retired()
         self._of_owner.clear()
         self._before.clear()
         self._tags.clear()

@@ -5,7 +5,11 @@ from typing import Any
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import termini
 from distributary.ingest.relaying.owner_link import OwnerLink
-from distributary.ingest.relaying.owner_terms import consumer_answer, found_answer, open_consumer
+from distributary.ingest.relaying.owners.owner_terms import (
+    consumer_answer,
+    found_answer,
+    open_consumer,
+)
 from distributary.pipeline.subscriptions.attach_intent import offered
 
 

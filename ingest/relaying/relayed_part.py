@@ -32,6 +32,9 @@ class RelayedPart(RelayedProducer):
         if not self._link.ended:
             self._link.grant(count)
 
+    def _refused(self, count: int) -> None:
+        self._give_credit(count)
+
     def _detach(self, condition: str, text: str) -> None:  # noqa: ARG002 (the client isn't told)
         """The client's link is answered when all of its messages are."""
         if not self._over:

@@ -4,7 +4,7 @@ Rule 1: a message that waits for its outcome is kept until the owner has given i
         has the same, and never one before.
 Rule 2: a client has no more credit than the owner has given for what is behind its messages here.
 Rule 3: where the owner is lost, what has no outcome is sent to the next one again, in its order and
-        before what came later.
+        before what came later; but nothing of a transaction, which is lost with it.
 """
 
 import sys
@@ -22,13 +22,16 @@ from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.dispositions import AS_IT_CAME
 from distributary.ingest.native.pump import address
 from distributary.ingest.native.runs import Outcomes, Received
-from distributary.ingest.net import termini
+from distributary.ingest.net import termini, transactional
 from distributary.ingest.net.link import Link
 from distributary.ingest.relaying.held_bytes import SendersBytes
 from distributary.ingest.relaying.owner_link import OwnerLink
-from distributary.ingest.relaying.owner_terms import OwnerTerms, open_producer
-from distributary.ingest.relaying.relayed_session import RelayedSession
-from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED
+from distributary.ingest.relaying.owners.owner_terms import OwnerTerms, open_producer
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
+from distributary.pipeline.lake.relayed_transaction import Step
+from distributary.pipeline.log.transaction import ILLEGAL_STATE
+from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.subscriptions.attach_intent import offered
 
@@ -40,14 +43,23 @@ TURN_BYTES = 1 << 20
 
 class _Run:
     """Messages that came together: `first` is the number of the first one on the owner's link, when
-    they are sent. `deliveries` are the client's, 0 for what has its outcome."""
+    they are sent. `deliveries` are the client's, 0 for what has its outcome. `work` is the
+    transaction that they are part of, if any: all of it has an outcome of the owner's, for its end
+    waits for that."""
 
-    __slots__ = ("blob", "deliveries", "first", "left", "offsets", "sent", "settled")
+    __slots__ = ("blob", "deliveries", "first", "left", "offsets", "sent", "settled", "work")
 
-    def __init__(self, blob: bytes, offsets: "array[int]", deliveries: "array[int]") -> None:
+    def __init__(
+        self,
+        blob: bytes,
+        offsets: "array[int]",
+        deliveries: "array[int]",
+        work: RelayedWork | None,
+    ) -> None:
         self.blob, self.offsets, self.deliveries = blob, offsets, deliveries
-        #: Whether its sender wants no outcome; how many were sent, and how many wait for theirs.
-        self.settled = not deliveries[0]
+        self.work = work
+        #: Whether nobody wants an outcome; how many were sent, and how many wait for theirs.
+        self.settled = not deliveries[0] and work is None
         self.first = self.sent = 0
         self.left = len(deliveries)
 
@@ -66,11 +78,12 @@ class RelayedProducer(OwnerLink):
         sessions: tuple[RelayedSession, ...],
         terms: OwnerTerms,
         held: SendersBytes,
+        works: RelayedWorks,
         credit_max: int,
     ) -> None:
         """`credit_max`: messages that the client may send ahead of their outcomes."""
         super().__init__(link, sessions, terms)
-        self._held, self._credit_max = held, credit_max
+        self._held, self._works, self._credit_max = held, works, credit_max
         self._next = 0  #: the number of the next message on this owner's link
         self._waiting: deque[_Run] = deque()
         self._waiting_count = 0
@@ -80,16 +93,22 @@ class RelayedProducer(OwnerLink):
     # The client's side.
 
     def received(self, received: Received) -> None:
+        work = None
         if received.transaction:
-            text = "the topic is in another gateway's log, and transactions aren't relayed"
-            self._link.end(NOT_IMPLEMENTED, f"link '{self._link.name}': {text}")
-            return
+            log = self.session.owner.log
+            taken = self._works.take(self._link, received.transaction, log, self, received.count)
+            if taken is None:
+                return
+            work, step = taken
+            if step is Step.REFUSE:
+                self._refuse(work, array("Q", received.deliveries))
+                return
         self._held.add(self._link.connection, len(received.blob))
         offsets = array("i", bytes(pumping.offsets(received.lengths, received.count)))
         deliveries, start = array("Q", received.deliveries), 0
         for _, group in groupby(deliveries, bool):  # nearly always one
             stop = start + sum(1 for _ in group)
-            run = _Run(received.blob, offsets[start : stop + 1], deliveries[start:stop])
+            run = _Run(received.blob, offsets[start : stop + 1], deliveries[start:stop], work)
             self._waiting.append(run)
             start = stop
         self._waiting_count += received.count
@@ -100,11 +119,16 @@ class RelayedProducer(OwnerLink):
         """Nothing was sent to it."""
 
     def _left(self) -> None:
-        for run in (*self._waiting, *self._sent):
-            self._held.remove(run.size)
+        runs = list({id(run): run for run in (*self._waiting, *self._sent)}.values())
         self._waiting.clear()
         self._sent.clear()
         self._waiting_count = 0
+        for run in runs:
+            self._held.remove(run.size)
+            if run.work is not None:
+                text = f"link '{self._link.name}' ended before the owner had all of its messages"
+                run.work.spoil(AmqpError(ILLEGAL_STATE, text))
+                run.work.answered(run.left)
 
     @property
     def _goes_on(self) -> bool:
@@ -134,10 +158,13 @@ class RelayedProducer(OwnerLink):
             return
         room, credit = TURN_BYTES, int(proton.pn_link_credit(self.pointer))
         while self._waiting and credit > 0 and room > 0:
-            count, size = self._send(self._waiting[0], credit)
+            run = self._waiting[0]
+            if run.work is not None and not run.work.passing:
+                break  # the owner has yet to say that it has the transaction
+            count, size = self._send(run, credit)
             credit -= count
             room -= size
-        if self._waiting and credit > 0 and self._wire is not None:
+        if self._waiting and room <= 0 and self._wire is not None:
             self._wire.touch(self)
         if self._leaving is not None and not self._ending:
             self._end_there(closed=self._leaving)
@@ -157,7 +184,8 @@ class RelayedProducer(OwnerLink):
         numbers = range(first, first + count)
         assert self._wire is not None  # noqa: S101
         send, link = self._wire.outgoing.send, address(self.pointer)
-        size = send(link, batch, numbers, AS_IT_CAME, _TOLD, run.settled)
+        transaction = 0 if run.work is None else run.work.there
+        size = send(link, batch, numbers, AS_IT_CAME, _TOLD, run.settled, transaction)
         run.sent += count
         self._next += count
         self._waiting_count -= count
@@ -193,6 +221,7 @@ class RelayedProducer(OwnerLink):
         """Give the client the outcomes of the owner, run by run."""
         numbers, at, count = outcomes.run, 0, len(outcomes.run)
         whys = memoryview(outcomes.confirm).cast("Q") if outcomes.confirm else None
+        answered = 0
         while at < count:
             nth = bisect_right(self._sent, numbers[at], key=lambda run: run.first) - 1
             run = self._sent[nth]
@@ -200,34 +229,110 @@ class RelayedProducer(OwnerLink):
             end = run.first + len(run.deliveries)
             while stop < count and numbers[stop] == numbers[stop - 1] + 1 and numbers[stop] < end:
                 stop += 1
-            self._give(run, numbers[at] - run.first, stop - at, outcomes, whys and whys[at:stop])
-            if not run.left:
-                del self._sent[nth]
-                self._held.remove(run.size)
+            there = whys and whys[at:stop]
+            answered += self._give(run, numbers[at] - run.first, stop - at, outcomes, there)
+            self._forget_answered(run)
             at = stop
         link = self._link
         link.connection.touch()
-        link.answered(count)
+        link.answered(answered)
 
     def _give(
         self, run: _Run, start: int, count: int, outcomes: Outcomes, whys: "memoryview[int] | None"
-    ) -> None:
+    ) -> int:
+        """How many of the client's deliveries have their outcome by it."""
         stop = start + count
         deliveries = run.deliveries[start:stop]
         run.deliveries[start:stop] = array("Q", bytes(8 * count))
         run.left -= count
+        if run.work is not None:
+            return _give_in(run.work, deliveries, outcomes, whys)
         if whys is not None and outcomes.state == pumping.REJECTED:
             for delivery, why in zip(deliveries, whys, strict=True):
                 condition, text = reason(why)
                 one = delivery.to_bytes(8, sys.byteorder)
                 pumping.reject(one, condition or "amqp:internal-error", text)
-            return
+            return count
         dispositions.dispose(
             deliveries,
             outcomes.state,
             failed=outcomes.failed,
             undeliverable=outcomes.undeliverable,
         )
+        return count
+
+    def _forget_answered(self, run: _Run) -> None:
+        if not run.left and run in self._sent:  # nearly always the first one
+            self._sent.remove(run)
+            self._held.remove(run.size)
+
+    # Transactions.
+
+    def pass_work(self, work: RelayedWork) -> None:  # noqa: ARG002 (whichever is the first to wait)
+        if self._wire is not None:
+            self._wire.touch(self)
+
+    def give_back_work(self, work: RelayedWork) -> None:
+        """It has no deliveries."""
+
+    def work_ended(self, work: RelayedWork) -> None:
+        """All that was sent in it has its outcome."""
+
+    def drop_work(self, work: RelayedWork) -> None:
+        if self._over or not self._link.alive:
+            return
+        unsent = [run for run in self._waiting if run.work is work]
+        sent = [run for run in self._sent if run.work is work and run not in unsent]
+        for run in unsent:
+            self._waiting.remove(run)
+            self._waiting_count -= len(run.deliveries) - run.sent
+            if work.lost or not run.sent:
+                self._drop_run(work, run)
+            else:
+                self._drop_rest(work, run)
+        if work.lost:
+            for run in sent:
+                self._drop_run(work, run)
+        if self._leaving is not None and self._wire is None and not self._goes_on:
+            self._detach("", "")
+        elif self._wire is not None:
+            self._wire.touch(self)
+
+    def _drop_run(self, work: RelayedWork, run: _Run) -> None:
+        """No owner will give it an outcome."""
+        if run in self._sent:
+            self._sent.remove(run)
+        self._held.remove(run.size)
+        self._refuse(work, run.deliveries)
+        work.answered(run.left)
+
+    def _drop_rest(self, work: RelayedWork, run: _Run) -> None:
+        """What of it wasn't sent."""
+        size, rest = run.size, run.deliveries[run.sent :]
+        run.deliveries, run.offsets = run.deliveries[: run.sent], run.offsets[: run.sent + 1]
+        run.left -= len(rest)
+        self._held.remove(size - run.size)
+        self._forget_answered(run)
+        self._refuse(work, rest)
+        work.answered(len(rest))
+
+    def _refuse(self, work: RelayedWork, deliveries: "array[int]") -> None:
+        """These messages aren't part of the transaction; of one that is rolled back that is no
+        matter."""
+        link, waits = self._link, len(deliveries) - deliveries.count(0)
+        if work.reason is None:
+            transactional.settle_in(deliveries.tobytes(), work.number, pumping.ACCEPTED)
+        else:
+            said = work.reason.condition, work.reason.description
+            transactional.reject_in(deliveries.tobytes(), work.number, *said)
+        link.connection.touch()
+        self._refused(len(deliveries))
+        link.answered(waits)
+
+    def _refused(self, count: int) -> None:  # noqa: ARG002 (it is all of the link's)
+        """So many messages don't wait any more; the owner's credit for them is still there."""
+        if self._wire is not None:
+            self._wire.touch(self)
 
     def _owner_lost(self) -> None:
         """Rule 3. What was sent settled is gone with its owner."""
@@ -260,6 +365,28 @@ def _unanswered(run: _Run) -> list[_Run]:
     for waits, group in groupby(run.deliveries, bool):
         stop = start + sum(1 for _ in group)
         if waits:
-            found.append(_Run(run.blob, run.offsets[start : stop + 1], run.deliveries[start:stop]))
+            left = run.deliveries[start:stop]
+            found.append(_Run(run.blob, run.offsets[start : stop + 1], left, run.work))
         start = stop
     return found
+
+
+def _give_in(
+    work: RelayedWork,
+    deliveries: "array[int]",
+    outcomes: Outcomes,
+    whys: "memoryview[int] | None",
+) -> int:
+    """Give the client's deliveries the owner's outcome in a transaction, under the client's number
+    for it; how many those are."""
+    if outcomes.state != pumping.ACCEPTED:
+        why = [reason(one) for one in whys or ()] or [("", "")] * len(deliveries)
+        for delivery, (condition, text) in zip(deliveries, why, strict=True):
+            error = AmqpError(condition or "amqp:internal-error", text)
+            one = delivery.to_bytes(8, sys.byteorder)
+            transactional.reject_in(one, work.number, error.condition, error.description)
+            work.spoil(error)
+    else:
+        transactional.settle_in(deliveries.tobytes(), work.number, pumping.ACCEPTED)
+    work.answered(len(deliveries))
+    return len(deliveries) - deliveries.count(0)

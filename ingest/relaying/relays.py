@@ -8,28 +8,33 @@ import msgspec
 from distributary.ingest.native.message_addresses import addresses
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.relayed_link import ClientTransactions
 from distributary.ingest.relaying.held_bytes import ReceiversBytes, SendersBytes
-from distributary.ingest.relaying.lake_looks import LakeLooks
-from distributary.ingest.relaying.owner_connection import OwnerConnection
 from distributary.ingest.relaying.owner_link import OwnerLink
-from distributary.ingest.relaying.owner_terms import (
+from distributary.ingest.relaying.owner_requests import OwnerRequests
+from distributary.ingest.relaying.owners.lake_looks import LakeLooks
+from distributary.ingest.relaying.owners.owner_connection import OwnerConnection
+from distributary.ingest.relaying.owners.owner_terms import (
     ADDRESS_BYTES_MAX,
     DESIRED_WORDS,
     OwnerTerms,
 )
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_lookup import RelayedLookup
 from distributary.ingest.relaying.relayed_part import RelayedPart, divided
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
-from distributary.ingest.relaying.relayed_session import RelayedSession
+from distributary.ingest.relaying.transactions.owner_coordinator import OwnerCoordinator
+from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
 from distributary.ingest.runtime.host import Host
-from distributary.pipeline.amqp.relayed_for import RelayedFor
+from distributary.pipeline.amqp.relayed_for import PREFIX, RelayedFor
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.log_names import temporary_name
 from distributary.pipeline.model.address import ANNOTATED, Kind, destination_of
 from distributary.pipeline.model.amqp_error import (
     INVALID_FIELD,
     LIMIT_EXCEEDED,
+    NOT_FOUND,
     NOT_IMPLEMENTED,
     AmqpError,
 )
@@ -45,6 +50,8 @@ from distributary.pipeline.subscriptions.attach_intent import (
 )
 from distributary.pipeline.tables.lake.lake import Lake
 
+#: No session of a client has this number.
+_BESIDE = 0
 #: A link whose messages name where they go.
 _ANONYMOUS = Attach(
     name="",
@@ -74,9 +81,11 @@ class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
         """The name of a temporary destination of its log: other gateways find it by that."""
         return temporary_name(self.log, unique)
 
-    def relays(self, finish_pass: Callable[[], None]) -> "LakeRelays":
+    def relays(
+        self, finish_pass: Callable[[], None], transactions: ClientTransactions
+    ) -> "LakeRelays":
         """Its relayed links; `finish_pass` hands on what was gathered for peers."""
-        return LakeRelays(self.host, self.lake, self.log, self.placement, finish_pass)
+        return LakeRelays(self, finish_pass, transactions)
 
 
 class LakeRelays:
@@ -85,15 +94,16 @@ class LakeRelays:
 
     def __init__(
         self,
-        host: Host,
-        lake: Lake,
-        log: str,
-        placement: Placement,
+        part: LakeRelaying,
         finish_pass: Callable[[], None],
+        transactions: ClientTransactions,
     ) -> None:
         """`finish_pass` hands on what was gathered, where no peer's frames are the cause."""
-        self._host, self._log, self._placement = host, log, placement
-        self._looks, self._finish_pass = LakeLooks(lake, host.loop), finish_pass
+        host = part.host
+        self._host, self._log, self._placement = host, part.log, part.placement
+        self._looks, self._finish_pass = LakeLooks(part.lake, host.loop), finish_pass
+        self._works = RelayedWorks(part.log, transactions, self._coordinator)
+        self._coordinators: dict[Peer, dict[str, OwnerCoordinator]] = {}
         fleet = host.settings.fleet
         self._senders = SendersBytes(fleet.held_bytes_max)
         self._receivers = ReceiversBytes(fleet.held_bytes_max)
@@ -103,7 +113,34 @@ class LakeRelays:
         self._numbers: dict[Peer, int] = {}
         self._count = count(1)
         self._parts: dict[Link, dict[str, RelayedPart]] = {}
+        self._asking: dict[Link, dict[str, OwnerRequests]] = {}
         self._bare = Kind(host.settings.amqp.bare_address)
+
+    @property
+    def logs(self) -> tuple[str, tuple[str, ...]]:
+        """Its own log, and the others of its lake."""
+        return self._log, tuple(one for one in self._placement.logs if one != self._log)
+
+    def log_of(self, word: str) -> str | None:
+        """The log of what a word of the log means; None: its topics may be in several."""
+        return self._placement.log_of_pattern(word)
+
+    async def ask(
+        self, link: Link, log: str, encoded: Callable[[int, str], bytes]
+    ) -> bytes | AmqpError:
+        """What the node of the owner of another log answers to a request that came by this link; or
+        why there is no answer."""
+        if not link.alive:
+            return AmqpError(LIMIT_EXCEEDED, "the link that asked has ended")
+        session, asking = self._session(link, log), self._asking.setdefault(link, {})
+        if not session.fits:
+            text = "the connection to the owner of its log has as many sessions as it can"
+            return AmqpError(LIMIT_EXCEEDED, text)
+        requests = asking.get(log)
+        if requests is None or requests.over:
+            name = f"{PREFIX}requests-{next(self._count)}"
+            requests = asking[log] = OwnerRequests(session, name, self._for(link, log))
+        return await requests.ask(encoded)
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
         """The logs where this link belongs, none of them ours; none: it belongs here."""
@@ -112,7 +149,7 @@ class LakeRelays:
             case Produce(destination) | Browse(destination):
                 log = self._placement.log_of(destination.topic)
             case Lookup() | BrowseSubscription():
-                return tuple(one for one in self._placement.logs if one != self._log)
+                return self.logs[1]
             case Subscribe(definition=definition):
                 log = self._placement.log_of_pattern(definition.topic)
                 if log is None:
@@ -148,15 +185,12 @@ class LakeRelays:
         logs = [self._log_of(*one) for one in addresses(received)]
         if not any(log != self._log for log in logs):
             return received
-        if received.transaction:
-            text = "a message goes to another gateway's log, and transactions aren't relayed"
-            link.end(NOT_IMPLEMENTED, f"link '{link.name}': {text}")
-            return None
         found = divided(received, logs)
         own = found.pop(self._log, None)
         for log, one in found.items():
-            self._part(link, log).received(one)
-        return own
+            if not link.ended:
+                self._part(link, log).received(one)
+        return None if link.ended else own
 
     def _log_of(self, address: str, annotated: int) -> str:
         """The log of a message that names this address; ours where that is none."""
@@ -172,13 +206,17 @@ class LakeRelays:
             terms = OwnerTerms(_ANONYMOUS, None, self._for(link, log))
             credit = self._host.settings.amqp.producer_credit
             sessions = (self._session(link, log),)
-            part = parts[log] = RelayedPart(link, sessions, terms, self._senders, credit)
+            held = self._senders
+            part = parts[log] = RelayedPart(link, sessions, terms, held, self._works, credit)
             part.begin()
         return part
 
     def left(self, link: Link) -> None:
         """A link of our own has ended: what of it went to other logs does, too, when all of that
         has its outcome, if it was its peer that ended it."""
+        for requests in self._asking.pop(link, {}).values():
+            why = AmqpError(NOT_FOUND, "the link that asked has ended")
+            requests.end(why, at_once=link.alive)
         for part in self._parts.pop(link, {}).values():
             if link.alive and link.left:
                 part.detached(closed=True)
@@ -205,9 +243,9 @@ class LakeRelays:
             return RelayedLookup(link, session, terms)
         if link.is_outgoing:
             window = settings.fleet.window_bytes
-            return RelayedConsumer(link, session, terms, self._receivers, window)
+            return RelayedConsumer(link, session, terms, self._receivers, self._works, window)
         credit = settings.amqp.producer_credit
-        return RelayedProducer(link, session, terms, self._senders, credit)
+        return RelayedProducer(link, session, terms, self._senders, self._works, credit)
 
     def _for(self, link: Link, log: str) -> RelayedFor:
         peer = link.connection
@@ -218,12 +256,23 @@ class LakeRelays:
         return RelayedFor(log, number, peer.container, peer.user, peer.peer, peer.sole, desired)
 
     def _session(self, link: Link, log: str) -> RelayedSession:
-        sessions = self._sessions.setdefault(link.connection, {})
-        session = sessions.get((link.session, log))
+        return self._session_of(link.connection, link.session, log)
+
+    def _session_of(self, client: Peer, number: int, log: str) -> RelayedSession:
+        sessions = self._sessions.setdefault(client, {})
+        session = sessions.get((number, log))
         if session is None:
-            session = RelayedSession(self._owner(log))
-            sessions[link.session, log] = session
+            session = sessions[number, log] = RelayedSession(self._owner(log))
         return session
+
+    def _coordinator(self, link: Link, log: str) -> OwnerCoordinator:
+        """The one that a client has at the owner of a log, in a session beside those of its own."""
+        found = self._coordinators.setdefault(link.connection, {})
+        coordinator = found.get(log)
+        if coordinator is None:
+            session = self._session_of(link.connection, _BESIDE, log)
+            coordinator = found[log] = OwnerCoordinator(session, self._for(link, log))
+        return coordinator
 
     def _owner(self, log: str) -> OwnerConnection:
         owner = self._owners.get(log)
@@ -243,6 +292,8 @@ class LakeRelays:
         for session in self._sessions.pop(connection, {}).values():
             session.end()
         self._numbers.pop(connection, None)
+        for coordinator in self._coordinators.pop(connection, {}).values():
+            coordinator.close()
 
     def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
         """Do this when the owners know the end of the sessions of these links."""

@@ -22,18 +22,22 @@ from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import termini, transactional
 from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.relayed_link import Ending, WorkElsewhere
 from distributary.ingest.publish.intake import Posted
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.relay import Goals, Unrouted
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
+from distributary.ingest.transactions.controller import Controller, say
 from distributary.ingest.transactions.retiring import Retired, Retiring
 from distributary.pipeline.amqp.coordinator_command import Declare, Discharge, command
 from distributary.pipeline.codec.amqp_types import DecodeError
 from distributary.pipeline.log.transaction import (
+    ILLEGAL_STATE,
     TIMED_OUT,
     Ended,
     Held,
+    InDoubt,
     Limits,
     Step,
     Transactions,
@@ -48,25 +52,10 @@ _events = structlog.get_logger("gateway")
 COMMAND_CREDIT = 64
 #: Bytes of a command; none has more than an id of its own to say.
 COMMAND_BYTES_MAX = 4_096
-ILLEGAL_STATE = "amqp:illegal-state"
+FORCED = "amqp:link:detach-forced"
 
 _Transactions: TypeAlias = Transactions[Posted, Retired]
 _Work: TypeAlias = Work[Posted, Retired]
-
-
-class Controller:
-    """The peer's end of a link to the coordinator; its transactions end with the link.
-
-    It is answered in the order of its commands: while commits are `writing`, the answers behind
-    them wait.
-    """
-
-    __slots__ = ("answers", "number", "writing")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.writing = 0
-        self.answers: list[Callable[[], None]] = []
 
 
 class _Fine(msgspec.Struct, frozen=True, eq=False):
@@ -93,6 +82,7 @@ class Coordinator:
         self._timeout_seconds = limits.transaction_timeout_seconds
         self._of: dict[Peer, _Transactions] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._elsewhere: dict[int, WorkElsewhere] = {}
         self._fine: list[_Fine] = []
         self._controllers = count(1)
         #: Numbers go on where no run of the gateway before could have come: who asks for one of
@@ -116,6 +106,8 @@ class Coordinator:
         if isinstance(link.owner, Controller):
             for ended in self._of[link.connection].lose(link.owner.number):
                 self._undo(ended)
+                if (elsewhere := self._elsewhere.pop(ended.number, None)) is not None:
+                    elsewhere.end(commit=False, then=_nobody_waits)
 
     def closed(self, connection: Peer) -> None:
         """A connection is gone; its links were, before."""
@@ -133,7 +125,7 @@ class Coordinator:
         match said:
             case Declare(distributed=True):
                 text = "only local transactions are served, none with a global-id"
-                self._refuse(receipt, AmqpError(NOT_IMPLEMENTED, text))
+                link.owner.refuse(receipt, AmqpError(NOT_IMPLEMENTED, text))
             case Declare():
                 self._declare(receipt, link.owner)
             case Discharge():
@@ -146,19 +138,45 @@ class Coordinator:
         link = receipt.link
         number = self._of[link.connection].declare(controller.number)
         if isinstance(number, AmqpError):
-            self._refuse(receipt, number)
+            controller.refuse(receipt, number)
             return
-        self._answer(receipt, partial(transactional.declared, receipt.deliveries, number))
+        controller.answer(receipt, partial(transactional.declared, receipt.deliveries, number))
 
     def _discharge(self, receipt: Receipt, said: Discharge, controller: Controller) -> None:
         transactions = self._of[receipt.link.connection]
         if said.number not in transactions:
-            self._refuse(receipt, unknown(said.number))
+            controller.refuse(receipt, unknown(said.number))
+            return
+        end = transactions.roll_back if said.fail else transactions.commit
+        ended = end(said.number)
+        elsewhere = self._elsewhere.pop(said.number, None)
+        if elsewhere is not None:
+            self._undo(ended)  # what was done of our own log isn't part of it
+            if ended.amqp_error is not None:
+                elsewhere.spoil(ended.amqp_error)
+            controller.writing += 1
+            answer = partial(self._ended_elsewhere, receipt, controller)
+            elsewhere.end(commit=not said.fail, then=answer)
         elif said.fail:
-            self._undo(transactions.roll_back(said.number))
-            self._accept(receipt)
+            self._undo(ended)
+            controller.accept(receipt)
         else:
-            self._commit(transactions.commit(said.number), receipt, controller)
+            self._commit(ended, receipt, controller)
+
+    def _ended_elsewhere(self, receipt: Receipt, controller: Controller, ending: Ending) -> None:
+        """The owner of its log has ended it, or is lost. Of a commit that nobody knows of there is
+        no answer: its controller ends instead."""
+        match ending:
+            case InDoubt(description):
+                receipt.link.end(FORCED, description)
+            case AmqpError(condition, description):
+                self._tell_failed(receipt, ending)
+                say(receipt, partial(pump.reject, receipt.deliveries, condition, description))
+            case None:
+                say(receipt, partial(pump.settle, receipt.deliveries, pump.ACCEPTED))
+            case _ as never:
+                assert_never(never)
+        controller.written()
 
     def _commit(
         self, ended: Ended[Posted, Retired], receipt: Receipt, controller: Controller
@@ -173,21 +191,16 @@ class Coordinator:
             amqp_error = AmqpError(TIMED_OUT, "a message that was sent in it has expired since")
         amqp_error = amqp_error or self._intake.full(work.posted)
         if amqp_error is not None:
-            _events.info(
-                "transaction.failed",
-                container=receipt.link.connection.container,
-                condition=amqp_error.condition,
-                reason=amqp_error.description,
-            )
+            self._tell_failed(receipt, amqp_error)
             self._undo(ended)
-            self._refuse(receipt, amqp_error)
+            controller.refuse(receipt, amqp_error)
             return
         self._stop_timer(ended.number)
         for retired in work.retired:
             self._retiring.settle(retired)
         self._retiring.forget(ended.number, work.retired)
         if not work:
-            self._accept(receipt)
+            controller.accept(receipt)
             return
         # A peer that sends its work and the commit at once gets all answers at once.
         controller.writing += 1
@@ -200,15 +213,17 @@ class Coordinator:
         """It is durable."""
         for one in fine:
             self._will_be(one)
-        controller.writing -= 1
-        self._say(
-            structs.replace(receipt, credit=0),
-            partial(pump.settle, receipt.deliveries, pump.ACCEPTED),
+        answer = partial(pump.settle, receipt.deliveries, pump.ACCEPTED)
+        say(structs.replace(receipt, credit=0), answer)
+        controller.written()
+
+    def _tell_failed(self, receipt: Receipt, amqp_error: AmqpError) -> None:
+        _events.info(
+            "transaction.failed",
+            container=receipt.link.connection.container,
+            condition=amqp_error.condition,
+            reason=amqp_error.description,
         )
-        if not controller.writing:
-            answers, controller.answers = controller.answers, []
-            for answer in answers:
-                answer()
 
     def passed(self) -> None:
         """One pass over frames is done: senders that posted in a transaction, and didn't commit
@@ -248,6 +263,36 @@ class Coordinator:
         """Whether a connection has such an open transaction."""
         return connection in self._of and number in self._of[connection]
 
+    def elsewhere(self, number: int) -> WorkElsewhere | None:
+        """What a known transaction has in another gateway's log."""
+        return self._elsewhere.get(number)
+
+    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> bool:
+        """A known transaction gets work in another gateway's log, its first one there. Whether that
+        can be: it has none in ours."""
+        self._elsewhere[number] = work
+        fine = self._of[connection].relay(number, work.own_refusal)
+        self._watch(connection, number)
+        return fine
+
+    def spoil(self, connection: Peer, number: int, reason: AmqpError) -> None:
+        """A part of it can't be done: it can only be rolled back. Nothing, if it isn't known any
+        more."""
+        if self.knows(connection, number):
+            self._of[connection].spoil(number, reason)
+
+    def _fail(self, connection: Peer, number: int, reason: AmqpError) -> None:
+        """A part of it can't be done, which its owner must know, too."""
+        if (elsewhere := self._elsewhere.get(number)) is not None:
+            elsewhere.spoil(reason)
+        else:
+            self.spoil(connection, number, reason)
+
+    def _here(self, number: int) -> None:
+        """Something of our own log is done in it: a transaction is of one log."""
+        if (elsewhere := self._elsewhere.get(number)) is not None:
+            elsewhere.spoil(elsewhere.own_refusal)
+
     def post(self, link: Link, received: Received, goals: Goals, unrouted: Unrouted) -> None:
         """Add messages to a known transaction, each to its goal. Their sender is told at once the
         outcome that they will have if the transaction commits."""
@@ -257,8 +302,10 @@ class Coordinator:
         fine = routed.receipt.deliveries + routed.at_once
         transactions = self._of[link.connection]
         for complaint in routed.complaints:
-            transactions.spoil(number, complaint.amqp_error)
+            self._fail(link.connection, number, complaint.amqp_error)
             _reject(link, complaint.deliveries, number, complaint.amqp_error)
+        if posted:
+            self._here(number)
         amqp_error = self._keep(transactions, number, posted)
         if amqp_error is not None:
             _reject(link, fine, number, amqp_error)
@@ -285,6 +332,7 @@ class Coordinator:
         """Deliveries were given an outcome in a transaction that is known."""
         connection, number = consumer.link.connection, outcomes.transaction
         transactions = self._of[connection]
+        self._here(number)
         count = 0
         for retired in self._retiring.retire(consumer, outcomes):
             count += len(retired.run)
@@ -293,7 +341,7 @@ class Coordinator:
                 self._give_back(number, given_back)
         if count < len(outcomes.run):
             text = _taken("a delivery was given back before it was settled")
-            transactions.spoil(number, AmqpError(ILLEGAL_STATE, text))
+            self._fail(connection, number, AmqpError(ILLEGAL_STATE, text))
         self._watch(connection, number)
 
     # Time.
@@ -315,6 +363,8 @@ class Coordinator:
         )
         work = self._of[connection].give_up(number, AmqpError(TIMED_OUT, text))
         self._give_back(number, work)
+        if (elsewhere := self._elsewhere.get(number)) is not None:
+            elsewhere.give_up()
         self._finish_pass()
 
     def _stop_timer(self, number: int) -> None:
@@ -322,39 +372,15 @@ class Coordinator:
         if timer is not None:
             timer.cancel()
 
-    # Answers.
-
-    def _accept(self, receipt: Receipt) -> None:
-        self._answer(receipt, partial(pump.settle, receipt.deliveries, pump.ACCEPTED))
-
-    def _refuse(self, receipt: Receipt, amqp_error: AmqpError) -> None:
-        condition, text = amqp_error.condition, amqp_error.description
-        self._answer(receipt, partial(pump.reject, receipt.deliveries, condition, text))
-
-    def _answer(self, receipt: Receipt, answer: Callable[[], None]) -> None:
-        """Answer a command, behind the commits before it."""
-        controller = receipt.link.owner
-        assert isinstance(controller, Controller)  # noqa: S101
-        if controller.writing:
-            controller.answers.append(partial(self._say, receipt, answer))
-        else:
-            self._say(receipt, answer)
-
-    def _say(self, receipt: Receipt, answer: Callable[[], None]) -> None:
-        link = receipt.link
-        if not link.alive:
-            return  # the peer went without waiting; its deliveries are gone
-        answer()
-        link.connection.touch()
-        if receipt.credit and not link.ended:
-            link.grant(receipt.credit)
-        link.answered(receipt.unsettled)
-
 
 def _reject(link: Link, deliveries: bytes, number: int, amqp_error: AmqpError) -> None:
     if not link.alive:
         return  # the peer went without waiting; its deliveries are gone
     transactional.reject_in(deliveries, number, amqp_error.condition, amqp_error.description)
+
+
+def _nobody_waits(_ending: Ending) -> None:
+    """The controller is gone."""
 
 
 def _taken(how: str) -> str:

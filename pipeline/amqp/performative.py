@@ -65,7 +65,7 @@ class _Field:
     """Places of fields in their lists."""
 
     NAME, HANDLE, SOURCE, TARGET, OFFERED, DESIRED, PROPERTIES = 0, 1, 5, 6, 11, 12, 13
-    EXPIRY_POLICY, DEFAULT_OUTCOME = 2, 8
+    EXPIRY_POLICY, NODE_PROPERTIES, DEFAULT_OUTCOME = 2, 5, 8
     TRANSFER_TAG, TRANSFER_FORMAT, TRANSFER_STATE = 2, 3, 7
     FLOW_HANDLE, FLOW_CREDIT, FLOW_DRAIN, FLOW_ECHO, FLOW_PROPERTIES = 4, 6, 8, 9, 10
     DISPOSITION_STATE = 4
@@ -180,8 +180,17 @@ def attach(frame: bytes) -> WalkedAttach:
             _priority(performative.field(_Field.PROPERTIES)),
             _redeliver(performative.field(_Field.PROPERTIES)),
             expiry if isinstance(expiry, str) else "",
-            relayed_for(pairs_of(performative.field(_Field.PROPERTIES))),
+            relayed_for(pairs_of(_whom(performative))),
         )
+
+
+def _whom(attach: Performative) -> bytes:
+    """The map in which an attach says for whom a gateway relays it: its properties, or, where the
+    engine writes none, to a coordinator, those of the source's node."""
+    source, target = (attach.field(place) for place in (_Field.SOURCE, _Field.TARGET))
+    if NULL in (source, target) or code_of(_descriptor(target, 0)[0]) != Descriptor.COORDINATOR:
+        return attach.field(_Field.PROPERTIES)
+    return field_at(fields_of(_value(source)), _Field.NODE_PROPERTIES)
 
 
 #: The properties of an attach in which clients of several brokers say a consumer's priority.

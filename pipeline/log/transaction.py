@@ -22,6 +22,7 @@ from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
 
 UNKNOWN_ID = "amqp:transaction:unknown-id"
 TIMED_OUT = "amqp:transaction:timeout"
+ILLEGAL_STATE = "amqp:illegal-state"
 
 #: What is kept beside the messages' own bytes, in bytes: for each run, and for each in it.
 RUN_BYTES = 512
@@ -29,7 +30,9 @@ EACH_BYTES = 16
 
 
 class State(StrEnum):
+    IDLE = "idle"  #: nothing was done in it
     OPEN = "open"
+    RELAYED = "relayed"  #: what is done in it is in another gateway's log, whose owner has it
     DOOMED = "doomed"  #: a part of it failed: it can only be rolled back
     GONE = "gone"  #: committed or rolled back; nobody knows its id any more
 
@@ -37,6 +40,7 @@ class State(StrEnum):
 class Event(StrEnum):
     POST = "post"  #: messages were sent in it
     RETIRE = "retire"  #: deliveries were given an outcome in it
+    RELAY = "relay"  #: something was done in it in another gateway's log
     SPOIL = "spoil"  #: something that was done in it can't be done
     GIVE_UP = "give_up"  #: it takes too long, or holds too many deliveries
     COMMIT = "commit"
@@ -52,20 +56,38 @@ class Step(StrEnum):
     DISCARD = "discard"  #: posted messages go; retired deliveries stay retired until the end
     UNDO = "undo"
     APPLY = "apply"
+    RELAY = "relay"  #: the owner of another log ends it
 
 
 ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
+    (State.IDLE, Event.POST): (State.OPEN, Step.KEEP),
+    (State.IDLE, Event.RETIRE): (State.OPEN, Step.KEEP),
+    (State.IDLE, Event.RELAY): (State.RELAYED, Step.KEEP),
+    (State.IDLE, Event.SPOIL): (State.DOOMED, Step.DISCARD),
+    (State.IDLE, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
+    (State.IDLE, Event.COMMIT): (State.GONE, Step.APPLY),
+    (State.IDLE, Event.ROLL_BACK): (State.GONE, Step.UNDO),
+    (State.IDLE, Event.LOSE): (State.GONE, Step.UNDO),
     (State.OPEN, Event.POST): (State.OPEN, Step.KEEP),
     (State.OPEN, Event.RETIRE): (State.OPEN, Step.KEEP),
+    (State.OPEN, Event.RELAY): (State.DOOMED, Step.DISCARD),
     (State.OPEN, Event.SPOIL): (State.DOOMED, Step.DISCARD),
     (State.OPEN, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
     (State.OPEN, Event.COMMIT): (State.GONE, Step.APPLY),
     (State.OPEN, Event.ROLL_BACK): (State.GONE, Step.UNDO),
     (State.OPEN, Event.LOSE): (State.GONE, Step.UNDO),
+    # Its first work decides the one log that it is of: work of ours spoils it first.
+    (State.RELAYED, Event.RELAY): (State.RELAYED, Step.KEEP),
+    (State.RELAYED, Event.SPOIL): (State.DOOMED, Step.DISCARD),
+    (State.RELAYED, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
+    (State.RELAYED, Event.COMMIT): (State.GONE, Step.RELAY),
+    (State.RELAYED, Event.ROLL_BACK): (State.GONE, Step.UNDO),
+    (State.RELAYED, Event.LOSE): (State.GONE, Step.UNDO),
     # What was retired in it is not given to anybody before its end: the peer that has yet to hear
     # that it failed would get the same messages again and again.
     (State.DOOMED, Event.POST): (State.DOOMED, Step.REFUSE),
     (State.DOOMED, Event.RETIRE): (State.DOOMED, Step.KEEP),
+    (State.DOOMED, Event.RELAY): (State.DOOMED, Step.REFUSE),
     (State.DOOMED, Event.SPOIL): (State.DOOMED, Step.DISCARD),
     (State.DOOMED, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
     (State.DOOMED, Event.COMMIT): (State.GONE, Step.UNDO),
@@ -113,9 +135,15 @@ class Ended(msgspec.Struct, Generic[P, R], frozen=True, eq=False):
     amqp_error: AmqpError | None = None
 
 
+class InDoubt(msgspec.Struct, frozen=True):
+    """Nobody knows whether a commit was done, and why."""
+
+    description: str
+
+
 class _Transaction(msgspec.Struct, Generic[P, R], eq=False):
     controller: int
-    state: State = State.OPEN
+    state: State = State.IDLE
     reason: AmqpError | None = None  #: why it is doomed
     work: Work[P, R] = msgspec.field(default_factory=Work)
     posted_bytes: int = 0  #: what the work holds
@@ -190,12 +218,24 @@ class Transactions(Generic[P, R]):
         self._hold(size)
         return None if amqp_error is None else self.give_up(number, amqp_error)
 
+    def relay(self, number: int, reason: AmqpError) -> bool:
+        """Something is done in it in another gateway's log. Whether it may be: with work of our own
+        log in it the transaction can only be rolled back, for this reason."""
+        one = self._open[number]
+        step = one.step(Event.RELAY)
+        if step is Step.DISCARD:
+            self._discard(one, reason)
+        return step is Step.KEEP
+
     def spoil(self, number: int, reason: AmqpError) -> None:
         """A part of the work failed: the transaction can only be rolled back. Its posted
         messages are dropped at once."""
         one = self._open[number]
-        one.reason = one.reason or reason
         one.step(Event.SPOIL)
+        self._discard(one, reason)
+
+    def _discard(self, one: _Transaction[P, R], reason: AmqpError) -> None:
+        one.reason = one.reason or reason
         one.work.posted.clear()
         self._hold(-one.posted_bytes)
         one.posted_bytes = 0

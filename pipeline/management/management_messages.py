@@ -14,10 +14,10 @@ from enum import StrEnum
 import msgspec
 
 from distributary.pipeline.codec.amqp_codes import LISTS, MAPS, Kind
-from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
+from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value, skip
 from distributary.pipeline.codec.amqp_writer import Writable, compound, section, write
 from distributary.pipeline.codec.quoting import quoted
-from distributary.pipeline.codec.sections import Body, Identifier, Message, Typed
+from distributary.pipeline.codec.sections import Body, Identifier, Message, Typed, decode
 from distributary.pipeline.model import amqp_error
 from distributary.pipeline.model.amqp_error import AmqpError
 
@@ -202,6 +202,7 @@ class Request(msgspec.Struct, frozen=True):
     entity: Entity
     name: str
     attributes: Mapping[str, Value]
+    log: str = ""  #: of which log of a lake it asks; empty: of that of what it names
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -246,7 +247,10 @@ def parse(message: Message) -> Request | Answer:
             if one in said:
                 attributes.setdefault(one, said[one])
     wrong = _wrong(attributes, known_attributes, f"{verb} of a {entity}")
-    return wrong or Request(verb, entity, str(name), attributes)
+    log = said.get("log", "")
+    if not isinstance(log, str):
+        return Answer(BAD_REQUEST, f"'log' is {quoted(log)}; it must be the name of a log")
+    return wrong or Request(verb, entity, str(name), attributes, log)
 
 
 def _entity(said: Mapping[str, Value], verb: Verb) -> Entity | Answer:
@@ -311,20 +315,48 @@ _TYPE_WORDS: dict[type, str] = {
 }
 
 
-def encoded(answer: Answer, to: str, correlation: Identifier | None) -> bytes:
-    """The answer as a message's bytes."""
-    properties = [None, None, to or None, None, None, _identifier(correlation)]
+def encoded(answer: Answer, to: str, correlation: Identifier | None, log: str = "") -> bytes:
+    """The answer as a message's bytes; `log`: of which log of a lake it is."""
     status: dict[str, Writable] = {
         "statusCode": Typed("int", answer.status),
         "statusDescription": answer.description[:DESCRIPTION_MAX],
     }
+    if log:
+        status["log"] = log
+    said = section(Kind.APPLICATION_PROPERTIES, _map(status))
+    return _answering(to, correlation) + said + section(Kind.VALUE, _map(answer.body))
+
+
+def readdressed(answer: bytes, to: str, correlation: Identifier | None) -> bytes:
+    """Another node's answer, for who asked here."""
+    return _answering(to, correlation) + answer[skip(answer, 0) :]
+
+
+def status_of(answer: bytes) -> int:
+    """The status of an encoded answer."""
+    said = decode(answer).application_properties["statusCode"].value
+    return said if isinstance(said, int) else FAILED
+
+
+def request_of(request: Request, number: int, reply_to: str) -> bytes:
+    """A request as a message's bytes, with this message-id. Raises ValueError for a value that
+    can't be written."""
+    said: dict[str, Writable] = {"operation": request.verb.value, "type": request.entity.value}
+    if request.name:
+        said["name"] = request.name
+    properties = [_identifier(number), None, NODE, None, reply_to]
     return b"".join(
         [
             section(Kind.PROPERTIES, compound(LISTS, [write(one) for one in properties])),
-            section(Kind.APPLICATION_PROPERTIES, _map(status)),
-            section(Kind.VALUE, _map(answer.body)),
+            section(Kind.APPLICATION_PROPERTIES, _map(said)),
+            section(Kind.VALUE, _map(request.attributes)),
         ]
     )
+
+
+def _answering(to: str, correlation: Identifier | None) -> bytes:
+    properties = [None, None, to or None, None, None, _identifier(correlation)]
+    return section(Kind.PROPERTIES, compound(LISTS, [write(one) for one in properties]))
 
 
 def _map(pairs: Mapping[str, Writable]) -> bytes:

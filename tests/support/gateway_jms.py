@@ -230,7 +230,8 @@ class Jms(Raw):
                 handle_max=65_535,
             )
         )
-        [begin] = self.expect("begin")
+        while (begin := self.read()).kind != "begin":
+            assert begin.kind in ("flow", "disposition"), begin  # of other sessions
         assert begin["remote-channel"] == channel
         self._arrived[channel] = number(begin["next-outgoing-id"])
         self._mine[begin.channel] = channel

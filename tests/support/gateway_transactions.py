@@ -27,7 +27,9 @@ class Transacted:
         self.jms = jms
         self.channel = jms.session()
         jms.send(coordinator(handle=COORDINATOR_HANDLE, channel=self.channel))
-        attach, flow = jms.expect("attach", "flow")
+        while (attach := jms.read()).kind != "attach":
+            assert attach.kind in ("flow", "disposition"), attach  # of other sessions
+        [flow] = jms.expect("flow")
         assert attach["target"]["capabilities"] == ["amqp:local-transactions"]
         assert number(flow["link-credit"]) >= 2
         self.links = COORDINATOR_HANDLE

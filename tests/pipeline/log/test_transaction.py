@@ -44,11 +44,15 @@ def work(ended: Ended[str, str]) -> tuple[Step, list[str], list[str]]:
 
 
 def test_every_state_has_a_row_for_every_event_until_it_is_gone() -> None:
-    """And only what is open can be applied."""
-    live = product((State.OPEN, State.DOOMED), Event)
-    assert set(ROWS) == set(live)
+    """But work of our own log spoils a relayed one first. And only what is in our log alone can be
+    applied, only what is in another one is for its owner."""
+    live = set(product(set(State) - {State.GONE}, Event))
+    assert set(ROWS) == live - {(State.RELAYED, Event.POST), (State.RELAYED, Event.RETIRE)}
     applied = [row for row, (_, step) in ROWS.items() if step is Step.APPLY]
-    assert applied == [(State.OPEN, Event.COMMIT)]
+    assert applied == [(State.IDLE, Event.COMMIT), (State.OPEN, Event.COMMIT)]
+    assert [row for row, (_, step) in ROWS.items() if step is Step.RELAY] == [
+        (State.RELAYED, Event.COMMIT)
+    ]
     assert {to for (at, _), (to, _) in ROWS.items() if at is State.DOOMED} == {
         State.DOOMED,
         State.GONE,
@@ -95,6 +99,29 @@ def test_a_spoiled_transaction_fails_with_the_first_reason() -> None:
     ended = transactions.commit(number)
     assert work(ended) == (Step.UNDO, [], ["x", "y"])
     assert ended.amqp_error == BAD
+
+
+def test_the_first_work_decides_the_log() -> None:
+    """Work in another gateway's log is for its owner; with work of ours there is no more of it."""
+    transactions = fresh()
+    number = begun(transactions)
+    assert transactions.relay(number, BAD)
+    assert transactions.relay(number, BAD)
+    ended = transactions.commit(number)
+    assert (*work(ended), ended.amqp_error) == (Step.RELAY, [], [], None)
+    for own in (True, False):
+        number = begun(transactions)
+        if own:
+            transactions.post(number, "a", 1, 10)
+            assert not transactions.relay(number, BAD)
+        else:
+            assert transactions.relay(number, BAD)
+            transactions.spoil(number, BAD)
+        assert transactions.post(number, "b", 1, 10) == BAD
+        transactions.retire(number, "x", 1)
+        assert not transactions.relay(number, LATE)
+        ended = transactions.commit(number)
+        assert (*work(ended), ended.amqp_error) == (Step.UNDO, [], ["x"], BAD)
 
 
 def test_a_rollback_of_a_spoiled_transaction_succeeds() -> None:

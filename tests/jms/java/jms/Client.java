@@ -12,13 +12,16 @@ import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
+import jakarta.jms.ObjectMessage;
 import jakarta.jms.ServerSession;
 import jakarta.jms.ServerSessionPool;
 import jakarta.jms.Session;
+import jakarta.jms.TemporaryQueue;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import org.apache.qpid.jms.JmsConnectionFactory;
 import org.junit.jupiter.api.AfterEach;
@@ -222,6 +225,23 @@ abstract class Client {
     static void expectRefused(String condition, Executable call) {
         JMSException refused = assertThrows(JMSException.class, call);
         assertTrue(refused.getMessage().contains("[condition = " + condition + "]"), refused.getMessage());
+    }
+
+    /** What the gateway says of something by its node `$management`. */
+    static Map<?, ?> managed(Session session, String type, String name) throws JMSException {
+        TemporaryQueue answers = session.createTemporaryQueue();
+        Message request = session.createMessage();
+        request.setStringProperty("operation", "READ");
+        request.setStringProperty("type", type);
+        request.setStringProperty("name", name);
+        request.setJMSReplyTo(answers);
+        try (MessageProducer producer = session.createProducer(session.createQueue("$management"));
+                MessageConsumer consumer = session.createConsumer(answers)) {
+            producer.send(request);
+            Message answer = next(consumer);
+            assertEquals(200, answer.getIntProperty("statusCode"), answer.getStringProperty("statusDescription"));
+            return (Map<?, ?>) ((ObjectMessage) answer).getObject();
+        }
     }
 
     /** Acknowledge this message with an outcome of these. */

@@ -32,8 +32,12 @@ class DeadLetterTest extends KeptClient {
         return ((JmsMessage) message).getFacade().getTracingAnnotation("x-opt-dead-letter-" + annotation);
     }
 
+    /** Where the gateway says that they go. */
     private Queue deadLetters(Session session, String clientId) throws JMSException {
-        return session.createQueue("DLQ." + kept.id(clientId, place));
+        String id = kept.id(clientId, place);
+        String said = (String) managed(session, "subscription", id).get("dead_letters");
+        assertTrue(said.startsWith("DLQ.") && said.endsWith(id), said);
+        return session.createQueue(said);
     }
 
     private MessageConsumer deadLetters() throws JMSException {

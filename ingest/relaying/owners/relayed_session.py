@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from distributary.client.connection.wire import Wire
-from distributary.ingest.relaying.owner_connection import (
+from distributary.ingest.relaying.owners.owner_connection import (
     SESSIONS_MAX,
     OwnerConnection,
     WaitingLink,

@@ -20,7 +20,7 @@ from distributary.client.connection.client_settings import ConnectionSettings
 from distributary.client.connection.dialing import Dialing
 from distributary.client.connection.server_url import Files, Identity, server_of
 from distributary.client.connection.wire import ClientLink, Wire
-from distributary.ingest.relaying.lake_looks import LakeLooks
+from distributary.ingest.relaying.owners.lake_looks import LakeLooks
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import WhileWanted
 from distributary.ingest.security.gateway_login import GATEWAY

@@ -4,7 +4,7 @@ It is written from values that were read (`pipeline.subscriptions.attach_intent`
 a peer's own data the engine couldn't write everything.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import cproton
@@ -16,6 +16,7 @@ from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link
 from distributary.pipeline.amqp.performative import REDELIVER
 from distributary.pipeline.amqp.relayed_for import RelayedFor
+from distributary.pipeline.management.management_messages import NODE
 from distributary.pipeline.model.address import Kind, kind_of_topic, said_by
 from distributary.pipeline.model.policy import Expiry, Lifetime
 from distributary.pipeline.model.subscription import Definition
@@ -91,6 +92,42 @@ def open_consumer(session: Any, link: Link, terms: OwnerTerms) -> Any:
     return _opened(made, link, terms)
 
 
+def open_coordinator(session: Any, name: str, said: RelayedFor) -> Any:
+    """A link to the owner's coordinator of transactions, for a client; Proton's pointer."""
+    made = cproton.pn_sender(session, name)
+    proton.pn_terminus_set_type(proton.pn_link_target(made), cproton.PN_COORDINATOR)
+    proton.pn_link_set_snd_settle_mode(made, cproton.PN_SND_UNSETTLED)
+    proton.pn_link_set_rcv_settle_mode(made, cproton.PN_RCV_FIRST)
+    # To a coordinator the engine writes no properties but those of a node.
+    source = proton.pn_link_source(made)
+    _put_map(proton.pn_terminus_properties(source), said.properties())
+    proton.pn_link_open(made)
+    return made
+
+
+def open_requests(session: Any, name: str, said: RelayedFor) -> Any:
+    """A link to the owner's node `$management`, for a client; Proton's pointer."""
+    made = cproton.pn_sender(session, name)
+    cproton.pn_terminus_set_address(proton.pn_link_target(made), NODE)
+    return _opened_to_node(made, said)
+
+
+def open_answers(session: Any, name: str, said: RelayedFor) -> Any:
+    """The link by which that node sends answers to the address `name`."""
+    made = cproton.pn_receiver(session, name)
+    cproton.pn_terminus_set_address(proton.pn_link_source(made), NODE)
+    cproton.pn_terminus_set_address(proton.pn_link_target(made), name)
+    return _opened_to_node(made, said)
+
+
+def _opened_to_node(made: Any, said: RelayedFor) -> Any:
+    proton.pn_link_set_snd_settle_mode(made, cproton.PN_SND_SETTLED)
+    proton.pn_link_set_rcv_settle_mode(made, cproton.PN_RCV_FIRST)
+    _put_map(proton.pn_link_properties(made), said.properties())
+    proton.pn_link_open(made)
+    return made
+
+
 def consumer_answer(made: Any) -> OwnerAnswer:
     """What the owner has answered to a consumer."""
     source = _source(made)
@@ -128,18 +165,22 @@ def _opened(made: Any, link: Link, terms: OwnerTerms) -> Any:
         settles = cproton.PN_SND_SETTLED
     proton.pn_link_set_snd_settle_mode(made, settles)
     proton.pn_link_set_rcv_settle_mode(made, cproton.PN_RCV_FIRST)
-    data = proton.pn_link_properties(made)
-    proton.pn_data_put_map(data)
-    proton.pn_data_enter(data)
-    for key, value in terms.said.properties().items():
-        _put(data, key, value)
+    more: dict[str, str | int | bool] = {}
     if link.attach.priority:
-        _put(data, _PRIORITY, max(-INT64, min(link.attach.priority, INT64)))
+        more[_PRIORITY] = max(-INT64, min(link.attach.priority, INT64))
     if link.attach.redeliver:
-        _put(data, REDELIVER, True)
-    proton.pn_data_exit(data)
+        more[REDELIVER] = True
+    _put_map(proton.pn_link_properties(made), {**terms.said.properties(), **more})
     proton.pn_link_open(made)
     return made
+
+
+def _put_map(data: Any, said: Mapping[str, str | int | bool]) -> None:
+    proton.pn_data_put_map(data)
+    proton.pn_data_enter(data)
+    for key, value in said.items():
+        _put(data, key, value)
+    proton.pn_data_exit(data)
 
 
 def _put(data: Any, key: str, value: str | int | bool) -> None:

@@ -1,0 +1,183 @@
+"""Requests of a client to `$management` that are about another gateway's log: its owner answers
+them, with the client's user and rights.
+
+A client's link to the node has two at the owner, in its session there: one for requests, one for
+answers. What is held for that link, such as leases, ends with it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import cproton
+from cproton import lib as proton
+
+from distributary.client.connection.client_errors import ClientError, Refused
+from distributary.client.connection.wire import Wire
+from distributary.ingest.native import pump as pumping
+from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net.relayed_peer import NOT_OWNER
+from distributary.ingest.relaying.owners.owner_terms import open_answers, open_requests
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.pipeline.amqp.relayed_for import RelayedFor
+from distributary.pipeline.codec import sections
+from distributary.pipeline.codec.sections import DecodeError
+from distributary.pipeline.model.amqp_error import AmqpError
+
+#: Answers that the owner may send ahead.
+ANSWER_CREDIT = 100
+FAILED = "amqp:internal-error"
+
+
+class _NodeLink:
+    """One of the two. Implements the client engine's `ClientLink`."""
+
+    def __init__(self, requests: "OwnerRequests", name: str, *, sends: bool) -> None:
+        self._requests, self._name, self._sends = requests, name, sends
+        self.key = name, not sends
+        self.pointer: Any = None
+        self.error: ClientError | None = None
+        self.since = monotonic()
+        self.wire: Wire | None = None
+
+    def __str__(self) -> str:
+        return f"the node $management, by {self._name}"
+
+    def make(self, wire: Wire) -> Any:
+        self.wire = wire
+        session, said = self._requests.session.begin(wire), self._requests.said
+        make = open_requests if self._sends else open_answers
+        self.pointer = make(session, self._name, said)
+        return self.pointer
+
+    def opened(self) -> None:
+        if not self._sends:
+            proton.pn_link_flow(self.pointer, ANSWER_CREDIT)
+
+    def received(self, received: Received) -> None:
+        at = memoryview(pumping.offsets(received.lengths, received.count)).cast("i")
+        for nth in range(received.count):
+            self._requests.answered(received.blob[at[nth] : at[nth + 1]])
+        proton.pn_link_flow(self.pointer, received.count)
+        if self.wire is not None:
+            self.wire.later()
+
+    def settled(self, outcomes: Outcomes) -> None:
+        """Requests go settled: their answers say all."""
+
+    def perform(self) -> None:
+        if self._sends:
+            self._requests.send(self.pointer)
+
+    def fail(self, error: ClientError) -> None:
+        self._gone()
+        said = error if isinstance(error, Refused) else Refused(str(error), "", "")
+        if said.condition == NOT_OWNER:
+            self._requests.session.owner.refused()
+        else:
+            text = said.description or "the owner of its log has ended the link to its node"
+            self._requests.end(AmqpError(said.condition or FAILED, text))
+
+    def lost(self) -> None:
+        self._gone()
+        self._requests.lost()
+
+    def give_up(self, reason: str) -> None:
+        self._requests.end(AmqpError(FAILED, reason))
+
+    def leave(self, *, at_once: bool) -> None:
+        """Nobody asks any more; `at_once`: its session goes on without it."""
+        session = self._requests.session
+        if not at_once:
+            session.owner.leave(self)  # its session has yet to end it
+            return
+        session.leave(self)
+        if self.wire is not None and self.pointer is not None:
+            session.ends(self)
+            self.wire.end(self.pointer)
+
+    def _gone(self) -> None:
+        self._requests.session.has_ended(self)
+        self.wire = self.pointer = None
+
+
+class OwnerRequests:
+    """What one link of a client asks of the owner of one log."""
+
+    def __init__(self, session: RelayedSession, name: str, said: RelayedFor) -> None:
+        """`name` is one that no other link of the session has."""
+        self.session, self.said, self._name = session, said, name
+        self._loop = asyncio.get_running_loop()
+        self._answers = _NodeLink(self, name, sends=False)
+        self._sender = _NodeLink(self, name, sends=True)
+        self._number = 0
+        self._waiting: deque[bytes] = deque()
+        self._asked: dict[int, asyncio.Future[bytes | AmqpError]] = {}
+        self._sent: set[int] = set()
+        self.over = False
+        for link in (self._answers, self._sender):
+            session.join(link)
+
+    async def ask(self, encoded: Callable[[int, str], bytes]) -> bytes | AmqpError:
+        """The owner's answer to a request, which is encoded with a message-id and the address of
+        its answer; or why there is none."""
+        self._number += 1
+        number, answer = self._number, self._loop.create_future()
+        self._asked[number] = answer
+        self._waiting.append(encoded(number, self._name))
+        if self._sender.wire is not None:
+            self._sender.wire.touch(self._sender)
+        try:
+            found: bytes | AmqpError = await answer
+        finally:
+            self._asked.pop(number, None)
+        return found
+
+    def send(self, pointer: Any) -> None:
+        """Hand to the engine what the owner has credit for."""
+        while self._waiting and proton.pn_link_credit(pointer) > 0:
+            data = self._waiting.popleft()
+            number = self._number - len(self._waiting)
+            self._sent.add(number)
+            delivery = cproton.pn_delivery(pointer, number.to_bytes(8, "big"))
+            cproton.pn_link_send(pointer, data)
+            proton.pn_link_advance(pointer)
+            proton.pn_delivery_settle(delivery)
+
+    def answered(self, data: bytes) -> None:
+        """The owner has answered."""
+        try:
+            number = sections.decode(data).properties.correlation_id
+        except DecodeError:
+            return
+        if isinstance(number, int) and (answer := self._asked.get(number)) is not None:
+            self._sent.discard(number)
+            if not answer.done():
+                answer.set_result(data)
+
+    def lost(self) -> None:
+        """The owner is lost: what it was asked for may be done; what it wasn't waits for the
+        next."""
+        text = (
+            f"the owner of the log '{self.said.log}' was lost before it answered: what was asked "
+        )
+        self._fail(self._sent, AmqpError(FAILED, text + "for may be done or not"))
+        self._sent = set()
+
+    def end(self, why: AmqpError, *, at_once: bool = True) -> None:
+        """There will be no answers, for this reason."""
+        if self.over:
+            return
+        self.over = True
+        for link in (self._answers, self._sender):
+            link.leave(at_once=at_once)
+        self._waiting.clear()
+        self._fail(set(self._asked), why)
+
+    def _fail(self, numbers: set[int], why: AmqpError) -> None:
+        for number in numbers:
+            answer = self._asked.get(number)
+            if answer is not None and not answer.done():
+                answer.set_result(why)

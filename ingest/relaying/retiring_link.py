@@ -1,0 +1,109 @@
+"""A relayed link on which deliveries are given outcomes in transactions.
+
+The owner hears them when it has the transaction; what the client can give another outcome, once it
+is rolled back, it has as before.
+"""
+
+from array import array
+from itertools import repeat
+
+from distributary.ingest.native.runs import Outcomes
+from distributary.ingest.net.link import Link
+from distributary.ingest.relaying.owner_link import FORCED, OwnerLink
+from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
+from distributary.ingest.relaying.transactions.retired_deliveries import Retired, RetiredDeliveries
+from distributary.pipeline.log.transaction import ILLEGAL_STATE
+from distributary.pipeline.model.amqp_error import AmqpError
+
+#: Any number but 0, as for a producer.
+TOLD = 1
+UNCONFIRMED = "the owner of its log was lost, and nobody knows whether it has heard outcomes"
+
+
+class RetiringLink(OwnerLink):
+    """What the client holds, and what it has given an outcome in transactions."""
+
+    def __init__(
+        self,
+        link: Link,
+        sessions: tuple[RelayedSession, ...],
+        terms: OwnerTerms,
+        works: RelayedWorks,
+    ) -> None:
+        super().__init__(link, sessions, terms)
+        self._works, self._retired = works, RetiredDeliveries(TOLD)
+        self._of_owner: dict[int, int] = {}  #: number -> the owner's delivery
+        #: What the client holds of an owner of before: tag -> number, and the other way round.
+        self._before: dict[int, int] = {}
+        self._tags: dict[int, int] = {}
+
+    def _retire(self, outcomes: Outcomes) -> None:
+        """The client gave deliveries an outcome in a transaction."""
+        link = self._link
+        log = self.session.owner.log
+        taken = self._works.take(link, outcomes.transaction, log, self, 0)
+        if taken is None:
+            return
+        work, step = taken
+        numbers = array("Q", outcomes.run)
+        found = array("Q", map(self._of_owner.pop, outcomes.run, repeat(0)))
+        for number in numbers if self._tags else ():
+            if (tag := self._tags.pop(number, None)) is not None:
+                del self._before[tag]  # whose owner is lost: it comes again
+        if found.count(0):
+            text = "the owner of its log was lost before what came of it was settled"
+            work.spoil(AmqpError(ILLEGAL_STATE, text))
+        clients = array("Q", outcomes.confirm)
+        retired = Retired(numbers, found, clients, link.delivery_state(outcomes), step)
+        self._retired.add(work, retired)
+        self._touch()
+
+    def pass_work(self, work: RelayedWork) -> None:
+        self._retired.pass_on(work)
+        if self._leaving is not None and self._ready:
+            self._end_there(closed=self._leaving)
+        self._touch()
+
+    def drop_work(self, work: RelayedWork) -> None:
+        """It sends no messages."""
+
+    def give_back_work(self, work: RelayedWork) -> None:
+        if self._link.alive and not self._over:
+            self._have_again(self._retired.give_back(work))
+
+    def work_ended(self, work: RelayedWork) -> None:
+        if not self._link.alive or self._over:
+            return
+        if work.committed:
+            self._retired.committed(work)
+        elif not work.in_doubt:
+            self._have_again(self._retired.rolled_back(work))
+        elif self._retired.awaited:
+            self._end(FORCED, UNCONFIRMED)
+        self._link.connection.touch()
+        self._touch()
+
+    def _have_again(self, pairs: "array[int]") -> None:
+        """The client may give these deliveries another outcome."""
+        self._of_owner.update(zip(pairs[::2], pairs[1::2], strict=True))
+        self._touch()
+
+    def _touch(self) -> None:
+        if self._wire is not None:
+            self._wire.touch(self)
+
+    def _end_there(self, *, closed: bool) -> None:
+        if not self._retired.held:  # what the owner has yet to be told of goes before
+            super()._end_there(closed=closed)
+
+    def _forget_retired(self) -> None:
+        """The client's link has ended. What the owner was told of stays in its transaction; what it
+        wasn't told of its client has seen."""
+        text = f"link '{self._link.name}' ended before the owner had its outcomes"
+        for work in self._retired.works():
+            work.spoil(AmqpError(ILLEGAL_STATE, text))
+        if self._wire is not None:
+            self._retired.leave()
+        self._retired.clear()

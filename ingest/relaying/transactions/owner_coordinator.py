@@ -1,0 +1,239 @@
+"""A client's link to the coordinator of transactions at the owner of one log: beside its own link
+to the coordinator here, in a session of its own there. It is made with the client's first
+transaction that has work in the log, and stays as long as the client.
+"""
+
+from collections import deque
+from time import monotonic
+from typing import Any, Protocol
+
+import cproton
+import msgspec
+from cproton import lib as proton
+
+from distributary.client.connection.client_errors import ClientError, Refused
+from distributary.client.connection.conditions import told
+from distributary.client.connection.wire import Wire
+from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net.relayed_peer import NOT_OWNER
+from distributary.ingest.relaying.owners.owner_terms import open_coordinator
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.pipeline.amqp.coordinator_command import id_of, number_of
+from distributary.pipeline.amqp.relayed_for import RelayedFor
+from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
+from distributary.pipeline.codec.amqp_writer import write
+from distributary.pipeline.codec.raw_values import list_of
+from distributary.pipeline.log.transaction import UNKNOWN_ID
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
+
+_VALUE = descriptor(Kind.VALUE)
+_DECLARE = _VALUE + descriptor(Descriptor.DECLARE) + list_of(())
+_NAME = "transactions"
+
+
+class OwnedTransaction(Protocol):
+    """A client's transaction, to the coordinator at its owner."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether no owner has heard of it."""
+
+    @property
+    def there(self) -> int:
+        """The owner's number for it."""
+
+    def declare(self) -> None:
+        """There is an owner to be asked."""
+
+    def declared(self, there: int) -> None:
+        """The owner has it, under this number."""
+
+    def ended(self, refusal: AmqpError | None) -> None:
+        """The owner has ended it, or says why it didn't commit."""
+
+    def lose(self, reason: AmqpError) -> None:
+        """No owner has it any more."""
+
+
+class _Command(msgspec.Struct, frozen=True, eq=False):
+    """A message to the coordinator; `fail` as of a discharge, None for a declare."""
+
+    transaction: OwnedTransaction
+    fail: bool | None
+
+    def encoded(self) -> bytes:
+        if self.fail is None:
+            return _DECLARE
+        fields = (write(id_of(self.transaction.there)), write(self.fail))
+        return _VALUE + descriptor(Descriptor.DISCHARGE) + list_of(fields)
+
+
+class OwnerCoordinator:
+    """Implements the client engine's `ClientLink`. Commands are answered each by itself."""
+
+    def __init__(self, session: RelayedSession, said: RelayedFor) -> None:
+        self._session, self._said = session, said
+        self.key = _NAME, False
+        self.pointer: Any = None
+        self.error: ClientError | None = None
+        self.since = monotonic()
+        self._wire: Wire | None = None
+        self._joined = self._ready = False
+        self._transactions: dict[OwnedTransaction, None] = {}
+        self._commands: deque[_Command] = deque()
+        self._asked: dict[Any, _Command] = {}
+        self._number = 0
+
+    def __str__(self) -> str:
+        return f"the coordinator of {self._session.owner.log}"
+
+    # What transactions ask.
+
+    def add(self, transaction: OwnedTransaction) -> None:
+        """Declare it at the owner, now or when there is one."""
+        if not self._session.fits:
+            text = "the connection to the owner of its log has as many sessions as it can"
+            transaction.lose(AmqpError(LIMIT_EXCEEDED, text))
+            return
+        self._transactions[transaction] = None
+        if not self._joined:
+            self._joined = True
+            self._session.join(self)
+        elif self._ready:
+            transaction.declare()
+
+    def ask(self, transaction: OwnedTransaction, fail: bool | None) -> None:
+        """Have the owner declare it, or (`fail` isn't None) end it: it has all of its work."""
+        self._commands.append(_Command(transaction, fail))
+        if self._wire is not None:
+            self._wire.touch(self)
+
+    def forget(self, transaction: OwnedTransaction) -> None:
+        """It has ended."""
+        self._transactions.pop(transaction, None)
+
+    def close(self) -> None:
+        """The client has gone, and the session of the link was ended with it."""
+        self._session.owner.leave(self)
+        self._disconnected()
+        self._transactions.clear()
+
+    # The owner's side.
+
+    def make(self, wire: Wire) -> Any:
+        self._wire = wire
+        self.pointer = open_coordinator(self._session.begin(wire), _NAME, self._said)
+        return self.pointer
+
+    def opened(self) -> None:
+        self._ready = True
+        for transaction in tuple(self._transactions):
+            if transaction.waiting:
+                transaction.declare()
+
+    def received(self, received: Received) -> None:
+        """Nothing comes on it."""
+
+    def settled(self, outcomes: Outcomes) -> None:
+        """Its deliveries have no context, so the pump leaves them to `passed`."""
+
+    def perform(self) -> None:
+        """Send what commands there are, behind all that was said before: the engine writes one
+        session's outcomes and another one's messages in whatever order."""
+        wire = self._wire
+        if wire is None or not self._ready or not self._commands:
+            return
+        if not wire.write():
+            wire.touch(self)  # when the socket takes more
+            return
+        while self._commands and proton.pn_link_credit(self.pointer) > 0:
+            command = self._commands.popleft()
+            self._number += 1
+            delivery = cproton.pn_delivery(self.pointer, self._number.to_bytes(8, "big"))
+            cproton.pn_link_send(self.pointer, command.encoded())
+            proton.pn_link_advance(self.pointer)
+            self._asked[delivery] = command
+            wire.watch(self)
+
+    def passed(self) -> None:
+        """All that came in one read was told: commands may be answered."""
+        answers = []
+        for delivery, command in tuple(self._asked.items()):
+            state = proton.pn_delivery_remote_state(delivery)
+            if not state and not proton.pn_delivery_settled(delivery):
+                continue
+            del self._asked[delivery]
+            answers.append((command, _answer(delivery, state)))
+            proton.pn_delivery_settle(delivery)
+        if not self._asked and self._wire is not None:
+            self._wire.unwatch(self)
+        for command, answer in answers:
+            _tell(command, answer)
+
+    def lost(self) -> None:
+        if self._ready:
+            self.since = monotonic()
+        self._disconnected()
+        text = f"the owner of the log '{self._session.owner.log}' was lost, and the transaction "
+        text += "with it: nothing of it is done"
+        self._lose(AmqpError(UNKNOWN_ID, text), waiting=False)
+
+    def fail(self, error: ClientError) -> None:
+        """The owner has ended or refused the link."""
+        self._disconnected()
+        said = error if isinstance(error, Refused) else Refused(str(error), "", "")
+        if said.condition == NOT_OWNER:
+            self._session.owner.refused()
+            return
+        self._session.leave(self)
+        self._joined = False
+        text = said.description or "the owner of its log has ended the link to its coordinator"
+        self._lose(AmqpError(said.condition or UNKNOWN_ID, text), waiting=True)
+
+    def give_up(self, reason: str) -> None:
+        """No owner came for too long."""
+        self._session.leave(self)
+        self._joined = False
+        self._lose(AmqpError(UNKNOWN_ID, reason), waiting=True)
+
+    def _disconnected(self) -> None:
+        if self._wire is not None:
+            self._wire.unwatch(self)
+        self._wire = self.pointer = None
+        self._ready = False
+        self._commands.clear()
+        self._asked.clear()
+
+    def _lose(self, reason: AmqpError, *, waiting: bool) -> None:
+        """What an owner has heard of is lost with it; and what none has (`waiting`)."""
+        for transaction in tuple(self._transactions):
+            if waiting or not transaction.waiting:
+                del self._transactions[transaction]
+                transaction.lose(reason)
+
+
+def _answer(delivery: Any, state: int) -> int | AmqpError | None:
+    """A declared transaction's number; why a command was rejected; None for what is done."""
+    remote = proton.pn_delivery_remote(delivery)
+    if state == Descriptor.DECLARED:
+        data = proton.pn_disposition_data(remote)
+        proton.pn_data_rewind(data)
+        proton.pn_data_next(data)
+        proton.pn_data_enter(data)
+        proton.pn_data_next(data)
+        return number_of(bytes(cproton.pn_data_get_binary(data)))
+    if state == Descriptor.ACCEPTED:
+        return None
+    condition, text = told(proton.pn_disposition_condition(remote))
+    text = text or "the owner of its log has rejected it"
+    return AmqpError(condition or UNKNOWN_ID, text)
+
+
+def _tell(command: _Command, answer: int | AmqpError | None) -> None:
+    match answer:
+        case int():
+            command.transaction.declared(answer)
+        case AmqpError() if command.fail is None:
+            command.transaction.lose(answer)
+        case _:
+            command.transaction.ended(answer)

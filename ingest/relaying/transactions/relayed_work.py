@@ -1,0 +1,224 @@
+"""The work of clients' transactions in the logs of other gateways.
+
+Each is a machine (`pipeline.lake.relayed_transaction`) with the links that have work of it, and the
+client's coordinator at the owner. A transaction is of one log, that of its first work.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, assert_never
+
+from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.relayed_link import ClientTransactions, Ending
+from distributary.ingest.relaying.transactions.owner_coordinator import OwnerCoordinator
+from distributary.pipeline.lake.relayed_transaction import (
+    Event,
+    Owned,
+    RelayedTransaction,
+    Step,
+    two_logs,
+)
+from distributary.pipeline.log.transaction import InDoubt, unknown
+from distributary.pipeline.model.amqp_error import AmqpError
+
+
+class WorkLink(Protocol):
+    """A relayed link that has work of transactions."""
+
+    def pass_work(self, work: "RelayedWork") -> None:
+        """What waits for this transaction goes to the owner."""
+
+    def drop_work(self, work: "RelayedWork") -> None:
+        """Messages of it that weren't sent never are; those that were, neither, if it is `lost`."""
+
+    def give_back_work(self, work: "RelayedWork") -> None:
+        """Deliveries that were given an outcome in it, of which the owner wasn't told, are held for
+        it no longer."""
+
+    def work_ended(self, work: "RelayedWork") -> None:
+        """It has ended, and is `committed` or not, or nobody knows (`in_doubt`)."""
+
+
+class RelayedWork:
+    """One transaction. Implements `WorkElsewhere` for the coordinator of the client."""
+
+    def __init__(
+        self,
+        client: Peer,
+        number: int,
+        logs: tuple[str, str],
+        clients: ClientTransactions,
+        coordinator: OwnerCoordinator,
+    ) -> None:
+        """`number` is the client's; of the `logs` the first one has its work, the other is ours."""
+        self.client, self.number, self._logs = client, number, logs
+        self._clients, self._coordinator = clients, coordinator
+        self._machine = RelayedTransaction(logs[0])
+        self._links: dict[WorkLink, None] = {}
+        self._then: Callable[[Ending], None] | None = None
+
+    # What links ask.
+
+    @property
+    def there(self) -> int:
+        """The owner's number for it."""
+        return self._machine.there
+
+    @property
+    def passing(self) -> bool:
+        """Whether its work goes to the owner now."""
+        return self._machine.passing
+
+    @property
+    def waiting(self) -> bool:
+        """Whether no owner has heard of it."""
+        return self._machine.state is Owned.WAITING
+
+    @property
+    def lost(self) -> bool:
+        """Whether no owner has it any more."""
+        return self._machine.state in (Owned.LOST, Owned.GONE)
+
+    @property
+    def reason(self) -> AmqpError | None:
+        """Why it can only be rolled back."""
+        return self._machine.reason
+
+    @property
+    def ending(self) -> Ending:
+        """How it has ended."""
+        return self._machine.answer
+
+    @property
+    def committed(self) -> bool:
+        """Whether the owner has committed it."""
+        return self._machine.wanted is Event.COMMIT and self._machine.answer is None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether nobody knows if the owner has committed it."""
+        return isinstance(self._machine.answer, InDoubt)
+
+    def take(self, link: WorkLink, log: str, messages: int) -> Step:
+        """Messages in a topic of this log are part of it, or (none) outcomes of deliveries."""
+        self._links[link] = None
+        if log != self._machine.log:
+            self.spoil(two_logs(self._machine.log, log))
+            return Step.REFUSE
+        return self._machine.work(messages)
+
+    def answered(self, messages: int) -> None:
+        """So many messages have the owner's outcome, or will never be sent."""
+        self._perform(self._machine.answered(messages))
+
+    # What the client's coordinator says.
+
+    @property
+    def own_refusal(self) -> AmqpError:
+        """Why nothing of our own log can be done in it."""
+        return two_logs(*self._logs)
+
+    def spoil(self, reason: AmqpError) -> None:
+        """A part of it can't be done: it can only be rolled back."""
+        self._clients.spoil(self.client, self.number, reason)
+        self._perform(self._machine.spoil(reason))
+
+    def give_up(self) -> None:
+        """It has taken too long; so it has at the owner."""
+        for link in tuple(self._links):
+            self.client.attempt(partial(link.give_back_work, self))
+
+    def end(self, *, commit: bool, then: Callable[[Ending], None]) -> None:
+        """The client ends it: so does the owner of the log; then do this."""
+        self._then = then
+        self._perform(self._machine.end(commit=commit))
+
+    # What the owner says.
+
+    def declare(self) -> None:
+        """There is an owner to be asked."""
+        self._perform(self._machine.declare())
+
+    def declared(self, there: int) -> None:
+        """The owner has it, under this number."""
+        self._perform(self._machine.declared(there))
+
+    def ended(self, refusal: AmqpError | None) -> None:
+        """The owner has ended it, or says why it didn't commit."""
+        self._perform(self._machine.ended(refusal))
+
+    def lose(self, reason: AmqpError) -> None:
+        """No owner has it any more."""
+        self._clients.spoil(self.client, self.number, reason)
+        self._perform(self._machine.lose(reason))
+
+    def _perform(self, steps: list[Step]) -> None:
+        for step in steps:
+            match step:
+                case Step.SEND:
+                    for link in tuple(self._links):
+                        self.client.attempt(partial(link.pass_work, self))
+                case Step.DROP:
+                    self._drop()
+                case Step.DECLARE:
+                    self._coordinator.ask(self, None)
+                case Step.COMMIT | Step.ROLL_BACK:
+                    self._coordinator.ask(self, step is Step.ROLL_BACK)
+                case Step.DONE | Step.UNDONE | Step.IN_DOUBT:
+                    self._finish()
+                case Step.KEEP | Step.HOLD | Step.REFUSE:
+                    pass
+                case _ as never:
+                    assert_never(never)
+
+    def _drop(self) -> None:
+        for link in tuple(self._links):
+            self.client.attempt(partial(link.drop_work, self))
+
+    def _finish(self) -> None:
+        """Its end is known."""
+        self._drop()
+        self._coordinator.forget(self)
+        links, self._links = self._links, {}
+        for link in links:
+            self.client.attempt(partial(link.work_ended, self))
+        if self._then is not None:
+            self.client.attempt(partial(self._then, self.ending))
+
+
+class RelayedWorks:
+    """All of them, of a gateway that owns `log`."""
+
+    def __init__(
+        self,
+        log: str,
+        clients: ClientTransactions,
+        coordinator: Callable[[Link, str], OwnerCoordinator],
+    ) -> None:
+        """`coordinator` is the client's at the owner of a log."""
+        self._log, self._clients, self._coordinator = log, clients, coordinator
+
+    def take(
+        self, link: Link, number: int, log: str, holder: WorkLink, messages: int
+    ) -> tuple[RelayedWork, Step] | None:
+        """Work came on a client's link to a topic of this log, in a transaction by its number.
+        None: there is no such transaction, and the link has ended."""
+        if not self._clients.knows(link.connection, number):
+            amqp_error = unknown(number)
+            link.end(amqp_error.condition, f"link '{link.name}': {amqp_error.description}")
+            return None
+        work = self._clients.elsewhere(number)
+        if work is None:
+            work = self._begin(link, number, log)
+        assert isinstance(work, RelayedWork)  # noqa: S101
+        return work, work.take(holder, log, messages)
+
+    def _begin(self, link: Link, number: int, log: str) -> RelayedWork:
+        coordinator, client = self._coordinator(link, log), link.connection
+        logs = log, self._log
+        work = RelayedWork(client, number, logs, self._clients, coordinator)
+        if self._clients.relay(client, number, work):
+            coordinator.add(work)
+        else:
+            work.lose(work.own_refusal)
+        return work

@@ -1,0 +1,198 @@
+"""A transaction whose work is in another gateway's log: what the owner of that log knows of it.
+
+A machine without I/O. The client's transaction is declared at its gateway; with its first work the
+owner is asked for one of its own, all work goes there, and so does the end.
+
+Rule 1: what a transaction does next is a row of ROWS; a row that isn't there can't come.
+Rule 2: the owner is asked once at most to end it, and when it has all of the work.
+Rule 3: a commit is answered as done only where the owner has said so. Where the owner was lost
+        before it was asked nothing is done; where it was lost after that nobody knows.
+Rule 4: of what a part failed can only be rolled back.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from distributary.pipeline.errors import IllegalTransition
+from distributary.pipeline.log.transaction import InDoubt
+from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
+
+
+class Owned(StrEnum):
+    """How far the owner is with it."""
+
+    WAITING = "waiting"  #: no owner has heard of it
+    DECLARING = "declaring"  #: the owner is asked for it
+    OPEN = "open"  #: the owner has it
+    COMMITTING = "committing"  #: the client has; the owner hasn't all of the work yet
+    COMMIT_ASKED = "commit_asked"
+    ROLLING_BACK = "rolling_back"  #: what the owner was sent of it isn't all answered yet
+    ROLL_BACK_ASKED = "roll_back_asked"
+    LOST = "lost"  #: no owner has it any more, or will: it can only be rolled back
+    GONE = "gone"  #: the client has its answer
+
+
+class Event(StrEnum):
+    WORK = "work"  #: messages were sent in it, or deliveries given an outcome
+    DECLARE = "declare"  #: there is an owner to be asked
+    DECLARED = "declared"  #: the owner has given it a number
+    SPOIL = "spoil"  #: a part of the work can't be done
+    LOSE = "lose"  #: the owner is lost, doesn't want it, or was waited for long enough
+    COMMIT = "commit"
+    ROLL_BACK = "roll_back"
+    PASSED = "passed"  #: the owner has answered all that it was sent
+    ANSWERED = "answered"  #: the owner has ended it
+
+
+class Step(StrEnum):
+    """What is done then."""
+
+    KEEP = "keep"  #: nothing
+    HOLD = "hold"  #: what came waits
+    SEND = "send"  #: what came, and what waits, goes to the owner
+    DROP = "drop"  #: what waits never goes there
+    REFUSE = "refuse"  #: neither does what comes
+    DECLARE = "declare"  #: ask the owner
+    COMMIT = "commit"
+    ROLL_BACK = "roll_back"
+    DONE = "done"  #: the client's answer is the owner's
+    UNDONE = "undone"  #: the client hears that nothing of it is done
+    IN_DOUBT = "in_doubt"  #: the client hears that nobody knows
+
+
+ROWS: dict[tuple[Owned, Event], tuple[Owned, Step]] = {
+    (Owned.WAITING, Event.WORK): (Owned.WAITING, Step.HOLD),
+    (Owned.WAITING, Event.DECLARE): (Owned.DECLARING, Step.DECLARE),
+    (Owned.WAITING, Event.SPOIL): (Owned.WAITING, Step.KEEP),
+    (Owned.WAITING, Event.LOSE): (Owned.LOST, Step.DROP),
+    (Owned.WAITING, Event.COMMIT): (Owned.WAITING, Step.HOLD),
+    (Owned.WAITING, Event.ROLL_BACK): (Owned.GONE, Step.UNDONE),
+    (Owned.DECLARING, Event.WORK): (Owned.DECLARING, Step.HOLD),
+    (Owned.DECLARING, Event.DECLARED): (Owned.OPEN, Step.SEND),
+    (Owned.DECLARING, Event.SPOIL): (Owned.DECLARING, Step.KEEP),
+    (Owned.DECLARING, Event.LOSE): (Owned.LOST, Step.DROP),
+    (Owned.DECLARING, Event.COMMIT): (Owned.DECLARING, Step.HOLD),
+    (Owned.DECLARING, Event.ROLL_BACK): (Owned.DECLARING, Step.HOLD),
+    (Owned.OPEN, Event.WORK): (Owned.OPEN, Step.SEND),
+    (Owned.OPEN, Event.SPOIL): (Owned.OPEN, Step.KEEP),
+    (Owned.OPEN, Event.LOSE): (Owned.LOST, Step.DROP),
+    (Owned.OPEN, Event.COMMIT): (Owned.COMMITTING, Step.KEEP),
+    (Owned.OPEN, Event.ROLL_BACK): (Owned.ROLLING_BACK, Step.DROP),
+    (Owned.COMMITTING, Event.PASSED): (Owned.COMMIT_ASKED, Step.COMMIT),
+    (Owned.COMMITTING, Event.SPOIL): (Owned.ROLLING_BACK, Step.DROP),
+    (Owned.COMMITTING, Event.LOSE): (Owned.GONE, Step.UNDONE),
+    (Owned.COMMIT_ASKED, Event.ANSWERED): (Owned.GONE, Step.DONE),
+    (Owned.COMMIT_ASKED, Event.LOSE): (Owned.GONE, Step.IN_DOUBT),
+    # Whoever is lost with it, or finds its peer gone, does nothing of it.
+    (Owned.ROLLING_BACK, Event.PASSED): (Owned.ROLL_BACK_ASKED, Step.ROLL_BACK),
+    (Owned.ROLLING_BACK, Event.SPOIL): (Owned.ROLLING_BACK, Step.KEEP),
+    (Owned.ROLLING_BACK, Event.LOSE): (Owned.GONE, Step.UNDONE),
+    (Owned.ROLL_BACK_ASKED, Event.ANSWERED): (Owned.GONE, Step.UNDONE),
+    (Owned.ROLL_BACK_ASKED, Event.LOSE): (Owned.GONE, Step.UNDONE),
+    (Owned.LOST, Event.WORK): (Owned.LOST, Step.REFUSE),
+    (Owned.LOST, Event.SPOIL): (Owned.LOST, Step.KEEP),
+    (Owned.LOST, Event.COMMIT): (Owned.GONE, Step.UNDONE),
+    (Owned.LOST, Event.ROLL_BACK): (Owned.GONE, Step.UNDONE),
+}
+#: Whether work goes to the owner: it has the transaction, and has yet to be asked for its end.
+PASSING = frozenset({Owned.OPEN, Owned.COMMITTING})
+ENDS = frozenset({Step.DONE, Step.UNDONE, Step.IN_DOUBT})
+
+
+class RelayedTransaction(msgspec.Struct, eq=False):
+    """One of them. What its methods give is to be done in that order. `left` counts the messages of
+    it that the owner hasn't answered, whether they wait here or are on their way."""
+
+    log: str
+    state: Owned = Owned.WAITING
+    left: int = 0
+    there: int = 0  #: the owner's number for it
+    reason: AmqpError | None = None  #: why it can only be rolled back
+    wanted: Event | None = None  #: how the client ends it
+    answer: AmqpError | InDoubt | None = None  #: of that end, when it is GONE; None: it is done
+
+    @property
+    def passing(self) -> bool:
+        """Whether its work goes to the owner now."""
+        return self.state in PASSING
+
+    def work(self, messages: int) -> Step:
+        """So many messages came in it, or none but outcomes of deliveries: those of one that can
+        only be rolled back stay with it until its end."""
+        step = self._step(Event.WORK)
+        if messages and self.reason is not None:
+            return Step.REFUSE
+        if step is not Step.REFUSE:
+            self.left += messages
+        return step
+
+    def declare(self) -> list[Step]:
+        """There is an owner to be asked."""
+        return [self._step(Event.DECLARE)]
+
+    def declared(self, there: int) -> list[Step]:
+        """The owner has it, under this number."""
+        self.there = there
+        return self._go_on([self._step(Event.DECLARED)])
+
+    def answered(self, messages: int) -> list[Step]:
+        """So many messages have the owner's outcome, or will never be sent."""
+        self.left -= messages
+        return self._go_on([])
+
+    def spoil(self, reason: AmqpError) -> list[Step]:
+        """A part of the work can't be done. Once the owner was asked for the end it has all of it,
+        and nothing can fail here."""
+        if (self.state, Event.SPOIL) not in ROWS:
+            return []
+        self.reason = self.reason or reason
+        return self._go_on([self._step(Event.SPOIL)])
+
+    def lose(self, reason: AmqpError) -> list[Step]:
+        """No owner has it any more."""
+        self.reason = self.reason or reason
+        return self._go_on([self._step(Event.LOSE)])
+
+    def end(self, *, commit: bool) -> list[Step]:
+        """The client ends it."""
+        self.wanted = Event.COMMIT if commit else Event.ROLL_BACK
+        return self._go_on([])
+
+    def ended(self, refusal: AmqpError | None) -> list[Step]:
+        """The owner has ended it, or says why it didn't commit."""
+        self.reason = self.reason or refusal
+        return [self._step(Event.ANSWERED)]
+
+    def _go_on(self, steps: list[Step]) -> list[Step]:
+        """What is due then: the end that waited, the question that waited for all of the work."""
+        if self.wanted is not None and (self.state, self.wanted) in ROWS:
+            event = Event.ROLL_BACK if self.reason else self.wanted
+            steps.append(self._step(event))
+        if self.left == 0 and (self.state, Event.PASSED) in ROWS:
+            steps.append(self._step(Event.PASSED))
+        return steps
+
+    def _step(self, event: Event) -> Step:
+        try:
+            self.state, step = ROWS[self.state, event]
+        except KeyError:
+            raise IllegalTransition(self.state, event) from None
+        if step is Step.IN_DOUBT:
+            self.answer = InDoubt(
+                f"the owner of the log '{self.log}' was lost while it committed: nobody knows "
+                "whether the transaction is done"
+            )
+        elif step in ENDS:
+            refused = step is Step.DONE or self.wanted is Event.COMMIT
+            self.answer = self.reason if refused else None
+        return step
+
+
+def two_logs(first: str, second: str) -> AmqpError:
+    """Why work in the log `second` can't be part of a transaction that has its work in `first`."""
+    return AmqpError(
+        NOT_IMPLEMENTED,
+        f"its topic is in the log '{second}', and what was done in the transaction before is in "
+        f"'{first}': a transaction is of one log. Roll it back, and use one for each log",
+    )

@@ -1,0 +1,414 @@
+"""Transactions whose work is in another gateway's log: as if they were local, and what becomes of
+them where the owner, the gateway or the client is lost, at each moment.
+
+That they are as local ones is shown by the tests of those, too, with `RELAYED=1`.
+"""
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from gateway_fields import make
+from gateway_fleet import Fleet
+from gateway_frames import frame_of
+from gateway_jms import QUEUE, Jms, source, text_message, text_of
+from gateway_management import Manager
+from gateway_peer import Peer
+from gateway_process import Gateway, past, until
+from gateway_transactions import Transacted, condition_of, transacted
+
+Make = Callable[..., Gateway]
+NOT_IMPLEMENTED = "amqp:not-implemented"
+UNKNOWN = "amqp:transaction:unknown-id"
+FORCED = "amqp:link:detach-forced"
+
+
+class Work:
+    """A client's session at the gateway that doesn't own `orders`: a message of the queue
+    `orders.from` was taken, and it can send to `orders.to`."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        with Jms(fleet.orders.port) as there:
+            there.publish("orders.from", "coin", capabilities=QUEUE)
+        self.jms = Jms(fleet.main.port)
+        self.session = session = transacted(self.jms)
+        self.to = session.producer("orders.to", QUEUE)
+        session.consumer("from", source("orders.from", QUEUE), 1)
+        [self.coin] = session.transfers(1)
+
+    def do(self) -> None:
+        """Move the message from one queue to the other: the owner knows of it."""
+        self.session.retire(self.coin)
+        [posted] = self.session.post(self.to, "coin")
+        assert condition_of(self.session.answer(posted)) == ""
+
+    def doubted(self) -> None:
+        """The commit isn't answered: the controller's link ends."""
+        [detach] = self.session.until("detach")
+        assert (detach["handle"], detach.error) == (0, FORCED)
+        assert "nobody knows" in str(detach["error"]["description"])
+
+
+@contextmanager
+def working(fleet: Fleet) -> Iterator[Work]:
+    work = Work(fleet)
+    with work.jms:
+        yield work
+
+
+def coins(gateway: Gateway) -> Counter[str]:
+    """What lies in both queues, by their owner."""
+    found: Counter[str] = Counter()
+    with Jms(gateway.port) as jms:
+        session = transacted(jms)
+        for name in ("from", "to"):
+            handle = session.consumer(name, source(f"orders.{name}", QUEUE), 0)
+            jms.credit(10, handle=handle, channel=session.channel, drain=True)
+            while (one := session.read()).kind == "transfer":
+                assert text_of(one.payload) == "coin"
+                found[name] += 1
+        assert session.roll_back() == ""
+    return found
+
+
+def lost(fleet: Fleet) -> None:
+    """The gateway knows that the owner of `orders` is lost."""
+    fleet.main.await_event("relay.lost", len(fleet.main.events("relay.connected")))
+
+
+def killed(fleet: Fleet) -> None:
+    fleet.orders.kill()
+    lost(fleet)
+
+
+def test_a_commit_is_one_in_the_owners_log(fleet: Fleet) -> None:
+    with working(fleet) as work:
+        work.do()
+        assert coins(fleet.orders) == {}  # neither here nor there
+        assert work.session.commit() == ""
+        assert coins(fleet.orders) == {"to": 1}
+
+
+def test_a_rollback_undoes_it_there(fleet: Fleet) -> None:
+    with working(fleet) as work:
+        work.do()
+        assert work.session.roll_back() == ""
+        assert coins(fleet.orders) == {"from": 1}
+
+
+def test_transactions_follow_each_other_without_waiting(fleet: Fleet) -> None:
+    """Work, commit and the next declare in one go, many times."""
+    with working(fleet) as work:
+        session = work.session
+        for number in range(50):
+            session.post(work.to, f"{number}-a", f"{number}-b")
+            assert session.commit() == ""
+        handle = session.consumer("all", source("orders.to", QUEUE), 100)
+        assert session.bodies(100) == [f"{n}-{one}" for n in range(50) for one in "ab"]
+        assert handle
+
+
+def refused(session: Transacted, handle: int, body: str) -> None:
+    [posted] = session.post(handle, body)
+    assert condition_of(session.answer(posted)) == NOT_IMPLEMENTED
+
+
+@pytest.mark.parametrize("first", ["orders", "main"])
+def test_a_transaction_is_of_the_log_of_its_first_work(fleet: Fleet, first: str) -> None:
+    """What it does in another one is refused, and it can only be rolled back; the next one can do
+    it. A message that was taken in it comes again when it has ended, and not before."""
+    with working(fleet) as work, Jms(fleet.main.port) as other:
+        other.publish("own", "mine", capabilities=QUEUE)
+        session = work.session
+        own = session.producer("own-to", QUEUE)
+        session.consumer("own", source("own", QUEUE), 1)
+        [mine] = session.transfers(1)
+        if first == "orders":
+            work.do()
+            refused(session, own, "no")
+            session.retire(mine)
+        else:
+            [posted] = session.post(own, "no")
+            assert condition_of(session.answer(posted)) == ""
+            refused(session, work.to, "no")
+            session.retire(work.coin)
+        assert session.commit() == NOT_IMPLEMENTED
+        assert coins(fleet.orders) == {"from": 1}
+        other.subscribed("to", source("own-to", QUEUE))
+        assert other.empty()
+        [posted] = session.post(own, "yes")
+        assert session.commit() == ""
+        other.credit(1, count=1)
+        assert other.bodies(1) == ["yes"]
+
+
+def test_messages_of_one_link_go_to_one_log_too(fleet: Fleet) -> None:
+    """A producer without an address names two logs in one transaction."""
+    with working(fleet) as work, Jms(fleet.main.port, "others") as other:
+        for nth, topic in enumerate(("orders.named", "own")):
+            other.subscribed(topic, source(topic, durable=True), handle=nth)
+        session = work.session
+        relay = session.producer(None)
+        state = make("transactional-state", txn_id=session.id)
+        for to in ("orders.named", "own"):
+            session.transfer(relay, text_message("no", to), state=state)
+        assert session.commit() == NOT_IMPLEMENTED
+        assert other.empty(handle=1)
+        state = make("transactional-state", txn_id=session.id)
+        session.transfer(relay, text_message("yes", "orders.named"), state=state)
+        assert session.commit() == ""
+        other.credit(1)
+        assert other.bodies(1) == ["yes"]
+
+
+# Moments at which the owner is lost. Decision 96 has the table.
+
+
+def test_the_owner_is_away_when_the_work_comes(fleet: Fleet) -> None:
+    """Work, and its commit, wait for the next owner, who hears of them first."""
+    with working(fleet) as work:
+        work.do()
+        assert work.session.roll_back() == ""
+        killed(fleet)
+        work.session.post(work.to, "coin")
+        discharge = work.session.send_discharge(fail=False)
+        fleet.orders.start()
+        assert condition_of(work.session.answer(discharge)) == ""
+        assert coins(fleet.orders) == {"from": 1, "to": 1}
+
+
+def test_a_rollback_needs_no_owner(fleet: Fleet) -> None:
+    with working(fleet) as work:
+        work.do()
+        killed(fleet)
+        assert work.session.roll_back() == ""
+        [posted] = work.session.post(work.to, "coin")
+        assert work.session.roll_back() == ""
+        assert condition_of(work.session.answer(posted)) == ""  # it would have been
+        fleet.orders.start()
+        assert coins(fleet.orders) == {"from": 1}
+
+
+def test_the_owner_is_lost_with_the_work(fleet: Fleet) -> None:
+    """What was done in it isn't, what comes is refused, and so is its commit; the next one is
+    served."""
+    with working(fleet) as work:
+        work.do()
+        killed(fleet)
+        [posted] = work.session.post(work.to, "coin")
+        assert condition_of(work.session.answer(posted)) == UNKNOWN
+        fleet.orders.start()
+        assert work.session.commit() == UNKNOWN
+        work.jms.credit(1, handle=2, channel=work.session.channel, count=1)
+        [work.coin] = work.session.transfers(1)
+        work.do()
+        assert work.session.commit() == ""
+        assert coins(fleet.orders) == {"to": 1}
+
+
+def test_what_was_taken_in_a_lost_one_comes_again(fleet: Fleet) -> None:
+    """It may come before the client has heard; given an outcome in the lost transaction it is held
+    until that has ended."""
+    with working(fleet) as work:
+        work.do()
+        work.jms.credit(1, handle=2, channel=work.session.channel, count=1)
+        killed(fleet)
+        fleet.orders.start()
+        [again] = work.session.transfers(1)
+        assert text_of(again.payload) == "coin"
+        work.session.retire(again)
+        work.jms.credit(1, handle=2, channel=work.session.channel, count=2, drain=True)
+        work.session.until("flow")
+        assert not work.session.came
+        assert work.session.commit() == UNKNOWN
+        assert coins(fleet.orders) == {"from": 1}
+
+
+def asked(work: Work) -> None:
+    """The gateway has asked the owner, which doesn't read, for the commit."""
+    work.fleet.orders.process.send_signal(signal.SIGSTOP)
+    work.session.send_discharge(fail=False)
+    work.jms.heard()
+
+
+def test_the_owner_is_lost_before_it_reads_the_commit(fleet: Fleet) -> None:
+    """Nobody knows, so there is no answer. Nothing of it is done."""
+    with working(fleet) as work:
+        work.do()
+        asked(work)
+        fleet.orders.kill()
+        work.doubted()
+        fleet.orders.start()
+        assert coins(fleet.orders) == {"from": 1}
+
+
+def test_the_owner_is_lost_before_the_commit_is_durable(tmp_path: Path, own_gateway: Make) -> None:
+    """Likewise: its group lingers, and it is killed with it."""
+    with (
+        Fleet(tmp_path, own_gateway, {"journal": {"linger_ms": 1_000}}) as fleet,
+        working(fleet) as work,
+    ):
+        work.do()
+        work.session.send_discharge(fail=False)
+        work.jms.heard()
+        with Jms(fleet.orders.port) as there:  # whoever asks later is answered later
+            there.heard()
+        fleet.orders.kill()
+        work.doubted()
+        fleet.orders.start()
+        assert coins(fleet.orders) == {"from": 1}
+
+
+def test_the_answer_of_an_owner_that_has_gone_since_counts(
+    tmp_path: Path, own_gateway: Make
+) -> None:
+    """It has committed and said so, and is killed before the gateway reads that."""
+    with (
+        Fleet(tmp_path, own_gateway, {"journal": {"linger_ms": 1_000}}) as fleet,
+        working(fleet) as work,
+    ):
+        work.do()
+        discharge = work.session.send_discharge(fail=False)
+        work.jms.heard()
+        with Jms(fleet.orders.port) as there:
+            there.subscribed("to", source("orders.to", QUEUE))
+            fleet.main.process.send_signal(signal.SIGSTOP)
+            there.credit(1)
+            assert there.bodies(1, accept=False) == ["coin"]
+        fleet.orders.kill()
+        fleet.main.process.send_signal(signal.SIGCONT)
+        assert condition_of(work.session.answer(discharge)) == ""
+        fleet.orders.start()
+        assert coins(fleet.orders) == {"to": 1}
+
+
+def test_an_owner_that_is_paused_commits_nothing_that_was_given_up(
+    tmp_path: Path, own_gateway: Make
+) -> None:
+    """It is silent for a lease, so the gateway is done with it; when it goes on it finds what was
+    sent and its peer gone."""
+    with (
+        Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 1_500}}) as fleet,
+        working(fleet) as work,
+    ):
+        work.do()
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        [posted] = work.session.post(work.to, "coin")
+        discharge = work.session.send_discharge(fail=False)
+        lost(fleet)
+        assert condition_of(work.session.answer(posted)) == UNKNOWN
+        assert condition_of(work.session.answer(discharge)) == UNKNOWN
+        fleet.orders.process.send_signal(signal.SIGCONT)
+        fleet.main.await_event("relay.connected", 2)
+        assert coins(fleet.orders) == {"from": 1}
+
+
+def test_an_owner_that_is_paused_may_have_committed(tmp_path: Path, own_gateway: Make) -> None:
+    """It reads the commit when it goes on: nobody knew, and it is done once."""
+    with (
+        Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 1_500}}) as fleet,
+        working(fleet) as work,
+    ):
+        work.do()
+        asked(work)
+        work.doubted()
+        fleet.orders.process.send_signal(signal.SIGCONT)
+        fleet.main.await_event("relay.connected", 2)
+        assert sorted(coins(fleet.orders)) in (["from"], ["to"])
+
+
+def test_the_gateway_is_lost(fleet: Fleet) -> None:
+    """The owner finds its peer gone, and rolls back."""
+    with working(fleet) as work:
+        work.do()
+        fleet.main.kill()
+        assert coins(fleet.orders) == {"from": 1}
+
+
+@pytest.mark.parametrize("end", ["socket", "controller", "session"])
+def test_the_client_is_lost(fleet: Fleet, end: str) -> None:
+    with working(fleet) as work:
+        work.do()
+        match end:
+            case "socket":
+                work.jms.socket.close()
+            case "controller":
+                work.jms.detach(closed=True, channel=work.session.channel)
+                work.session.until("detach")
+            case "session":
+                work.jms.send(frame_of("end", channel=work.session.channel))
+                work.session.until("end")
+        until(lambda: coins(fleet.orders) == {"from": 1}, "the owner rolls back")
+
+
+def test_a_client_that_waits_for_our_word_has_what_it_held_again(fleet: Fleet) -> None:
+    """What it doesn't settle itself is settled by the commit; after a rollback it may give another
+    outcome."""
+    with working(fleet) as work:
+        session = work.session
+        session.retire(work.coin, settled=False)
+        assert session.roll_back() == ""
+        assert coins(fleet.orders) == {}  # it has it
+        session.retire(work.coin, settled=False)
+        discharge = session.send_discharge(fail=False)
+        settled = session.jms.read()
+        while settled.kind != "disposition" or settled["role"]:
+            settled = session.jms.read()
+        assert settled["settled"]
+        assert condition_of(session.answer(discharge)) == ""
+        assert coins(fleet.orders) == {}
+
+
+def test_who_waits_for_our_word_on_a_lost_one_is_ended(fleet: Fleet) -> None:
+    with working(fleet) as work:
+        [posted] = work.session.post(work.to, "coin")
+        assert condition_of(work.session.answer(posted)) == ""
+        work.session.retire(work.coin, settled=False)
+        work.jms.heard()
+        killed(fleet)
+        [detach] = work.session.until("detach")
+        assert detach.error == FORCED
+        assert work.session.commit() == UNKNOWN
+
+
+def test_nothing_is_kept_for_a_client_that_has_gone(fleet: Fleet) -> None:
+    """Nobody looks for an owner on its behalf."""
+    with working(fleet) as work:
+        work.do()
+        work.jms.send(frame_of("close"))
+        work.session.until("close")
+    with Jms(fleet.main.port) as asking:
+        reader = Manager(Peer(fleet.main.port, "reader"))
+        reader.done("READ", "queue", "orders.from")
+        reader.peer.close()
+        asking.heard()
+    fleet.orders.kill()
+    fleet.main.await_event("relay.lost")
+    past(time.time() + 1.0)  # it looks several times a second
+    assert not fleet.main.events("relay.waits")
+    fleet.orders.start()
+    assert coins(fleet.main) == {"from": 1}
+
+
+# Limits: those of the owner, for each client.
+
+
+def test_the_owner_bounds_it_as_if_it_were_local(tmp_path: Path, own_gateway: Make) -> None:
+    limits = {"amqp": {"transaction_bytes_max": 20_000, "transaction_timeout_seconds": 1}}
+    with Fleet(tmp_path, own_gateway, limits) as fleet, working(fleet) as work:
+        for said in ("", "amqp:resource-limit-exceeded"):
+            [posted] = work.session.post(work.to, "x" * 15_000)
+            assert condition_of(work.session.answer(posted)) == said
+        assert work.session.commit() == "amqp:resource-limit-exceeded"
+        work.do()
+        assert work.session.commit() == ""
+        [posted_late] = work.session.post(work.to, "late")
+        assert condition_of(work.session.answer(posted_late)) == ""
+        past(time.time() + 1.2)
+        assert work.session.commit() == "amqp:transaction:timeout"
+        assert coins(fleet.orders) == {"to": 1}
