@@ -130,6 +130,19 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Harmed:
+    """Some gateways of a fleet may lose their logs from here on, or what they hold at others, and
+    nobody knows when: who holds which message isn't known until `Recovered`."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The fleet is whole again: what is delivered from here on has one holder."""
+
+
+@dataclass(frozen=True, slots=True)
 class Drained:
     """The gateway has said that the subscription has nothing more, and all of it was accepted."""
 
@@ -161,6 +174,8 @@ Event: TypeAlias = (
     | Leaving
     | Left
     | Ended
+    | Harmed
+    | Recovered
     | Drained
     | DeadLettered
     | Searched
