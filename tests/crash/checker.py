@@ -303,6 +303,6 @@ class Checker:
                     yield subscription, name
 
 
-def check(events: Iterable[Event], *, flags: bool = True) -> Report:
+def check(events: Iterable[Event], *, flags: bool = True, once: bool = False) -> Report:
     """The report on a whole history."""
-    return Checker(flags=flags).read(events).report()
+    return Checker(flags=flags, once=once).read(events).report()

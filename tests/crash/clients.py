@@ -445,9 +445,7 @@ class Whisperer:
             self._peer = None
 
 
-def search(
-    history: History, port: int, subscription: Subscription, host: str = LOCAL
-) -> None:
+def search(history: History, port: int, subscription: Subscription, host: str = LOCAL) -> None:
     """Take all dead letters of the subscription. Each says that it is one of its."""
     with Peer(port, f"{subscription.name}-undertaker", host=host) as peer:
         link = peer.receiver(f"queue://{subscription.dead_letters}", capabilities=("queue",))

@@ -8,9 +8,7 @@ else nothing is partitioned but the way of a gateway to the store.
 import argparse
 import random
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import traceback
 from collections import defaultdict
@@ -27,6 +25,7 @@ from checker import Report  # noqa: E402 (found by what stands above)
 from faulty_s3 import Plan  # noqa: E402
 from fleet_world import Back, FleetWorld, Harm  # noqa: E402
 from namespaces import Network, allowed  # noqa: E402
+from round_process import run_round  # noqa: E402
 
 HARMS = 4
 ROUND_SECONDS_MAX = 900
@@ -82,18 +81,8 @@ def one(seed: int, number: int, times: int, *, parted: bool) -> int:
 
 
 def _run(seed: int, number: int, times: int) -> tuple[int, int, str]:
-    words = ["--seed", str(seed), "--round", str(number), "--times", str(times)]
-    done = subprocess.run(
-        [sys.executable, __file__, *words],
-        capture_output=True,
-        text=True,
-        timeout=ROUND_SECONDS_MAX,
-        check=False,
-    )
-    if done.returncode:
-        (KEPT / f"round-{number}").mkdir(parents=True, exist_ok=True)
-        (KEPT / f"round-{number}" / "failure.txt").write_text(done.stdout + done.stderr)
-    return number, done.returncode, ((done.stdout or done.stderr).splitlines() or ["?"])[-1]
+    words = ("--seed", seed, "--times", times)
+    return number, *run_round(__file__, KEPT, number, *words, seconds=ROUND_SECONDS_MAX)
 
 
 def main() -> int:

@@ -43,17 +43,11 @@ LOGS = ("main", "orders", "prices")
 PLACEMENT = Placement(
     1,
     LOGS,
-    tuple(
-        Rule(f"{kind}{log}.#", (log,)) for log in LOGS[1:] for kind in ("", "queue://")
-    ),
+    tuple(Rule(f"{kind}{log}.#", (log,)) for log in LOGS[1:] for kind in ("", "queue://")),
 )
 TOPICS = {"main": "rain", "orders": "orders.new", "prices": "prices.now"}
 QUEUES = {"main": "work", "orders": "orders.work", "prices": "prices.work"}
-LOG_OF = {
-    address: log
-    for log in LOGS
-    for address in (TOPICS[log], f"queue://{QUEUES[log]}")
-}
+LOG_OF = {address: log for log in LOGS for address in (TOPICS[log], f"queue://{QUEUES[log]}")}
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "journal": {"put_ms_max": 1_000, "put_linger_ms": 2, "put_settlement_linger_ms": 5},
     "commit": {"interval_ms": 200},
@@ -98,9 +92,7 @@ class Back:
 class FleetWorld:
     """See the module. `network`: each gateway and the store get a namespace of their own."""
 
-    def __init__(
-        self, folder: Path, draw: random.Random, network: Network | None = None
-    ) -> None:
+    def __init__(self, folder: Path, draw: random.Random, network: Network | None = None) -> None:
         folder.mkdir(parents=True)
         self.folder, self.draw, self.network = folder, draw, network
         self.history = History()
@@ -253,9 +245,7 @@ class FleetWorld:
             f"{node}: {node.serves or ('stands by' if node.stands_by else 'nothing')}"
             for node in self.nodes
         ]
-        waiting = [
-            f"{one.client.name} at {one.at}" for one in self.travellers if not one.ready
-        ]
+        waiting = [f"{one.client.name} at {one.at}" for one in self.travellers if not one.ready]
         return f"{'; '.join(nodes)}; not attached: {', '.join(waiting)}"
 
     def go_on_for(self, seconds: float) -> None:

@@ -8,11 +8,13 @@ from history import (
     Drained,
     Ended,
     Event,
+    Harmed,
     How,
     Leaving,
     Left,
     Publish,
     Published,
+    Recovered,
     Said,
     Searched,
     Settle,
@@ -119,6 +121,10 @@ SOUND: dict[str, tuple[Event, ...]] = {
     "shared, the second consumer is read first": (
         *(SHARED, sent(0), sent(1), came(1, consumer="d"), came(0)),
     ),
+    "held in a fleet that was harmed, another gets it": (
+        *(SHARED, sent(), accepted(), came(), Harmed("x"), came(consumer="d"), came(consumer="e")),
+        *(Recovered(), settle(), settle(consumer="d"), DRAINED),
+    ),
     "rejected, and there is a copy": (SUBSCRIBED, sent(), *REJECTED, DRAINED, COPY, SEARCHED),
     "rejected, unknown, rejected again": (
         *(SUBSCRIBED, sent(), came(), settle(said=Said.REJECTED), crashed(), *REJECTED[1:]),
@@ -176,6 +182,14 @@ BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
     "twice at the same time, behind an answer": (
         "doubled",
         (SHARED, sent(), Leaving("c"), Left("c"), came(consumer="d"), came()),
+    ),
+    "twice at the same time, in a fleet that is whole again": (
+        "doubled",
+        (SHARED, Harmed("x"), sent(), Recovered(), came(), came(consumer="d")),
+    ),
+    "confirmed, and it comes again in a fleet that was harmed": (
+        "settled_then_redelivered",
+        (SUBSCRIBED, *WHOLE, Harmed("x"), came()),
     ),
     "a later one first": ("reordered", (SUBSCRIBED, sent(0), sent(1), came(1), came(0))),
     "held at a crash, comes again as if new": (
@@ -235,6 +249,13 @@ def test_a_wrong_history_is_seen(kind: str) -> None:
     report = check(events)
     assert set(report.violations) == {name}, report
     assert f"{name} 1" in str(report) or name == "marked"
+
+
+def test_what_a_topic_knows_again_is_there_once() -> None:
+    """However often it was sent; without ids it may be there as often."""
+    events = (SUBSCRIBED, *WHOLE, sent(), accepted(), came())
+    assert check(events).sound
+    assert set(check(events, once=True).violations) == {"settled_then_redelivered"}
 
 
 @pytest.mark.parametrize("how", How)

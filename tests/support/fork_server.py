@@ -144,7 +144,7 @@ class ForkServer:
         namespace: str = "",
     ) -> Forked:
         """`distributary` with these words. It writes into `output` and `errors`, and reads what is
-        `given`, nothing by default. `namespace`: the file of its network, if it isn't the test's."""
+        `given`, nothing by default. `namespace`: the file of its network, if not ours."""
         request = {
             "argv": [SCRIPT, *map(str, words)],
             "env": clean_environment() if environment is None else dict(environment),

@@ -6,7 +6,6 @@ made goes with the processes, however they end. It needs root.
 """
 
 import ctypes
-import os
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +69,7 @@ class Network:
         holder = subprocess.Popen(command)
         host = Host(f"{_NET}.{number}", f"port{number}", holder)
         self.hosts.append(host)
-        ours = os.readlink("/proc/self/ns/net")
+        ours = _link_of("/proc/self/ns/net")
         until(lambda: _link_of(host.namespace) not in ("", ours), "a namespace is made")
         pid = str(holder.pid)
         _ip("link", "add", host.port, "type", "veth", "peer", "name", "eth0", "netns", pid)
@@ -100,7 +99,7 @@ class Network:
 
 
 def _link_of(path: str) -> str:
-    return os.readlink(path) if Path(path).exists() else ""
+    return str(Path(path).readlink()) if Path(path).exists() else ""
 
 
 def _ip(*words: str) -> None:
