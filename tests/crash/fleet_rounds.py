@@ -75,7 +75,7 @@ def one(seed: int, number: int, times: int, *, parted: bool) -> int:
         print(str(error).strip().splitlines()[0] if str(error) else repr(error))  # noqa: T201
         return 1
     shutil.rmtree(folder)
-    said = ", ".join(f"{back.harm} {back.seconds:.2f}" for back in backs)
+    said = ", ".join(f"{back.harm} {back.seconds:.2f} {back.attached:.2f}" for back in backs)
     print(f"{report}; seconds {said}")  # noqa: T201
     return 0
 
@@ -98,7 +98,7 @@ def main() -> int:
         return one(said.seed, said.round, said.times, parted=parted)
     if not parted:
         print("No network namespaces without root: a gateway is parted from the store alone.")  # noqa: T201
-    failed, seconds = 0, defaultdict[str, list[float]](list)
+    failed, seconds = 0, defaultdict[str, list[tuple[float, float]]](list)
     with ThreadPoolExecutor(said.jobs) as pool:
         rounds = [pool.submit(_run, said.seed, n, said.times) for n in range(said.rounds)]
         for done in as_completed(rounds):
@@ -106,12 +106,15 @@ def main() -> int:
             failed += code != 0
             print(f"round {number} {'failed' if code else 'passed'}: {words}", flush=True)  # noqa: T201
             for back in words.partition("; seconds ")[2].split(", ") if not code else ():
-                harm, _, took = back.rpartition(" ")
-                seconds[harm].append(float(took))
+                harm, took, attached = back.rsplit(" ", 2)
+                seconds[harm].append((float(took), float(attached)))
     print(f"{said.rounds - failed} passed, {failed} failed")  # noqa: T201
-    for harm, took in sorted(seconds.items()):
-        middle, most = statistics.median(took), max(took)
-        print(f"{harm}: {len(took)}, back after {middle:.2f} s in the middle, {most:.2f} at most")  # noqa: T201
+    for harm, pairs in sorted(seconds.items()):
+        backs, attached = (
+            f"{statistics.median(took):.2f} s in the middle, {max(took):.2f} at most"
+            for took in zip(*pairs, strict=True)
+        )
+        print(f"{harm}, {len(pairs)}: back after {backs}; all clients attached after {attached}")  # noqa: T201
     return 1 if failed else 0
 
 

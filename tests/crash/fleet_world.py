@@ -83,10 +83,12 @@ class Harm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """A harm, and the seconds until each log took messages again and gave them to consumers."""
+    """A harm, the seconds until each log took messages again and gave them to consumers, and those
+    until each client had its links again."""
 
     harm: Harm
     seconds: float
+    attached: float
 
 
 class FleetWorld:
@@ -182,8 +184,12 @@ class FleetWorld:
         return (
             self._served() == set(LOGS)
             and any(node.stands_by for node in self.nodes)
-            and all(traveller.ready for traveller in self.travellers)
+            and self._attached
         )
+
+    @property
+    def _attached(self) -> bool:
+        return all(traveller.ready for traveller in self.travellers)
 
     def _turn(self, *, clients: bool = True) -> None:
         now = time.monotonic()
@@ -207,7 +213,7 @@ class FleetWorld:
                     self.history.add(Harmed(f"{node} has ended by itself"))
                     self.restless = False
                 self._again[node] = now + self.draw.uniform(0.0, 1.0)
-            if node in self._again and now > self._again[node]:
+            if node in self._again and now > self._again[node] and not node.unreachable:
                 del self._again[node]
                 node.spawn(standby=True)
         self._reachable = [node for node in self.nodes if node.hears]
@@ -301,7 +307,9 @@ class FleetWorld:
         """Messages that are sent from now on are accepted and consumed in each log."""
         progress = Progress(self.history, LOG_OF)
         self._until(lambda: progress.of_all(LOGS), f"each log goes on ({harm})")
-        self.backs.append(Back(harm, time.monotonic() - since))
+        seconds = time.monotonic() - since
+        self._until(lambda: self._attached, f"all clients are attached ({harm})")
+        self.backs.append(Back(harm, seconds, time.monotonic() - since))
 
     def _desert(self, node: Node) -> None:
         """It answers nobody any more, so its clients leave it. What it confirms of its own log must

@@ -336,6 +336,14 @@ class Peer:
         return self.leave(lookup, closed=True)
 
 
+def in_use(port: int, container: str, topic: str, name: str) -> bool:
+    """Whether this exclusive durable subscription has a consumer: another one is refused."""
+    with Peer(port, container) as peer:
+        link = peer.durable(topic, name, opened=False).link
+        peer.until(lambda: link.remote_source.address or Peer.refused(link), "an answer")
+        return Peer.refused(link)
+
+
 def put_symbols(data: Data, words: Iterable[str]) -> None:
     if not words:
         return
