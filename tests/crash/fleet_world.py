@@ -298,7 +298,10 @@ class FleetWorld:
                 self._parted(owner, other)
             case Harm.STORE_GONE:
                 self._store_gone()
-        self._until(lambda: self._whole and not self._again, f"the fleet is whole ({harm})")
+        self._until(
+            lambda: self._whole and all(node.gateway.running for node in self.nodes),
+            f"the fleet is whole ({harm})",
+        )
         self.history.add(Recovered())
         self.restless = True
         self.work_for(self.draw.randrange(10, 40))
