@@ -68,8 +68,11 @@ class Node:
         return str(said[0]["log"]) if said else ""
 
     @property
-    def stands_by(self) -> bool:
-        return self.gateway.running and bool(self.gateway.events("standby.waiting"))
+    def waits(self) -> bool:
+        """Whether its gateway stands by."""
+        events = self.gateway.events
+        begun, over = events("standby.waiting"), events("standby.took_over")
+        return self.gateway.running and bool(begun) and not over
 
     @property
     def hears(self) -> bool:

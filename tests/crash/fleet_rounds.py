@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "crash"), str(ROOT / "tests" / "
 
 from checker import Report  # noqa: E402 (found by what stands above)
 from faulty_s3 import Plan  # noqa: E402
-from fleet_world import Back, FleetWorld, Harm  # noqa: E402
+from fleet_harms import Back, Harm, HarmedFleet  # noqa: E402
 from namespaces import Network, allowed  # noqa: E402
 from round_process import run_round  # noqa: E402
 
@@ -50,7 +50,7 @@ def run(
 ) -> tuple[Report, list[Back]]:
     """One fleet's life with these harms; what its clients saw, judged, and how soon it was back
     after each."""
-    with FleetWorld(folder, draw, network) as world:
+    with HarmedFleet(folder, draw, network) as world:
         world.begin()
         for harm in harms:
             world.fail(drawn_plan(draw))

@@ -9,7 +9,8 @@ from pathlib import Path
 import fleet_rounds
 import namespaces
 import pytest
-from fleet_world import LOG_OF, LOGS, Harm
+from fleet_harms import Harm
+from fleet_world import LOG_OF, LOGS
 from history import Delivered, History, Publish, Published, Said, Settle, Settled
 from namespaces import allowed
 from progress import Progress
