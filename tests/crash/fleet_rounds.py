@@ -27,7 +27,7 @@ from fleet_harms import Back, Harm, HarmedFleet  # noqa: E402
 from namespaces import Network, allowed  # noqa: E402
 from round_process import run_round  # noqa: E402
 
-HARMS = 4
+HARMS = 6
 ROUND_SECONDS_MAX = 900
 
 

@@ -39,6 +39,9 @@ def test_a_log_goes_on_when_new_messages_pass_through_it() -> None:
         Settled("s", "rain/p/0", "c", Said.ACCEPTED),
         Publish("rain/p/1", "rain", "p", 1, kept=True),
         Published("rain/p/1"),
+        Publish("rain/p/2", "rain", "p", 2, kept=False),
+        Settle("s", "rain/p/2", "c", Said.ACCEPTED),
+        Settled("s", "rain/p/2", "c", Said.ACCEPTED),
         Delivered("s", "rain/p/0", "c", 0),
         Settle("s", "rain/p/0", "c", Said.ACCEPTED),
     )
