@@ -19,6 +19,7 @@ from history import (
     How,
     Leaving,
     Left,
+    Lost,
     Publish,
     Published,
     Recovered,
@@ -84,6 +85,7 @@ class _Delivery:
 
     count: int = 0
     holders: Counter[str] = field(default_factory=Counter)
+    at_hand: Counter[str] = field(default_factory=Counter)  #: likewise, whoever owns the log now
     said: int = 0  #: final outcomes given
     confirmed: int = 0  #: final outcomes that the gateway has confirmed
     must_be_marked: bool = False  #: held by a consumer when the gateway ended, however it did
@@ -148,8 +150,8 @@ class Checker:
                 delivery.said += event.said.final
                 delivery.given_up += event.said is Said.REJECTED
                 delivery.failed += event.said is Said.FAILED
-                if delivery.holders[event.consumer]:
-                    delivery.holders[event.consumer] -= 1
+                for held in (delivery.holders, delivery.at_hand):
+                    held[event.consumer] -= held[event.consumer] > 0
             case Settled():
                 delivery = self._delivery(event.subscription, event.message)
                 delivery.confirmed += event.said.final
@@ -160,12 +162,19 @@ class Checker:
                 self._leaving.discard(event.consumer)
                 for delivery in self._deliveries.values():
                     delivery.holders.pop(event.consumer, None)
+                    delivery.at_hand.pop(event.consumer, None)
+            case Lost():
+                for delivery in self._deliveries.values():
+                    delivery.holders.pop(event.consumer, None)
+                    delivery.must_be_marked |= delivery.at_hand.pop(event.consumer, 0) > 0
             case Ended():
                 self._end(event)
             case Harmed() | Recovered():
                 self._harmed = isinstance(event, Harmed)
                 for delivery in self._deliveries.values():
                     delivery.holders.clear()
+                for message in self._messages.values():
+                    message.may_be_marked = True
             case Drained():
                 self._drained.add(event.subscription)
             case DeadLettered():
@@ -208,6 +217,7 @@ class Checker:
             self._mark(event, message, delivery)
         delivery.count += 1
         delivery.holders[event.consumer] += 1
+        delivery.at_hand = Counter((event.consumer,))  # others' are void, if there are any
 
     def _doubled(self, event: Delivered, message: _Message, delivery: _Delivery) -> bool:
         if self._harmed or event.consumer in self._leaving:
@@ -246,7 +256,8 @@ class Checker:
         where = event.subscription, event.message
         if delivery.must_be_marked and not event.delivery_count:
             self._wrong("unmarked", where)
-        if not delivery.count and event.delivery_count and not message.may_be_marked:
+        may_be = message.may_be_marked or self._harmed
+        if not delivery.count and event.delivery_count and not may_be:
             self._marked.setdefault(event.subscription, []).append(where)
         delivery.must_be_marked = False
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from clients import Consumer, Ear, Publisher
 from fleet_nodes import Node
 from gateway_peer import Peer
-from history import Event, History, Left
+from history import Event, History, Lost
 from proton import Delivery
 
 #: Seconds until a client tries again where it was refused.
@@ -86,7 +86,7 @@ class Traveller:
             return
         ear = _Ear(self.client.abandon(), self.at, place, self.at.life)
         if isinstance(self.client, Consumer):
-            self.history.add(Left(self.client.name))
+            self.history.add(Lost(self.client.name))
         self.at = None
         self.ears.append(ear)
         self._later()

@@ -267,7 +267,7 @@ class FleetWorld:
             if node.gateway.running:
                 node.gateway.stop()
         self.verify()
-        return Checker(flags=False, once=True).read(self.history).report()
+        return Checker(once=True).read(self.history).report()
 
     def _drain(self, subscription: Subscription) -> None:
         """At a gateway by lot; again at another one, if that is lost meanwhile."""

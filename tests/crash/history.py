@@ -121,6 +121,14 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """A consumer has left a gateway of a fleet that is gone, or doesn't answer: what it held comes
+    marked, as it may have been seen."""
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The gateway's process is gone. `credit`: how many messages each subscription could have sent
     beyond those that its consumers have seen."""
@@ -173,6 +181,7 @@ Event: TypeAlias = (
     | Settled
     | Leaving
     | Left
+    | Lost
     | Ended
     | Harmed
     | Recovered

@@ -12,6 +12,7 @@ from history import (
     How,
     Leaving,
     Left,
+    Lost,
     Publish,
     Published,
     Recovered,
@@ -125,6 +126,17 @@ SOUND: dict[str, tuple[Event, ...]] = {
         *(SHARED, sent(), accepted(), came(), Harmed("x"), came(consumer="d"), came(consumer="e")),
         *(Recovered(), settle(), settle(consumer="d"), DRAINED),
     ),
+    "its gateway is gone, comes again marked": (
+        *(SHARED, sent(), accepted(), Harmed("x"), came(), Lost("c"), came(count=1, consumer="d")),
+        *(settle(consumer="d"), DRAINED),
+    ),
+    "marked in a fleet that is harmed": (
+        *(SHARED, Harmed("x"), sent(), accepted(), came(count=1), settle(), DRAINED),
+    ),
+    "its gateway is gone, and the log has had another owner before": (
+        *(SHARED, sent(), came(), Harmed("x"), came(count=1, consumer="d")),
+        *(settle(0, Said.RELEASED, "d"), Lost("c"), came(consumer="e"), settle(consumer="e")),
+    ),
     "rejected, and there is a copy": (SUBSCRIBED, sent(), *REJECTED, DRAINED, COPY, SEARCHED),
     "rejected, unknown, rejected again": (
         *(SUBSCRIBED, sent(), came(), settle(said=Said.REJECTED), crashed(), *REJECTED[1:]),
@@ -195,6 +207,14 @@ BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
     "held at a crash, comes again as if new": (
         "unmarked",
         (SUBSCRIBED, sent(), accepted(), came(), crashed(), came(), settle()),
+    ),
+    "its gateway is gone, comes again as if new": (
+        "unmarked",
+        (SHARED, sent(), accepted(), came(), Harmed("x"), Lost("c"), came(consumer="d")),
+    ),
+    "marked in a fleet that is whole again": (
+        "marked",
+        (SHARED, Harmed("x"), Recovered(), sent(), accepted(), came(count=1), settle(), DRAINED),
     ),
     "held at a crash, and another one had asked to go": (
         "unmarked",
