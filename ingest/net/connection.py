@@ -7,7 +7,6 @@ import asyncio
 from time import monotonic
 from typing import Any, cast
 
-from cproton import lib as proton
 from proton import Condition, Endpoint
 
 from distributary.ingest.native.outgoing import Outgoing
@@ -77,6 +76,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     def _listen(self, limits: Amqp, peers: Peers) -> None:
         """What comes from now on is taken within these limits, for these peers."""
+        self._idle_ms = limits.idle_timeout_ms
         given = (self._engine.pump, self._handler, limits, self._engine.ends, peers)
         self.inbound = Inbound(self, self._collector._impl, *given)
         self._inflow = Inflow(self._amqp_address, self.inbound, limits)
@@ -384,7 +384,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         """Proton's own clock: heartbeats to the peer, and its silence noticed."""
         self._untime()
         now_ms = int(self._engine.loop.time() * 1_000)
-        next_ms = proton.pn_transport_tick(self._amqp._impl, now_ms)
+        next_ms = endpoint_answers.ticked(self._amqp, now_ms, self._idle_ms, held=self._held)
         self.touch()
         if next_ms:
             delay_ms = max(1, next_ms - now_ms)

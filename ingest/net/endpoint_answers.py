@@ -48,6 +48,14 @@ def bound(transport: Transport, limits: Amqp) -> None:
     transport.channel_max = limits.channels_max - 1
 
 
+def ticked(transport: Transport, now_ms: int, idle_ms: int, *, held: bool) -> int:
+    """The engine's clock: heartbeats to the peer, and its silence noticed. One that is `held` isn't
+    read, so nobody knows whether it is silent. When to do it again; 0 for never."""
+    transport.idle_timeout = 0 if held else idle_ms / 1_000
+    again = int(proton.pn_transport_tick(transport._impl, now_ms))
+    return again or (now_ms + idle_ms if held else 0)
+
+
 def unwritten(transport: asyncio.Transport | None) -> int:
     """Bytes that the socket hasn't taken: its peer doesn't, or nobody is there any more."""
     return 0 if transport is None else transport.get_write_buffer_size()
