@@ -113,6 +113,7 @@ class FleetWorld:
             for one in self.subscriptions
             for n in range(one.consumers)
         ]
+        # Transactions have no client here yet: links in them aren't relayed.
         clients: list[Publisher | Consumer] = [*self.consumers, *self.publishers]
         return [Traveller(client, history, draw) for client in clients]
 
