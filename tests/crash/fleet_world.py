@@ -16,10 +16,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
+from bank import Bank
 from checker import Checker, Report
 from clients import Consumer, Publisher, Subscription, search
 from faulty_s3 import Plan, faulty_s3
@@ -85,6 +86,8 @@ class FleetWorld:
             for number in range(NODES)
         ]
         self.travellers = self._clients()
+        #: Its accounts are in `main`, and it is at the owner of that: transactions aren't relayed.
+        self.bank = Bank(draw, lambda: True)
         self.restless = True
         self._moves_at = self._look_at = 0.0
         self._again: dict[Node, float] = {}  #: when a gateway is started again
@@ -113,7 +116,6 @@ class FleetWorld:
             for one in self.subscriptions
             for n in range(one.consumers)
         ]
-        # Transactions have no client here yet: links in them aren't relayed.
         clients: list[Publisher | Consumer] = [*self.consumers, *self.publishers]
         return [Traveller(client, history, draw) for client in clients]
 
@@ -123,6 +125,7 @@ class FleetWorld:
     def __exit__(self, *_: object) -> None:
         for node in self.nodes:
             node.kill()
+        self.bank.close()
         self.history.save(self.folder / "history.jsonl")
         self._stack.close()
 
@@ -144,7 +147,20 @@ class FleetWorld:
             self.history.add(one)
         for publisher in self.publishers:
             publisher.paused = False
+        self._open_bank()
+        self.bank.fill()
         self.work_for(20)
+
+    def _open_bank(self) -> None:
+        [owner] = (node for node in self.nodes if node.serves == "main")
+        self.bank.open(owner.port, owner.host)
+
+    def transfer(self, times: int) -> None:
+        """So many transactions, or fewer if the owner is lost meanwhile."""
+        with suppress(OSError, AssertionError, ValueError):
+            self._open_bank()
+        for _ in range(times):
+            self.bank.turn()
 
     def served(self) -> set[str]:
         return {node.serves for node in self.nodes if node.hears}
@@ -262,6 +278,7 @@ class FleetWorld:
         )
         for traveller in self.travellers:
             traveller.leave()
+        self._audit()
         for subscription in self.subscriptions:
             self._drain(subscription)
         for node in self.nodes:
@@ -269,6 +286,22 @@ class FleetWorld:
                 node.gateway.stop()
         self.verify()
         return Checker(once=True).read(self.history).report()
+
+    def _audit(self) -> None:
+        """All the money is there; again, if the owner is lost meanwhile."""
+        while True:
+            self.until(lambda: self.served() == set(LOGS), "all logs are served", clients=False)
+            [owner] = (node for node in self.nodes if node.serves == "main")
+            life = owner.life
+            try:
+                self.bank.open(owner.port, owner.host)
+                self.bank.audit()
+            except (OSError, AssertionError):
+                if not owner.gone(life):
+                    raise
+            else:
+                self.bank.close()
+                return
 
     def _drain(self, subscription: Subscription) -> None:
         """At a gateway by lot; again at another one, if that is lost meanwhile."""
