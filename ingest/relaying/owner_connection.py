@@ -144,6 +144,7 @@ class OwnerConnection:
             await asyncio.wait((dialing, moved), return_when=asyncio.FIRST_COMPLETED)
             if dialing.done():
                 return dialing.result()
+            moved.result()
             raise ConnectionFailed(f"another one than {found.address.url} is the owner now")
         finally:
             dialing.cancel()
