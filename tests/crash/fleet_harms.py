@@ -24,6 +24,7 @@ class Harm(StrEnum):
     KILLED = "killed"  #: an owner, by SIGKILL
     TWO_KILLED = "two killed"  #: two owners at once, and one stands by
     TAKER_KILLED = "taker killed"  #: an owner, and then who takes its log over
+    STOPPED = "stopped"  #: an owner, as an operator does it
     PAUSED = "paused"  #: an owner, until another one has its log
     HALTED = "halted"  #: any gateway, for less than a lease
     CUT_OFF = "cut off"  #: an owner from the store; clients still reach it
@@ -103,6 +104,11 @@ class HarmedFleet(FleetWorld):
         since = time.monotonic()
         waiting.signal(signal.SIGKILL)
         self._back(Harm.TAKER_KILLED, since)
+
+    def stopped(self, owner: Node) -> None:
+        since = time.monotonic()
+        owner.stop()
+        self._back(Harm.STOPPED, since)
 
     def paused(self, owner: Node) -> None:
         since, life = time.monotonic(), owner.life
@@ -185,6 +191,7 @@ _ACTS: Mapping[Harm, Callable[[HarmedFleet, Node, Node], None]] = {
     Harm.KILLED: lambda fleet, owner, _: fleet.killed(Harm.KILLED, owner),
     Harm.TWO_KILLED: lambda fleet, owner, other: fleet.killed(Harm.TWO_KILLED, owner, other),
     Harm.TAKER_KILLED: lambda fleet, owner, _: fleet.taker_killed(owner),
+    Harm.STOPPED: lambda fleet, owner, _: fleet.stopped(owner),
     Harm.PAUSED: lambda fleet, owner, _: fleet.paused(owner),
     Harm.HALTED: lambda fleet, owner, _: fleet.halted(owner),
     Harm.CUT_OFF: lambda fleet, owner, _: fleet.cut_off(owner),

@@ -10,6 +10,8 @@ from gateway_process import Gateway, Settings
 from namespaces import Host
 
 ADDRESS = "s3://lake/home"
+#: How a gateway ends that has lost its home, or is killed.
+ENDS = (1, -signal.SIGKILL)
 
 
 class Node:
@@ -29,6 +31,7 @@ class Node:
         self.life = 0
         self.gateway = Gateway(folder, settings)  # it is never started: the first life is the next
         self.stopped = False  #: by SIGSTOP
+        self.codes = ENDS  #: the exit codes that are in order
         self.unreachable = False  #: its link is down
 
     def __str__(self) -> str:
@@ -43,6 +46,7 @@ class Node:
         """Another gateway runs here; it is not waited for."""
         assert self.gateway.process is None, f"{self} runs"
         self.life += 1
+        self.codes = ENDS
         self.gateway = gateway = Gateway(self._folder / f"life-{self.life}", self._settings)
         gateway.address = ADDRESS
         gateway.options = ["--log", "any", *(["--standby"] if standby else [])]
@@ -92,6 +96,11 @@ class Node:
         os.kill(self.gateway.process.pid, number)
         if number in (signal.SIGSTOP, signal.SIGCONT):
             self.stopped = number == signal.SIGSTOP
+
+    def stop(self) -> None:
+        """Ask its gateway to end; it isn't waited for."""
+        self.codes = (0, *ENDS)
+        self.signal(signal.SIGTERM)
 
     def reaped(self) -> int | None:
         """The exit code of a gateway that has ended since the last call."""

@@ -12,7 +12,6 @@ with HarmedFleet(folder, draw) as world:
 
 import os
 import random
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -193,7 +192,7 @@ class FleetWorld:
         """Who has ended is started again, a moment later, as a standby."""
         for node in self.nodes:
             if (code := node.reaped()) is not None:
-                assert code in (1, -signal.SIGKILL), f"{node}: {code}\n{node.gateway.log[-1500:]}"
+                assert code in node.codes, f"{node}: {code}\n{node.gateway.log[-1500:]}"
                 if not isinstance(self._last_trouble(), Harmed):
                     self.history.add(Harmed(f"{node} has ended by itself"))
                     self.restless = False
