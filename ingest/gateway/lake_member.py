@@ -48,7 +48,10 @@ class LakeMember(msgspec.Struct, frozen=True):
     def relaying(self, host: Host, access: Access) -> LakeRelaying:
         """Links to topics of other logs go to their owners, and theirs come here: they may log in
         from now on. Blocks. Raises StoreError, InvalidRequest."""
-        access.admit_gateways(gateway_login(self.log, self.lake.secret()))
+        settings = host.settings
+        # Who is silent for a lease is the owner of nothing any more.
+        silence_ms = min(settings.owner.lease_ms, settings.amqp.idle_timeout_ms)
+        access.admit_gateways(gateway_login(self.log, self.lake.secret(), silence_ms))
         return LakeRelaying(host, self.lake, self.log, self.placement())
 
     def placement(self) -> Placement:

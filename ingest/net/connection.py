@@ -7,7 +7,6 @@ import asyncio
 from time import monotonic
 from typing import Any, cast
 
-from cproton import lib as proton
 from proton import Condition, Endpoint
 
 from distributary.ingest.native.outgoing import Outgoing
@@ -22,6 +21,7 @@ from distributary.ingest.net.inbound import Inbound
 from distributary.ingest.net.relayed_peer import OnePeer, Peers, RelayedPeers, relaying_limits
 from distributary.ingest.runtime.settings import Amqp
 from distributary.ingest.runtime.turns import READ_BYTES_FIRST, next_room
+from distributary.ingest.security.gateway_login import GatewayLogin
 from distributary.ingest.security.handshake import (
     AMQP_HEADER,
     Established,
@@ -76,15 +76,16 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     def _listen(self, limits: Amqp, peers: Peers) -> None:
         """What comes from now on is taken within these limits, for these peers."""
+        self._idle_ms = limits.idle_timeout_ms
         given = (self._engine.pump, self._handler, limits, self._engine.ends, peers)
         self.inbound = Inbound(self, self._collector._impl, *given)
         self._inflow = Inflow(self._amqp_address, self.inbound, limits)
 
-    def _trust(self, own_log: str) -> None:
+    def _trust(self, other: GatewayLogin) -> None:
         """The peer is another gateway, which relays the links of its clients."""
-        limits = relaying_limits(self._engine.limits)
-        self._amqp.channel_max = limits.channels_max - 1
-        self._listen(limits, RelayedPeers(self, self._engine, self._handler, own_log))
+        limits = relaying_limits(self._engine.limits, other)
+        endpoint_answers.bound(self._amqp, limits)
+        self._listen(limits, RelayedPeers(self, self._engine, self._handler, other.log))
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         return self._engine.read_buffer[: self._room]
@@ -170,8 +171,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                     self._check.add_done_callback(self._verified)
                 case Established(user, rest):
                     self.user, self._handshake = user, None
-                    if (own_log := self._engine.access.trusted(user)) is not None:
-                        self._trust(own_log)
+                    if (gateway := self._engine.access.trusted(user)) is not None:
+                        self._trust(gateway)
                     # A client may log in now, and have nothing to do for long.
                     self._pausing = len(rest) <= len(AMQP_HEADER)
                     if self._pausing:
@@ -311,10 +312,9 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     @contained
     def _give_up(self) -> None:
-        """End the socket; what its peer doesn't take would keep it open for ever."""
+        """End the socket; what its peer doesn't take, be it a byte, would keep it open for ever."""
         if self.alive:
-            transport = cast("asyncio.Transport", self._transport)
-            (transport.close if self.writable else transport.abort)()
+            endpoint_answers.end(self._transport)
 
     @contained
     def hold(self, on: bool) -> None:
@@ -384,7 +384,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         """Proton's own clock: heartbeats to the peer, and its silence noticed."""
         self._untime()
         now_ms = int(self._engine.loop.time() * 1_000)
-        next_ms = proton.pn_transport_tick(self._amqp._impl, now_ms)
+        next_ms = endpoint_answers.ticked(self._amqp, now_ms, self._idle_ms, held=self._held)
         self.touch()
         if next_ms:
             delay_ms = max(1, next_ms - now_ms)
@@ -396,5 +396,5 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         if self.alive:
             self._tick()
             self._engine.flush()
-            if not self.writable and engine_error(self._amqp._impl) is not None:
+            if engine_error(self._amqp._impl) and endpoint_answers.unwritten(self._transport):
                 self._give_up()  # silent for too long, and it wouldn't take a close either

@@ -36,11 +36,35 @@ def engine(limits: Amqp) -> tuple[ProtonConnection, Collector, Transport]:
     connection, events = ProtonConnection(), Collector()
     connection.collect(events)
     made = Transport(Transport.SERVER)
-    made.idle_timeout = limits.idle_timeout_ms / 1_000
     made.max_frame_size = limits.frame_bytes_max
-    made.channel_max = limits.channels_max - 1
+    bound(made, limits)
     made.bind(connection)
     return connection, events, made
+
+
+def bound(transport: Transport, limits: Amqp) -> None:
+    """The limits that our open tells the peer; it hasn't gone yet."""
+    transport.idle_timeout = limits.idle_timeout_ms / 1_000
+    transport.channel_max = limits.channels_max - 1
+
+
+def ticked(transport: Transport, now_ms: int, idle_ms: int, *, held: bool) -> int:
+    """The engine's clock: heartbeats to the peer, and its silence noticed. One that is `held` isn't
+    read, so nobody knows whether it is silent. When to do it again; 0 for never."""
+    transport.idle_timeout = 0 if held else idle_ms / 1_000
+    again = int(proton.pn_transport_tick(transport._impl, now_ms))
+    return again or (now_ms + idle_ms if held else 0)
+
+
+def unwritten(transport: asyncio.Transport | None) -> int:
+    """Bytes that the socket hasn't taken: its peer doesn't, or nobody is there any more."""
+    return 0 if transport is None else transport.get_write_buffer_size()
+
+
+def end(transport: asyncio.Transport | None) -> None:
+    """No byte is waited for any more."""
+    if transport is not None:
+        (transport.abort if unwritten(transport) else transport.close)()
 
 
 def end_output(transport: asyncio.Transport) -> None:

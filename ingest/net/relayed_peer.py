@@ -15,6 +15,7 @@ from distributary.ingest.net.containment import BugReports, ContainedPeer
 from distributary.ingest.net.handler import Handler
 from distributary.ingest.net.link import LinkKeeper, Peer
 from distributary.ingest.runtime.settings import Amqp
+from distributary.ingest.security.gateway_login import GatewayLogin
 from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
@@ -35,13 +36,14 @@ LINKS_MAX = 1 << 20
 UNSETTLED_MAX = (1 << 31) - 1
 
 
-def relaying_limits(limits: Amqp) -> Amqp:
+def relaying_limits(limits: Amqp, gateway: GatewayLogin) -> Amqp:
     """The limits of a connection whose peer is a gateway."""
     return replace(
         limits,
         channels_max=CHANNELS_MAX,
         links_max=LINKS_MAX,
         connection_unsettled_max=UNSETTLED_MAX,
+        idle_timeout_ms=gateway.silence_ms,
     )
 
 

@@ -28,12 +28,13 @@ class Failure(Exception):
 
 
 async def watched(
-    work: Coroutine[None, None, None], loop: asyncio.AbstractEventLoop, what: str
+    work: Callable[[], Coroutine[None, None, None]], loop: asyncio.AbstractEventLoop, what: str
 ) -> None:
-    """Do this work of a task. What it raises is a bug and stops the service, before anything else
-    has its turn; but for a Failure, of which its worker's other callers know."""
+    """Do this work of a task; it isn't begun where that ends before its first turn. What it raises
+    is a bug and stops the service, before anything else has its turn; but for a Failure, of which
+    its worker's other callers know."""
     try:
-        await work
+        await work()
     except Failure:
         raise
     except Exception as error:
@@ -69,7 +70,7 @@ class Repeated:
             self._task.cancel()
 
     def _begin(self) -> None:
-        self._task = self._loop.create_task(watched(self._work(), self._loop, self._what))
+        self._task = self._loop.create_task(watched(self._work, self._loop, self._what))
         self._task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
@@ -97,7 +98,7 @@ class WhileWanted:
     def begin(self) -> None:
         """There may be more to do."""
         if self._task is None and self._wanted():
-            self._task = self._loop.create_task(watched(self._work(), self._loop, self._what))
+            self._task = self._loop.create_task(watched(self._work, self._loop, self._what))
             self._task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[None]") -> None:

@@ -112,9 +112,9 @@ class Access:
         """From now on other gateways of the lake may log in."""
         self._gateway = gateway
 
-    def trusted(self, user: str) -> str | None:
-        """The log to which this user may relay links of others; None for all but gateways."""
-        return self._gateway.log if self._gateway is not None and user == GATEWAY else None
+    def trusted(self, user: str) -> GatewayLogin | None:
+        """What a gateway that relays links of others may do; None for all other users."""
+        return self._gateway if user == GATEWAY else None
 
     def amqp_error(
         self,

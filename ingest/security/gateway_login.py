@@ -14,12 +14,13 @@ GATEWAY = "$gateway"
 
 class GatewayLogin(msgspec.Struct, frozen=True):
     """What the owner of a log knows of other gateways. `log`: links to topics of this one are
-    taken from them."""
+    taken from them. One that is silent for so long is lost, and what its clients have goes back."""
 
     log: str
     keys: ScramKeys
+    silence_ms: int
 
 
-def gateway_login(log: str, secret: str) -> GatewayLogin:
+def gateway_login(log: str, secret: str, silence_ms: int) -> GatewayLogin:
     """Of a lake's secret, 32 random bytes: guessing is hopeless, so nothing here is slow."""
-    return GatewayLogin(log, keys_of(secret, iterations=ITERATIONS_MIN))
+    return GatewayLogin(log, keys_of(secret, iterations=ITERATIONS_MIN), silence_ms)

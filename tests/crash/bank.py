@@ -14,6 +14,8 @@ from gateway_frames import Frame
 from gateway_jms import QUEUE, Jms, source, text_of
 from gateway_transactions import Transacted, transacted
 
+#: Where a gateway listens, if nothing else is said.
+LOCAL = "127.0.0.1"
 ACCOUNTS = ("bank-a", "bank-b")
 COINS = 40
 #: Coins of one transfer.
@@ -31,10 +33,10 @@ class Bank:
         self._counts: dict[str, int] = {}  #: account -> the delivery-count of its consumer
         self.committed = 0
 
-    def open(self, port: int) -> None:
+    def open(self, port: int, host: str = LOCAL) -> None:
         """Connect; the first time all the money is put into one account, in one transaction."""
         self.close()
-        self._jms = Jms(port)
+        self._jms = Jms(port, host=host)
         self._session = session = transacted(self._jms)
         self._links, self._counts = {}, dict.fromkeys(ACCOUNTS, 0)
         for account in ACCOUNTS:

@@ -1,7 +1,8 @@
 """What goes in must come out: judges a history, in the manner of Jepsen's total-queue.
 
 Pure: the same history gives the same report. A message that was sent again because nobody knew
-what had become of it may be there as often as it was sent; any other is there once.
+what had become of it may be there as often as it was sent, unless the topic detects duplicates; any
+other is there once.
 """
 
 from collections import Counter
@@ -14,11 +15,14 @@ from history import (
     Drained,
     Ended,
     Event,
+    Harmed,
     How,
     Leaving,
     Left,
+    Lost,
     Publish,
     Published,
+    Recovered,
     Said,
     Searched,
     Settle,
@@ -81,6 +85,7 @@ class _Delivery:
 
     count: int = 0
     holders: Counter[str] = field(default_factory=Counter)
+    at_hand: Counter[str] = field(default_factory=Counter)  #: likewise, whoever owns the log now
     said: int = 0  #: final outcomes given
     confirmed: int = 0  #: final outcomes that the gateway has confirmed
     must_be_marked: bool = False  #: held by a consumer when the gateway ended, however it did
@@ -97,6 +102,7 @@ class _Message:
     publish: Publish
     owed_to: frozenset[str]
     sent: int = 1
+    copies: int = 1  #: at most so many are in the log
     accepted: int = 0
     may_be_marked: bool = False  #: it was there, or on its way, when the power went
 
@@ -104,11 +110,13 @@ class _Message:
 class Checker:
     """Reads a history from its first event to its last; `report` then says what it was like.
 
-    `flags`: whether delivery counts are judged too.
+    `flags`: whether delivery counts are judged too. `once`: topics detect duplicates, so a message
+    that was sent again is there once.
     """
 
-    def __init__(self, *, flags: bool = True) -> None:
-        self._flags = flags
+    def __init__(self, *, flags: bool = True, once: bool = False) -> None:
+        self._flags, self._once = flags, once
+        self._harmed = False
         self._subscriptions: dict[str, Subscribed] = {}
         self._drained: set[str] = set()
         self._searched: set[str] = set()
@@ -142,7 +150,8 @@ class Checker:
                 delivery.said += event.said.final
                 delivery.given_up += event.said is Said.REJECTED
                 delivery.failed += event.said is Said.FAILED
-                delivery.holders[event.consumer] -= 1
+                for held in (delivery.holders, delivery.at_hand):
+                    held[event.consumer] -= held[event.consumer] > 0
             case Settled():
                 delivery = self._delivery(event.subscription, event.message)
                 delivery.confirmed += event.said.final
@@ -153,8 +162,19 @@ class Checker:
                 self._leaving.discard(event.consumer)
                 for delivery in self._deliveries.values():
                     delivery.holders.pop(event.consumer, None)
+                    delivery.at_hand.pop(event.consumer, None)
+            case Lost():
+                for delivery in self._deliveries.values():
+                    delivery.holders.pop(event.consumer, None)
+                    delivery.must_be_marked |= delivery.at_hand.pop(event.consumer, 0) > 0
             case Ended():
                 self._end(event)
+            case Harmed() | Recovered():
+                self._harmed = isinstance(event, Harmed)
+                for delivery in self._deliveries.values():
+                    delivery.holders.clear()
+                for message in self._messages.values():
+                    message.may_be_marked = True
             case Drained():
                 self._drained.add(event.subscription)
             case DeadLettered():
@@ -166,6 +186,7 @@ class Checker:
         known = self._messages.get(event.message)
         if known is not None:
             known.sent += 1
+            known.copies += not self._once
             return
         owed_to = {name for name, s in self._subscriptions.items() if s.claims(event.topic)}
         self._messages[event.message] = _Message(event, frozenset(owed_to))
@@ -187,15 +208,21 @@ class Checker:
             self._wrong("wrong", where)
             return
         delivery = self._delivery(*where)
-        if delivery.confirmed >= message.sent:
+        if delivery.confirmed >= message.copies:
             self._wrong("settled_then_redelivered", where)
-        elif event.consumer not in self._leaving and self._held(delivery) >= message.sent:
+        elif self._doubled(event, message, delivery):
             self._wrong("doubled", where)
         if message.sent == 1:
             self._order(event, message, delivery)
             self._mark(event, message, delivery)
         delivery.count += 1
         delivery.holders[event.consumer] += 1
+        delivery.at_hand = Counter((event.consumer,))  # others' are void, if there are any
+
+    def _doubled(self, event: Delivered, message: _Message, delivery: _Delivery) -> bool:
+        if self._harmed or event.consumer in self._leaving:
+            return False
+        return self._held(delivery) >= message.copies
 
     def _held(self, delivery: _Delivery) -> int:
         """How often consumers have the message beyond doubt. One that has asked to go may have
@@ -213,7 +240,7 @@ class Checker:
         delivery.dead_lettered += 1
         if delivery.dead_lettered > delivery.given_up + delivery.failed // ATTEMPTS:
             self._wrong("buried_unasked", where)
-        if delivery.dead_lettered + delivery.confirmed - delivery.rejected > message.sent:
+        if delivery.dead_lettered + delivery.confirmed - delivery.rejected > message.copies:
             self._wrong("buried_and_settled", where)
 
     def _order(self, event: Delivered, message: _Message, delivery: _Delivery) -> None:
@@ -229,7 +256,8 @@ class Checker:
         where = event.subscription, event.message
         if delivery.must_be_marked and not event.delivery_count:
             self._wrong("unmarked", where)
-        if not delivery.count and event.delivery_count and not message.may_be_marked:
+        may_be = message.may_be_marked or self._harmed
+        if not delivery.count and event.delivery_count and not may_be:
             self._marked.setdefault(event.subscription, []).append(where)
         delivery.must_be_marked = False
 
@@ -286,6 +314,6 @@ class Checker:
                     yield subscription, name
 
 
-def check(events: Iterable[Event], *, flags: bool = True) -> Report:
+def check(events: Iterable[Event], *, flags: bool = True, once: bool = False) -> Report:
     """The report on a whole history."""
-    return Checker(flags=flags).read(events).report()
+    return Checker(flags=flags, once=once).read(events).report()

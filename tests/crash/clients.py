@@ -38,6 +38,8 @@ AGAIN = 0.5
 PADDING = ((0, 6), (900, 3), (24_000, 1))
 #: Messages that a consumer has credit for.
 CREDIT = 40
+#: Where a gateway listens, if nothing else is said.
+LOCAL = "127.0.0.1"
 #: Turns that a consumer sits on a message which it settles late.
 LATE_TURNS = 30
 _STATES = {
@@ -55,24 +57,25 @@ def named(message: Message) -> str:
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """One durable subscription and how its consumers are called. A shared one has several; `queue`:
-    it is a queue, to which topics are routed."""
+    it is a queue, to which topics are routed. `log`: of a lake, where it isn't `main`."""
 
     name: str
     topic: str
     consumers: int
     queue: bool = False
+    log: str = ""
 
     @property
     def exclusive(self) -> bool:
         return self.consumers == 1
 
-    def attach(self, peer: Peer, number: int) -> Incoming:
+    def attach(self, peer: Peer, number: int, *, opened: bool = True) -> Incoming:
         if self.queue:
-            return peer.receiver(f"queue://{self.name}", capabilities=("queue",))
+            return peer.receiver(f"queue://{self.name}", capabilities=("queue",), opened=opened)
         if self.exclusive:
-            return peer.durable(self.topic, self.name)
+            return peer.durable(self.topic, self.name, opened=opened)
         suffix = f"{number + 1}" if number else ""
-        return peer.shared_durable(self.topic, f"{self.name}|global{suffix}")
+        return peer.shared_durable(self.topic, f"{self.name}|global{suffix}", opened=opened)
 
     @property
     def id(self) -> str:
@@ -81,6 +84,11 @@ class Subscription:
             return f"queue/{self.name}"
         scope = f"container/{self.container(0)}" if self.exclusive else "global"
         return f"{scope}/{self.name}"
+
+    @property
+    def dead_letters(self) -> str:
+        """The queue of what it gives up."""
+        return f"DLQ.log/{self.log}/{self.id}" if self.log and not self.queue else f"DLQ.{self.id}"
 
     def container(self, number: int) -> str:
         """An exclusive subscription belongs to its container, whoever consumes from it."""
@@ -119,6 +127,13 @@ class Publisher:
         self.accepted = 0
         self.burst = BURST
         self.paused = False
+        self.ids = False  #: messages have them, so that topics can detect duplicates
+        self.line = name  #: messages of a line come in the order in which they went
+
+    @property
+    def peer(self) -> Peer | None:
+        """Its connection, while it has one."""
+        return self._peer
 
     @property
     def idle(self) -> bool:
@@ -131,9 +146,10 @@ class Publisher:
         self._peer.turn(0.0)
         self._hear()
 
-    def connect(self, port: int) -> None:
-        self._peer = Peer(port, self.name)
-        self._links = {topic: self._peer.sender(topic) for topic in self._topics}
+    def connect(self, port: int, host: str = LOCAL, *, opened: bool = True) -> None:
+        """`opened`: wait for all answers."""
+        self._peer = Peer(port, self.name, host=host, opened=opened)
+        self._links = {one: self._peer.sender(one, opened=opened) for one in self._topics}
 
     def turn(self) -> None:
         assert self._peer is not None
@@ -160,7 +176,8 @@ class Publisher:
         text = f"{publish.message} {padding}"
         # Half of them are JSON, so that a topic with a schema has both: rows and what is rejected.
         said = json.dumps(text) if publish.number % 2 else text
-        body = encoded(said, durable=publish.kept)
+        fields = {"id": publish.message} if self.ids else {}
+        body = encoded(said, durable=publish.kept, **fields)
         self._waiting.append((publish, link.send(body)))
         return True
 
@@ -168,7 +185,7 @@ class Publisher:
         topic = self._draw.choice(self._topics)
         message = f"{topic}/{self.name}/{self._numbers}"
         kept = self._draw.random() >= VOLATILE
-        return Publish(message, topic, self.name, self._numbers, kept)
+        return Publish(message, topic, self.line, self._numbers, kept)
 
     def _hear(self) -> None:
         still: deque[tuple[Publish, Delivery]] = deque()
@@ -239,14 +256,20 @@ class Consumer:
         self.confirmed = 0
         self.left_credit = 0  #: as it was when the gateway went
 
+    @property
+    def peer(self) -> Peer | None:
+        """Its connection, while it has one."""
+        return self._peer
+
     def listen(self) -> None:
         """Read what has come, and do nothing."""
         assert self._peer is not None
         self._peer.turn(0.0)
 
-    def connect(self, port: int) -> None:
-        self._peer = Peer(port, self.name)
-        self._link = self.subscription.attach(self._peer, self._number)
+    def connect(self, port: int, host: str = LOCAL, *, opened: bool = True) -> None:
+        """`opened`: wait for all answers."""
+        self._peer = Peer(port, self.name, host=host, opened=opened)
+        self._link = self.subscription.attach(self._peer, self._number, opened=opened)
         self._link.link.flow(CREDIT)
 
     def subscribed(self) -> Subscribed:
@@ -348,9 +371,9 @@ class Consumer:
             self._peer.drop()
             self._peer, self._link, self._held = None, None, _Held()
 
-    def drain(self, port: int) -> None:
+    def drain(self, port: int, host: str = LOCAL) -> None:
         """Take and accept all that the subscription has, and see each outcome confirmed."""
-        self._peer = Peer(port, self.name)
+        self._peer = Peer(port, self.name, host=host)
         self._link = self.subscription.attach(self._peer, self._number)
         while self._link.drain(2_000):
             inbox, self._link.inbox = self._link.inbox, []
@@ -422,10 +445,10 @@ class Whisperer:
             self._peer = None
 
 
-def search(history: History, port: int, subscription: Subscription) -> None:
+def search(history: History, port: int, subscription: Subscription, host: str = LOCAL) -> None:
     """Take all dead letters of the subscription. Each says that it is one of its."""
-    with Peer(port, f"{subscription.name}-undertaker") as peer:
-        link = peer.receiver(f"queue://DLQ.{subscription.id}", capabilities=("queue",))
+    with Peer(port, f"{subscription.name}-undertaker", host=host) as peer:
+        link = peer.receiver(f"queue://{subscription.dead_letters}", capabilities=("queue",))
         while link.drain(2_000):
             inbox, link.inbox = link.inbox, []
             for got in inbox:

@@ -121,12 +121,33 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """A consumer has left a gateway of a fleet that is gone, or doesn't answer: what it held comes
+    marked, as it may have been seen."""
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The gateway's process is gone. `credit`: how many messages each subscription could have sent
     beyond those that its consumers have seen."""
 
     how: How
     credit: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Harmed:
+    """Some gateways of a fleet may lose their logs from here on, or what they hold at others, and
+    nobody knows when: who holds which message isn't known until `Recovered`."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The fleet is whole again: what is delivered from here on has one holder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +181,10 @@ Event: TypeAlias = (
     | Settled
     | Leaving
     | Left
+    | Lost
     | Ended
+    | Harmed
+    | Recovered
     | Drained
     | DeadLettered
     | Searched

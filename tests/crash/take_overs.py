@@ -6,7 +6,6 @@ import argparse
 import random
 import shutil
 import statistics
-import subprocess
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "crash"), str(ROOT / "tests" / "
 
 from checker import Report  # noqa: E402 (found by what stands above)
 from faulty_s3 import Plan  # noqa: E402
+from round_process import run_round  # noqa: E402
 from store_world import HARMS, OwnerLost, StoreWorld  # noqa: E402
 
 #: The lease is the default's.
@@ -89,18 +89,8 @@ def one(seed: int, number: int, times: int) -> int:
 
 
 def _run(seed: int, number: int, times: int) -> tuple[int, int, str]:
-    words = ["--seed", str(seed), "--round", str(number), "--times", str(times)]
-    done = subprocess.run(
-        [sys.executable, __file__, *words],
-        capture_output=True,
-        text=True,
-        timeout=ROUND_SECONDS_MAX,
-        check=False,
-    )
-    if done.returncode:
-        (KEPT / f"round-{number}").mkdir(parents=True, exist_ok=True)
-        (KEPT / f"round-{number}" / "failure.txt").write_text(done.stdout + done.stderr)
-    return number, done.returncode, ((done.stdout or done.stderr).splitlines() or ["?"])[-1]
+    words = ("--seed", seed, "--times", times)
+    return number, *run_round(__file__, KEPT, number, *words, seconds=ROUND_SECONDS_MAX)
 
 
 def main() -> int:

@@ -8,11 +8,14 @@ from history import (
     Drained,
     Ended,
     Event,
+    Harmed,
     How,
     Leaving,
     Left,
+    Lost,
     Publish,
     Published,
+    Recovered,
     Said,
     Searched,
     Settle,
@@ -119,6 +122,21 @@ SOUND: dict[str, tuple[Event, ...]] = {
     "shared, the second consumer is read first": (
         *(SHARED, sent(0), sent(1), came(1, consumer="d"), came(0)),
     ),
+    "held in a fleet that was harmed, another gets it": (
+        *(SHARED, sent(), accepted(), came(), Harmed("x"), came(consumer="d"), came(consumer="e")),
+        *(Recovered(), settle(), settle(consumer="d"), DRAINED),
+    ),
+    "its gateway is gone, comes again marked": (
+        *(SHARED, sent(), accepted(), Harmed("x"), came(), Lost("c"), came(count=1, consumer="d")),
+        *(settle(consumer="d"), DRAINED),
+    ),
+    "marked in a fleet that is harmed": (
+        *(SHARED, Harmed("x"), sent(), accepted(), came(count=1), settle(), DRAINED),
+    ),
+    "its gateway is gone, and the log has had another owner before": (
+        *(SHARED, sent(), came(), Harmed("x"), came(count=1, consumer="d")),
+        *(settle(0, Said.RELEASED, "d"), Lost("c"), came(consumer="e"), settle(consumer="e")),
+    ),
     "rejected, and there is a copy": (SUBSCRIBED, sent(), *REJECTED, DRAINED, COPY, SEARCHED),
     "rejected, unknown, rejected again": (
         *(SUBSCRIBED, sent(), came(), settle(said=Said.REJECTED), crashed(), *REJECTED[1:]),
@@ -177,10 +195,26 @@ BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
         "doubled",
         (SHARED, sent(), Leaving("c"), Left("c"), came(consumer="d"), came()),
     ),
+    "twice at the same time, in a fleet that is whole again": (
+        "doubled",
+        (SHARED, Harmed("x"), sent(), Recovered(), came(), came(consumer="d")),
+    ),
+    "confirmed, and it comes again in a fleet that was harmed": (
+        "settled_then_redelivered",
+        (SUBSCRIBED, *WHOLE, Harmed("x"), came()),
+    ),
     "a later one first": ("reordered", (SUBSCRIBED, sent(0), sent(1), came(1), came(0))),
     "held at a crash, comes again as if new": (
         "unmarked",
         (SUBSCRIBED, sent(), accepted(), came(), crashed(), came(), settle()),
+    ),
+    "its gateway is gone, comes again as if new": (
+        "unmarked",
+        (SHARED, sent(), accepted(), came(), Harmed("x"), Lost("c"), came(consumer="d")),
+    ),
+    "marked in a fleet that is whole again": (
+        "marked",
+        (SHARED, Harmed("x"), Recovered(), sent(), accepted(), came(count=1), settle(), DRAINED),
     ),
     "held at a crash, and another one had asked to go": (
         "unmarked",
@@ -235,6 +269,13 @@ def test_a_wrong_history_is_seen(kind: str) -> None:
     report = check(events)
     assert set(report.violations) == {name}, report
     assert f"{name} 1" in str(report) or name == "marked"
+
+
+def test_what_a_topic_knows_again_is_there_once() -> None:
+    """However often it was sent; without ids it may be there as often."""
+    events = (SUBSCRIBED, *WHOLE, sent(), accepted(), came())
+    assert check(events).sound
+    assert set(check(events, once=True).violations) == {"settled_then_redelivered"}
 
 
 @pytest.mark.parametrize("how", How)

@@ -306,13 +306,13 @@ def _bytes(answer: _Answer, *, head: bool) -> bytes:
 class FaultyS3:
     """The test's side of it."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.port, self.host = port, host
 
     def options(self, key: str = "key") -> dict[str, str]:
         """What a client with this access key must know, as storage options."""
         return {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ENDPOINT_URL": f"http://{self.host}:{self.port}",
             "AWS_ALLOW_HTTP": "true",
             "AWS_ACCESS_KEY_ID": key,
             "AWS_SECRET_ACCESS_KEY": "secret",
@@ -328,7 +328,7 @@ class FaultyS3:
         return dict(json.loads(self._ask("GET", COUNTS, "")))
 
     def _ask(self, method: str, path: str, body: str) -> bytes:
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        client = http.client.HTTPConnection(self.host, self.port, timeout=60)
         try:
             client.request(method, path, body)
             return client.getresponse().read()
@@ -337,23 +337,25 @@ class FaultyS3:
 
 
 @contextmanager
-def faulty_s3() -> Iterator[FaultyS3]:
-    """Runs it, with the bucket `lake`, in a process of its own."""
-    process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
+def faulty_s3(host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> Iterator[FaultyS3]:
+    """Runs it, with the bucket `lake`, in a process of its own; `inside` what comes in front of its
+    command."""
+    command = [*inside, sys.executable, __file__, host]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield FaultyS3(int(process.stdout.readline()))
+        yield FaultyS3(int(process.stdout.readline()), host)
     finally:
         process.kill()
         process.communicate()
 
 
-async def _main() -> None:
+async def _main(host: str = "127.0.0.1") -> None:
     server = _Server()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=32 << 20)
+    listening = await asyncio.start_server(server.serve, host, 0, limit=32 << 20)
     print(listening.sockets[0].getsockname()[1], flush=True)  # noqa: T201
     await listening.serve_forever()
 
 
 if __name__ == "__main__":
-    asyncio.run(_main())
+    asyncio.run(_main(*sys.argv[1:]))

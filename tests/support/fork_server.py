@@ -31,6 +31,7 @@ from typing import IO
 from distributary.ingest.cli import main
 
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWNET = 0x40000000
 _REQUEST_BYTES_MAX = 1 << 17
 #: The installed script.
 SCRIPT = str(Path(sys.executable).with_name("distributary"))
@@ -140,15 +141,17 @@ class ForkServer:
         errors: IO[bytes],
         given: IO[bytes] | None = None,
         environment: Mapping[str, str] | None = None,
+        namespace: str = "",
     ) -> Forked:
         """`distributary` with these words. It writes into `output` and `errors`, and reads what is
-        `given`, nothing by default."""
+        `given`, nothing by default. `namespace`: the file of its network, if not ours."""
         request = {
             "argv": [SCRIPT, *map(str, words)],
             "env": clean_environment() if environment is None else dict(environment),
             "cwd": str(Path.cwd()),
             "preloaded": str(self._preloaded or ""),
             "program": self._program,
+            "namespace": namespace,
         }
         with ExitStack() as opened:
             stdin = given or opened.enter_context(Path(os.devnull).open("rb"))
@@ -242,6 +245,9 @@ def _become(request: dict, files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["env"])
     sys.argv[:] = request["argv"]
+    if request["namespace"]:
+        with Path(request["namespace"]).open() as file:
+            assert ctypes.CDLL(None).setns(file.fileno(), _CLONE_NEWNET) == 0
     if request["preloaded"]:
         ctypes.CDLL(request["preloaded"]).begin()
 

@@ -142,8 +142,8 @@ class Frame:
 class Raw:
     """A socket to a gateway. `sent` bytes go as they are; frames that come are read one by one."""
 
-    def __init__(self, port: int, *, hello: bytes = b"") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
+    def __init__(self, port: int, *, hello: bytes = b"", host: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection((host, port), timeout=ANSWER_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         if hello:

@@ -151,12 +151,14 @@ def coordinator(*, handle: int = 0, channel: int = 0) -> bytes:
     )
 
 
-def text_message(body: object, to: str = "t", *, priority: int = 4, ttl: int = 0) -> bytes:
-    """A persistent TextMessage to a topic, section by section."""
+def text_message(
+    body: object, to: str = "t", *, priority: int = 4, ttl: int = 0, number: int = 1
+) -> bytes:
+    """A persistent TextMessage to a topic, section by section; its id has that number."""
     annotations = {symbol("x-opt-jms-msg-type"): byte(5), symbol("x-opt-jms-dest"): byte(1)}
     now = timestamp(time.time() * 1_000)
     expiry = timestamp(now + ttl) if ttl else None
-    properties = [f"{UUID}-1", None, to, *[None] * 5, expiry, now]
+    properties = [f"{UUID}-{number}", None, to, *[None] * 5, expiry, now]
     header = [True, ubyte(priority) if priority != 4 else None, uint(ttl) if ttl else None]
     sections = ((0x70, header), (0x72, annotations), (0x73, properties), (0x77, body))
     return b"".join(encode(Described(ulong(code), value)) for code, value in sections)
@@ -188,9 +190,10 @@ class Jms(Raw):
         *,
         opened: bool = True,
         sole: bool = True,
+        host: str = "127.0.0.1",
     ) -> None:
         self._desired = DESIRED if sole else DESIRED[1:]
-        super().__init__(port, hello=SASL_HEADER)
+        super().__init__(port, hello=SASL_HEADER, host=host)
         self.name = client_id or f"{UUID}-{self.socket.getsockname()[1]}"
         self.expect("sasl-mechanisms")
         self.send(

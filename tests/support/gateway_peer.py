@@ -54,9 +54,12 @@ class Peer:
         password: str = "",
         frame_bytes_max: int = 0,
         sole: bool = False,
+        host: str = "127.0.0.1",
+        opened: bool = True,
     ) -> None:
+        """`opened`: wait until the gateway has opened its side."""
         self.container = container or f"peer-{next(_numbers)}"
-        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket = socket.create_connection((host, port), PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         self.connection = Connection()
@@ -79,7 +82,8 @@ class Peer:
         self.lost = False
         self.connection.open()
         try:
-            self.until(lambda: self.connection.state & Endpoint.REMOTE_ACTIVE, "an open")
+            if opened:
+                self.until(lambda: self.connection.state & Endpoint.REMOTE_ACTIVE, "an open")
         except BaseException:
             self.drop()
             raise
@@ -283,6 +287,17 @@ class Peer:
         self.until(lambda: not link.is_sender or link.credit or self.refused(link), "credit")
         assert link.state & Endpoint.REMOTE_ACTIVE, f"refused: {link.remote_condition}"
 
+    @property
+    def over(self) -> bool:
+        """Whether the connection, or a link that wasn't detached from here, has ended."""
+        ended = self.connection.state & Endpoint.REMOTE_CLOSED or self.transport.condition
+        return self.lost or bool(ended) or any(map(self.refused, self.links))
+
+    @property
+    def attached_all(self) -> bool:
+        """Whether all links are answered."""
+        return all(link.state & Endpoint.REMOTE_ACTIVE for link in self.links)
+
     @staticmethod
     def refused(link: Link) -> bool:
         return bool(link.state & Endpoint.REMOTE_CLOSED)
@@ -319,6 +334,14 @@ class Peer:
         if lookup.link.remote_source.type == Terminus.UNSPECIFIED:
             return self.amqp_error(lookup)
         return self.leave(lookup, closed=True)
+
+
+def in_use(port: int, container: str, topic: str, name: str) -> bool:
+    """Whether this exclusive durable subscription has a consumer: another one is refused."""
+    with Peer(port, container) as peer:
+        link = peer.durable(topic, name, opened=False).link
+        peer.until(lambda: link.remote_source.address or Peer.refused(link), "an answer")
+        return Peer.refused(link)
 
 
 def put_symbols(data: Data, words: Iterable[str]) -> None:

@@ -100,7 +100,8 @@ class Gateway:
                 }
             )
         )
-        self.port = free_port()
+        self.host, self.port = "127.0.0.1", free_port()
+        self.namespace = ""  #: file of the network namespace that it runs in; empty: the test's
         self.options: list[str] = []
         self.environment: dict[str, str] = {}  #: of the process, beside the test's own
         self.preloaded: Path | None = None
@@ -128,7 +129,7 @@ class Gateway:
     ) -> "subprocess.Popen[bytes] | Forked":
         """Start the process without waiting for anything."""
         assert self.process is None, "it runs already"
-        given = ["--home", self.address or self.home, "--listen", f"127.0.0.1:{self.port}"]
+        given = ["--home", self.address or self.home, "--listen", f"{self.host}:{self.port}"]
         words = ["serve", *given, "--config", self.config, *self.LOGGING, *self.options]
         with self.log_path.open("ab") as log:
             forked = self.preloaded or "LD_PRELOAD" not in self.environment
@@ -138,6 +139,7 @@ class Gateway:
                     output=log,
                     errors=log,
                     environment=clean_environment() | self.environment,
+                    namespace=self.namespace,
                 )
             else:
                 self.process = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import count
 
 from gateway_codec import encode
 from gateway_fields import Fields, make
@@ -11,6 +12,8 @@ from proton import Described, ulong
 
 #: The coordinator's handle on every transacted session; those of other links come after it.
 COORDINATOR_HANDLE = 0
+#: Of messages, so that topics which detect duplicates know none of them.
+_numbers = count(1)
 OK = make("accepted")
 
 
@@ -86,7 +89,8 @@ class Transacted:
     def post(self, handle: int, *bodies: object, of: bytes | None = None) -> list[int]:
         """Send messages in the transaction; their delivery-ids."""
         state = make("transactional-state", txn_id=self.id if of is None else of)
-        return [self.transfer(handle, text_message(body), state=state) for body in bodies]
+        messages = [text_message(body, number=next(_numbers)) for body in bodies]
+        return [self.transfer(handle, one, state=state) for one in messages]
 
     def retire(
         self,

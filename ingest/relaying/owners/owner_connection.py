@@ -2,12 +2,14 @@
 
 Rule 1: it is made when a link needs it, and made again while any link does.
 Rule 2: while the owner is away links wait, each so long as it may; where the owner is says the
-        lake, whose word may be old: who isn't the owner refuses.
+        lake, whose word may be old: who isn't the owner refuses, and who doesn't answer is given
+        up as soon as the lake says another address.
 Rule 3: links are attached again in the order in which they came.
 """
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -20,7 +22,7 @@ from distributary.client.connection.client_settings import ConnectionSettings
 from distributary.client.connection.dialing import Dialing
 from distributary.client.connection.server_url import Files, Identity, server_of
 from distributary.client.connection.wire import ClientLink, Wire
-from distributary.ingest.relaying.owners.lake_looks import LakeLooks
+from distributary.ingest.relaying.owners.lake_looks import FoundOwner, LakeLooks
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import WhileWanted
 from distributary.ingest.security.gateway_login import GATEWAY
@@ -146,6 +148,28 @@ class OwnerConnection:
         found = await self._looks.owner(self.log)
         if found is None:
             raise ConnectionFailed("its owner hasn't said where it listens")
+        dialing = asyncio.ensure_future(self._dial_at(found))
+        moved = asyncio.ensure_future(self._moved(found))
+        try:
+            await asyncio.wait((dialing, moved), return_when=asyncio.FIRST_COMPLETED)
+            if dialing.done():
+                return dialing.result()
+            moved.result()
+            raise ConnectionFailed(f"another one than {found.address.url} is the owner now")
+        finally:
+            dialing.cancel()
+            moved.cancel()
+
+    async def _moved(self, found: FoundOwner) -> None:
+        """Until the lake says that the owner is elsewhere."""
+        while True:
+            await asyncio.sleep(self._look_seconds)
+            with suppress(InvalidRequest, StoreError):
+                if await self._looks.owner(self.log) != found:
+                    return
+
+    async def _dial_at(self, found: FoundOwner) -> Wire:
+        """Raises ClientError, InvalidRequest."""
         identity = Identity(GATEWAY, found.secret, mechanism=MECHANISM)
         url = found.address.url
         files = Files(self._authority) if url.startswith("amqps:") else Files()

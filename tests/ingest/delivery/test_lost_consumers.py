@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from deltalake import DeltaTable
 from gateway_links import Incoming
-from gateway_peer import Connect, Peer
-from gateway_process import Gateway
+from gateway_peer import Connect, Peer, in_use
+from gateway_process import Gateway, until
 from proton import Condition, Delivery, Endpoint
 
 Make = Callable[..., Gateway]
@@ -81,6 +81,29 @@ def test_what_is_left_at_a_clean_end_comes_unmarked(connect: Connect, topic: str
     holder.take(4)
     ended(peer, holder, how)
     assert marks(keeper, 4) == [(n, 0) for n in range(4)]
+
+
+def test_a_consumer_whose_network_is_dead_is_lost_though_bytes_wait_for_it(
+    own_gateway: Make, connect: Connect, topic: str
+) -> None:
+    """Its socket stays full for minutes then. Fewer bytes wait than would pause its deliveries."""
+    settings = {
+        "amqp": {
+            "idle_timeout_ms": IDLE_MS,
+            "write_buffer_bytes": 64 << 20,
+            "unwritten_bytes_max": 256 << 20,
+        }
+    }
+    with own_gateway(settings) as gateway:
+        peer = connect(port=gateway.port)
+        holder = peer.durable(topic, "mine")
+        holder.link.flow(1_000)
+        peer.heard()  # and it says and reads nothing more
+        sender = connect(port=gateway.port).sender(topic)
+        for _ in range(40):
+            sender.publish(b"x" * (1 << 19))
+        assert in_use(gateway.port, peer.container, topic, "mine")
+        until(lambda: not in_use(gateway.port, peer.container, topic, "mine"), "it is lost")
 
 
 def test_a_loss_gives_nothing_up(own_gateway: Make, connect: Connect) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import socket
 import socketserver
 import threading
 from collections.abc import Callable
@@ -12,8 +13,9 @@ import pytest
 from async_client import at, run, until
 from gateway_fleet import Fleet
 from gateway_links import encoded
-from gateway_peer import Connect
+from gateway_peer import Connect, in_use
 from gateway_process import Gateway
+from gateway_process import until as until_true
 from proton import Delivery, Endpoint
 
 from distributary.pipeline.tables.lake.lake import OwnerAddress
@@ -245,6 +247,38 @@ def test_an_owner_that_is_paused_is_missed_within_a_lease(
         fleet.orders.process.send_signal(signal.SIGCONT)
         fleet.orders.ended(1)
         standby.stop()
+
+
+def test_a_gateway_that_is_paused_is_missed_within_a_lease(
+    tmp_path: Path, own_gateway: Callable[..., Gateway], connect: Connect
+) -> None:
+    """What its clients have at the owner is free then, for who comes back at another gateway: not
+    only after `amqp.idle_timeout_ms`, a minute."""
+    with Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 1_500}}) as fleet:
+        peer = connect("missed", port=fleet.main.port)
+        peer.durable("orders.missed", "mine")
+        fleet.main.process.send_signal(signal.SIGSTOP)
+        port = fleet.orders.port
+        assert in_use(port, "missed", "orders.missed", "mine")
+        until_true(lambda: not in_use(port, "missed", "orders.missed", "mine"), "it is lost", 20)
+
+
+def test_an_address_where_nobody_answers_is_given_up_when_there_is_another(
+    fleet: Fleet, connect: Connect
+) -> None:
+    """A machine that is gone refuses nothing: who connects to it waits as long as he likes."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        fleet.orders.kill()
+        url = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
+        fleet.lake.say_address("orders", OwnerAddress(url, "silent", 1))
+        peer = connect("waits", port=fleet.main.port)
+        late = peer.receiver("orders.waits", opened=False)
+        peer.write()
+        with silent.accept()[0]:
+            fleet.orders.start()
+            peer.until(lambda: late.link.remote_source.address, "an attach")
+        [said] = fleet.main.events("relay.waits")
+        assert str(said["reason"]) == f"another one than {url} is the owner now"
 
 
 @pytest.mark.parametrize("closed", [False, True])

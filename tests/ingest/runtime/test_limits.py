@@ -5,6 +5,7 @@ are tried in `test_operation.py`, those of the cache in `test_backlog.py`.
 """
 
 import os
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -379,6 +380,45 @@ def test_a_journal_that_is_not_committed_is_bounded(
         ballast.unlink()
         sender.peer.until(lambda: sender.link.credit == 400, "credit")
         sender.publish("room again")
+
+
+def test_a_producer_that_is_not_read_is_not_silent(
+    own_gateway: Make,
+    connect: Connect,
+    small_disk: Path,  # noqa: F811
+) -> None:
+    """`amqp.idle_timeout_ms` is about peers that say nothing, not about those whom nobody hears
+    because the journal is full."""
+    settings = {
+        "journal": {
+            "segment_bytes": 4 * MIB,
+            "backlog_bytes_max": 4 * MIB,
+            "waiting_bytes_max": MIB,
+        },
+        "commit": {"interval_ms": 50, "retry_ms": 100, "bytes": MIB},
+        "amqp": {
+            "idle_timeout_ms": 1_000,
+            "message_bytes_max": 2 * MIB,
+            "producer_credit": 400,
+        },
+    }
+    gateway = own_gateway(settings)
+    tables = small_disk / "tables"
+    tables.mkdir()
+    gateway.home.mkdir(parents=True)
+    (gateway.home / "tables").symlink_to(tables)
+    with gateway:
+        sender = connect(port=gateway.port).sender("t")
+        connect("c", port=gateway.port).durable("t", "mine")
+        sender.publish("first")
+        ballast = fill(small_disk)
+        body = encoded(os.urandom(100_000).hex())
+        room = threading.Timer(4.0, ballast.unlink)  # the stimulus: silences later
+        room.start()
+        waiting = [sender.send(body) for _ in range(300)]
+        sender.peer.until(lambda: all(one.settled for one in waiting), "outcomes")
+        room.join()
+        assert not gateway.events("connection.failed")
 
 
 def journal_bytes(gateway: Gateway) -> int:

@@ -1,6 +1,8 @@
 """Work that one task does while there is any: none is forgotten, whenever it comes."""
 
 import asyncio
+import gc
+import warnings
 
 from distributary.ingest.runtime.workers import WhileWanted
 
@@ -80,4 +82,23 @@ def test_what_is_closed_is_cancelled() -> None:
     loop.run_until_complete(work.finish(60))
     loop.run_until_complete(asyncio.sleep(0))
     assert not asyncio.all_tasks(loop)
+    loop.close()
+
+
+def test_what_is_closed_before_its_first_turn_never_was() -> None:
+    """No coroutine is left that nobody awaits: Python would say so on standard error."""
+    loop = asyncio.new_event_loop()
+    begun: list[int] = []
+
+    async def numbers() -> None:
+        begun.append(1)
+
+    work = WhileWanted(numbers, lambda: True, loop, "numbers")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        work.begin()
+        work.close()
+        loop.run_until_complete(asyncio.sleep(0))
+        gc.collect()
+    assert not begun
     loop.close()

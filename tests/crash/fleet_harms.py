@@ -1,0 +1,202 @@
+"""What is done to a fleet (`Harm`), and how soon it is back."""
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+
+from clients import Consumer
+from faulty_s3 import Plan
+from fleet_nodes import Node
+from fleet_world import LOG_OF, LOGS, FleetWorld, word_of
+from history import Harmed, Recovered
+from namespaces import Host, Network
+from progress import Progress
+
+#: Seconds that an end may take of a gateway which has lost its home.
+END_SECONDS_MAX = 60.0
+
+
+class Harm(StrEnum):
+    KILLED = "killed"  #: an owner, by SIGKILL
+    TWO_KILLED = "two killed"  #: two owners at once, and one stands by
+    TAKER_KILLED = "taker killed"  #: an owner, and then who takes its log over
+    STOPPED = "stopped"  #: an owner, as an operator does it
+    PAUSED = "paused"  #: an owner, until another one has its log
+    HALTED = "halted"  #: any gateway, for less than a lease
+    CUT_OFF = "cut off"  #: an owner from the store; clients still reach it
+    SLOW = "slow store"  #: it is slow and fails often, for seconds
+    ISOLATED = "isolated"  #: an owner from all others
+    PARTED = "parted"  #: two owners from each other
+    STORE_GONE = "store gone"  #: for all, shorter or longer than a lease
+
+    @property
+    def of_network(self) -> bool:
+        """Whether it needs namespaces."""
+        return self in (Harm.ISOLATED, Harm.PARTED, Harm.STORE_GONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """A harm, the seconds until each log took messages again and gave them to consumers, and those
+    until each client had its links again."""
+
+    harm: Harm
+    seconds: float
+    attached: float
+
+
+class HarmedFleet(FleetWorld):
+    """A fleet to which harms are done; `backs` says how soon it was back after each."""
+
+    def __init__(self, folder: Path, draw: Random, network: Network | None = None) -> None:
+        super().__init__(folder, draw, network)
+        self.backs: list[Back] = []
+
+    def harm(self, harm: Harm) -> None:
+        """Do this to the fleet, and wait until it is whole again."""
+        owner, other = self.draw.sample([node for node in self.nodes if node.serves], 2)
+        self.restless = False
+        self.transfer(self.draw.randrange(1, 4))
+        self.history.add(Harmed(f"{harm}: {owner} with {owner.serves}"))
+        _ACTS[harm](self, owner, other)
+        self.until(
+            lambda: self.whole and all(node.gateway.running for node in self.nodes),
+            f"the fleet is whole ({harm})",
+        )
+        self.history.add(Recovered())
+        self.transfer(self.draw.randrange(1, 4))
+        self.restless = True
+        self.work_for(self.draw.randrange(10, 40))
+
+    def _back(self, harm: Harm, since: float) -> None:
+        """Messages that are sent from now on are accepted and consumed in each log."""
+        progress = Progress(self.history, LOG_OF)
+        self.until(lambda: progress.of_all(LOGS), f"each log goes on ({harm})")
+        seconds = time.monotonic() - since
+        self.until(lambda: self.attached, f"all clients are attached ({harm})")
+        self.backs.append(Back(harm, seconds, time.monotonic() - since))
+
+    def _desert(self, node: Node) -> None:
+        """It answers nobody any more, so its clients leave it. What it confirms of its own log must
+        have been so now."""
+        place, log = self.history.events[-1], node.serves
+        for one in self.travellers:
+            if one.at is node:
+                own = isinstance(one.client, Consumer) and one.log == word_of(log)
+                one.part(place if own else None)
+        self._reachable = [other for other in self._reachable if other is not node]
+
+    def killed(self, harm: Harm, *owners: Node) -> None:
+        since = time.monotonic()
+        for owner in owners:
+            owner.signal(signal.SIGKILL)
+        self._back(harm, since)
+
+    def taker_killed(self, owner: Node) -> None:
+        [waiting] = [node for node in self.nodes if node.waits]
+        owner.signal(signal.SIGKILL)
+        self.until(lambda: not waiting.waits, "the standby takes the log over")
+        self.go_on_for(self.draw.uniform(0.0, 0.5))
+        since = time.monotonic()
+        waiting.signal(signal.SIGKILL)
+        self._back(Harm.TAKER_KILLED, since)
+
+    def stopped(self, owner: Node) -> None:
+        since = time.monotonic()
+        owner.stop()
+        self._back(Harm.STOPPED, since)
+
+    def paused(self, owner: Node) -> None:
+        since, life = time.monotonic(), owner.life
+        owner.signal(signal.SIGSTOP)
+        self._desert(owner)
+        self._back(Harm.PAUSED, since)
+        self.go_on_for(self.draw.uniform(0.0, 1.0))  # it wakes into a home in which others work
+        owner.signal(signal.SIGCONT)
+        self._ends(owner, life)
+
+    def _ends(self, node: Node, life: int) -> None:
+        self.until(lambda: node.gone(life), f"{node} ends", END_SECONDS_MAX)
+
+    def halted(self, node: Node) -> None:
+        node.signal(signal.SIGSTOP)
+        self.go_on_for(self.draw.uniform(0.2, 1.5))
+        node.signal(signal.SIGCONT)
+        self._back(Harm.HALTED, time.monotonic())
+
+    def cut_off(self, owner: Node) -> None:
+        since, life = time.monotonic(), owner.life
+        self.s3.plan(replace(self.plan, cut=(owner.key,)))
+        self._back(Harm.CUT_OFF, since)
+        self._ends(owner, life)
+        self.s3.plan(self.plan)
+
+    def slow(self) -> None:
+        draw = self.draw
+        bad = Plan(
+            latency_ms=draw.choice((20.0, 60.0, 150.0)),
+            spread=0.5,
+            errors=draw.choice((0.02, 0.1)),
+            throttled=draw.choice((0.02, 0.1)),
+            lost=draw.choice((0.02, 0.1)),
+            repeated=0.1,
+            hang_seconds=1.0,
+            seed=draw.randrange(1 << 30),
+        )
+        self.s3.plan(bad)
+        self.go_on_for(draw.uniform(2.0, 8.0))
+        self.s3.plan(self.plan)
+        self._back(Harm.SLOW, time.monotonic())
+
+    def isolated(self, owner: Node) -> None:
+        network, place = self._networked(owner)
+        since, life = time.monotonic(), owner.life
+        network.cut(place)
+        owner.unreachable = True
+        self._desert(owner)
+        self._back(Harm.ISOLATED, since)
+        self.go_on_for(self.draw.choice((0.0, 0.0, 5.0)))
+        network.join(place)
+        self._ends(owner, life)
+        owner.unreachable = False
+
+    def parted(self, one: Node, other: Node) -> None:
+        network, place = self._networked(one)
+        _, there = self._networked(other)
+        network.part(place, there)
+        self.go_on_for(self.draw.uniform(0.5, 9.0))
+        network.part(place, there, parted=False)
+        self._back(Harm.PARTED, time.monotonic())
+
+    def store_gone(self) -> None:
+        network, store = self.network, self.store
+        assert network is not None
+        assert store is not None
+        network.cut(store)
+        self.go_on_for(self.draw.choice((0.3, 1.0, 2.0, 4.0, 6.0)))
+        network.join(store)
+        self._back(Harm.STORE_GONE, time.monotonic())
+
+    def _networked(self, node: Node) -> tuple[Network, Host]:
+        assert self.network is not None
+        assert node.place is not None
+        return self.network, node.place
+
+
+_ACTS: Mapping[Harm, Callable[[HarmedFleet, Node, Node], None]] = {
+    Harm.KILLED: lambda fleet, owner, _: fleet.killed(Harm.KILLED, owner),
+    Harm.TWO_KILLED: lambda fleet, owner, other: fleet.killed(Harm.TWO_KILLED, owner, other),
+    Harm.TAKER_KILLED: lambda fleet, owner, _: fleet.taker_killed(owner),
+    Harm.STOPPED: lambda fleet, owner, _: fleet.stopped(owner),
+    Harm.PAUSED: lambda fleet, owner, _: fleet.paused(owner),
+    Harm.HALTED: lambda fleet, owner, _: fleet.halted(owner),
+    Harm.CUT_OFF: lambda fleet, owner, _: fleet.cut_off(owner),
+    Harm.SLOW: lambda fleet, _, __: fleet.slow(),
+    Harm.ISOLATED: lambda fleet, owner, _: fleet.isolated(owner),
+    Harm.PARTED: lambda fleet, owner, other: fleet.parted(owner, other),
+    Harm.STORE_GONE: lambda fleet, _, __: fleet.store_gone(),
+}
