@@ -454,7 +454,9 @@ def test_a_slot_that_is_filled_from_outside_is_seen() -> None:
 
 
 #: Of libraries: names that begin so and are their public face, or the only way to what is needed.
-FOREIGN = frozenset({"_asdict", "_exit", "_impl", "_jvm", "_replace"})
+FOREIGN = frozenset(
+    {"_asdict", "_ensure_initialized", "_exit", "_gateway", "_impl", "_jsc", "_jvm", "_replace"}
+)
 
 
 def poked(code: str) -> list[str]:

@@ -1,12 +1,14 @@
 """The real command as a process: started on a free port, killed, stopped, started again."""
 
 import json
+import secrets
 import signal
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar
@@ -47,8 +49,21 @@ def interruptible() -> None:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    """A port that nobody has. The kernel gives it to no client: the port of a gateway that is away
+    for a moment isn't taken by somebody's connection."""
+    while True:
+        port = secrets.choice(OWN_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def _own_ports() -> range:
+    """Below those that the kernel gives, where these don't begin at once."""
+    lowest, highest = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    return range(10_000, int(lowest)) if int(lowest) > 12_000 else range(int(highest) + 1, 65_536)
+
+
+OWN_PORTS = _own_ports()
 
 
 def toml(settings: Settings) -> str:

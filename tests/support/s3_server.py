@@ -1,12 +1,13 @@
 """An S3 of our own: a process that speaks HTTP and holds to conditional puts."""
 
 import http.client
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from gateway_process import free_port
 
 #: Seconds that it may take to start on a busy machine.
 PATIENCE = 60.0
@@ -15,8 +16,7 @@ PATIENCE = 60.0
 @contextmanager
 def served() -> Iterator[dict[str, str]]:
     """Runs it, with a bucket `lake`; what a client must know, as storage options."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -468,7 +468,7 @@ OTHERS = {
     "ingest/tracing/message_tracing.py _tick call_later": "spans of all messages",
     "ingest/tracing/span_export.py open add_reader": "the exporter, no peer's",
     "ingest/tracing/span_export.py _ended call_later": "the exporter, no peer's",
-    "ingest/relaying/owner_connection.py _dial ensure_future": "it is awaited where it is made",
+    "ingest/relaying/owners/owner_connection.py _dial ensure_future": "awaited where it is made",
     "ingest/gateway/link_service.py attached joined": "no callback: a temporary destination's",
 }
 
