@@ -105,16 +105,16 @@ class MessageLoop:
         self._addresses = AddressResolver(admission, self._subscriptions, bare, style)
         self._transactions = Coordinator(host, parts, self.finish_pass)
         directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
-        self._relays = relaying.relays(self.finish_pass, self._transactions)
+        self.relays = relaying.relays(self.finish_pass, self._transactions)
         self._node = open_node(
             ManagementParts(
                 host, parts, access, directory, self._validator, turns, self.finish_pass
             ),
             Peers(self.engine),
             self._addresses.answering,
-            self._relays,
+            self.relays,
         )
-        nodes = (temporary, self._transactions, self._node, self._relays)
+        nodes = (temporary, self._transactions, self._node, self.relays)
         link_parts = LinkParts(access, admission, self._subscriptions, *nodes)
         self._links = LinkService(host, parts, link_parts)
         self._floors = IdleFloors(host, parts, directory)
@@ -154,7 +154,7 @@ class MessageLoop:
             case Producer(topic=str()) as producer:
                 self._publish(link, producer, received)
             case Producer() as producer:
-                own = self._relays.own_part(link, received)
+                own = self.relays.own_part(link, received)
                 if own is not None:
                     self._publish(link, producer, own)
             case RelayedLink() as relayed:
@@ -340,7 +340,7 @@ class MessageLoop:
 
     def ended(self, links: tuple[Link, ...], answer: Callable[[str], None]) -> None:
         durable = partial(self._delivery.recording.when_durable, links, answer)
-        self._relays.when_ended(links, durable)
+        self.relays.when_ended(links, durable)
 
     # What parts below ask of parts above them.
 
@@ -387,7 +387,7 @@ class MessageLoop:
         self._backlogs.close()
         self._floors.close()
         self._subscriptions.ends.close()
-        self._relays.close()
+        self.relays.close()
 
     async def close(self, *, failed: bool) -> None:
         """Write and commit what waits, and end the threads; after a failure nothing more is

@@ -135,7 +135,8 @@ async def _serve(
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
-    metrics = GatewayMetrics(host, engine, messages.parts, messages.directory, messages.validator)
+    named = messages.directory, messages.validator, messages.relays
+    metrics = GatewayMetrics(host, engine, messages.parts, *named)
     probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(
         loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke

@@ -14,6 +14,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.monitoring import metric_table as m
 from distributary.ingest.monitoring.metric_table import Metric, Sample
 from distributary.ingest.net.engine import Engine
+from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
@@ -50,12 +51,13 @@ class GatewayMetrics:
         parts: MessageParts,
         directory: SubscriptionDirectory,
         validator: Validator,
+        relays: Relays,
     ) -> None:
         self._log_name = host.log
         self._settings, self._engine, self._parts = host.settings, engine, parts
         self._directory, self._turns = directory, TaskTurns(host.loop)
         self._traces, self._loop = host.traces, host.loop
-        self._validator = validator
+        self._validator, self._relays = validator, relays
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The text, piece by piece."""
@@ -136,6 +138,10 @@ class GatewayMetrics:
         yield m.CHECK_FAILURES, [(_NONE, checks.failures)]
         container = settings.gateway.container_id
         yield m.LOG_INFO, [((self._log_name, container), 1)]
+        owners = self._relays.owners()
+        yield m.OWNER_CONNECTED, [((one.log,), int(one.connected)) for one in owners]
+        yield m.RELAYED_LINKS, [((one.log,), one.links) for one in owners]
+        yield m.OWNER_LOSSES, [((one.log,), one.losses) for one in owners]
         yield m.CONNECTIONS, [(_NONE, len(engine.connections))]
         yield m.CONNECTIONS_MAX, [(_NONE, engine.limits.connections_max)]
         yield m.SUBSCRIPTIONS, [(_NONE, len(named))]

@@ -126,6 +126,9 @@ SPANS: Final = _counter("trace_spans", "spans that the collector took")
 SPANS_DROPPED: Final = _counter("trace_spans_dropped", "spans that it didn't get", "reason")
 TRACED: Final = _gauge("traced_deliveries", "deliveries of sampled messages that are followed")
 LOG_INFO: Final = _gauge("log_info", "1 for the log that it serves", "log", "container")
+OWNER_CONNECTED: Final = _gauge("owner_connected", "1 while another log's owner is", "log")
+RELAYED_LINKS: Final = _gauge("relayed_links", "links to topics of another log", "log")
+OWNER_LOSSES: Final = _counter("owner_losses", "connections to its owner that were lost", "log")
 READY: Final = _gauge("ready", "1 while the gateway serves")
 
 #: In the order in which they are shown.
@@ -139,5 +142,6 @@ METRICS: Final = (
     *(LOGINS_REFUSED, PEERS_ENDED, INTERNAL_ERRORS),
     *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX),
     *(MEMORY, MEMORY_MAX, UNWRITTEN, HEAD, COMMITTED),
-    *(UPKEEP, RETENTION, SPANS, SPANS_DROPPED, TRACED, LOG_INFO, READY),
+    *(UPKEEP, RETENTION, SPANS, SPANS_DROPPED, TRACED),
+    *(LOG_INFO, OWNER_CONNECTED, RELAYED_LINKS, OWNER_LOSSES, READY),
 )

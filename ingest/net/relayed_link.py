@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+import msgspec
+
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.link import Link, Peer
 from distributary.pipeline.log.transaction import InDoubt
@@ -36,6 +38,16 @@ class RelayedLink(ABC):
     @abstractmethod
     def left(self) -> None:
         """The link has ended otherwise. To say it again is no error."""
+
+
+class OwnerSeen(msgspec.Struct, frozen=True):
+    """The owner of another log, as this gateway sees it: whether it is connected, how many links
+    are relayed there or wait for it, and how often its connection was lost."""
+
+    log: str
+    connected: bool
+    links: int
+    losses: int
 
 
 #: How a transaction ended: as its client wanted it, or not, or nobody knows.
@@ -93,6 +105,9 @@ class Relays(Protocol):
     @property
     def logs(self) -> tuple[str, tuple[str, ...]]:
         """Its own log, and the others of its lake; empty, and none, where the home is none."""
+
+    def owners(self) -> list[OwnerSeen]:
+        """The owners of the logs to which links were relayed so far."""
 
     def log_of(self, word: str) -> str | None:
         """The log of a topic, a queue or a pattern of topics, by the word of the log for it; None:
@@ -159,6 +174,10 @@ class NoRelays:
     def logs(self) -> tuple[str, tuple[str, ...]]:
         """It needs no name."""
         return "", ()
+
+    def owners(self) -> list[OwnerSeen]:
+        """No link was."""
+        return []
 
     def log_of(self, _word: str) -> str | None:
         """The one that there is."""

@@ -8,7 +8,7 @@ import msgspec
 from distributary.ingest.native.message_addresses import addresses
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
-from distributary.ingest.net.relayed_link import ClientTransactions
+from distributary.ingest.net.relayed_link import ClientTransactions, OwnerSeen
 from distributary.ingest.relaying.held_bytes import ReceiversBytes, SendersBytes
 from distributary.ingest.relaying.owner_link import OwnerLink
 from distributary.ingest.relaying.owner_requests import OwnerRequests
@@ -120,6 +120,10 @@ class LakeRelays:
     def logs(self) -> tuple[str, tuple[str, ...]]:
         """Its own log, and the others of its lake."""
         return self._log, tuple(one for one in self._placement.logs if one != self._log)
+
+    def owners(self) -> list[OwnerSeen]:
+        """The owners of the logs to which links were relayed so far."""
+        return [owner.seen() for owner in self._owners.values()]
 
     def log_of(self, word: str) -> str | None:
         """The log of what a word of the log means; None: its topics may be in several."""

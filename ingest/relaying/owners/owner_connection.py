@@ -22,6 +22,7 @@ from distributary.client.connection.client_settings import ConnectionSettings
 from distributary.client.connection.dialing import Dialing
 from distributary.client.connection.server_url import Files, Identity, server_of
 from distributary.client.connection.wire import ClientLink, Wire
+from distributary.ingest.net.relayed_link import OwnerSeen
 from distributary.ingest.relaying.owners.lake_looks import FoundOwner, LakeLooks
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import WhileWanted
@@ -75,7 +76,7 @@ class OwnerConnection:
         )
         self._links: dict[WaitingLink, None] = {}
         self.wire: Wire | None = None
-        self.sessions = 0
+        self.sessions = self._losses = 0
         self._closing = False
         self._work = WhileWanted(self._serve, self._wanted, host.loop, "relaying")
 
@@ -99,6 +100,10 @@ class OwnerConnection:
         """Who is connected isn't the log's owner: the lake is asked again."""
         if self.wire is not None:
             self.wire.abort(ConnectionFailed(f"{self.wire} isn't the owner of {self.log}"))
+
+    def seen(self) -> OwnerSeen:
+        """How it is."""
+        return OwnerSeen(self.log, self.wire is not None, len(self._links), self._losses)
 
     def close(self) -> None:
         """The gateway ends."""
@@ -132,6 +137,7 @@ class OwnerConnection:
             told = False
             _events.info("relay.connected", log=self.log, url=str(wire))
             reason = await self._live(wire)
+            self._losses += 1
             _events.warning("relay.lost", log=self.log, url=str(wire), reason=str(reason))
             self._finish_pass()
             lost_at = monotonic()
