@@ -89,12 +89,10 @@ def spark() -> "SparkSession":
 
 
 @pytest.fixture(scope="session")
-def connect_url(spark: "SparkSession") -> Iterator[str]:
+def connect_url(spark: "SparkSession") -> str:
     """Where a server of Spark Connect listens, which is in the JVM of `spark`."""
-    from spark_connect import server  # noqa: PLC0415 (as above)
-
-    with server(spark) as url:
-        yield url
+    assert spark
+    return lender().connect_url()
 
 
 @pytest.fixture

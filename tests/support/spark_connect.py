@@ -1,4 +1,4 @@
-"""A server of Spark Connect in the JVM of the tests' own session, and clients of it.
+"""A server of Spark Connect in the JVM of the tests, and clients of it.
 
 A client is in this process: while there is one, all that makes columns makes those of Connect.
 """
@@ -15,20 +15,15 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 CLIENT = "SPARK_CONNECT_MODE_ENABLED"
 
 
-@contextmanager
-def server(spark: SparkSession) -> Iterator[str]:
-    """The address of the server, as long as it runs."""
+def started(spark: SparkSession) -> str:
+    """The address of a server in the JVM of this session, which has one at most."""
     port = free_port()
     context = spark._jvm.org.apache.spark.SparkContext.getOrCreate()
     conf = context.conf()
     conf.set("spark.connect.grpc.binding.address", "127.0.0.1")
     conf.set("spark.connect.grpc.binding.port", str(port))
-    service = spark._jvm.org.apache.spark.sql.connect.service.SparkConnectService
-    service.start(context)
-    try:
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        service.stop(*(getattr(service, f"stop$default${nth}")() for nth in (1, 2)))
+    spark._jvm.org.apache.spark.sql.connect.service.SparkConnectService.start(context)
+    return f"sc://127.0.0.1:{port}"
 
 
 @contextmanager

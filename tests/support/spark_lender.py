@@ -34,6 +34,8 @@ PLACE = "DISTRIBUTARY_TESTS_LENDER"
 LENT = "DISTRIBUTARY_TESTS_SPARK"
 #: It works for all workers at once.
 HEAP = {"spark.driver.memory": "4g"}
+#: What is asked of the lender.
+_SESSION, _CONNECT = b"s", b"c"
 #: Seconds for an answer; the first one waits for the start.
 SECONDS_MAX = 600
 
@@ -55,7 +57,14 @@ class Lender:
 
     def lend(self) -> str:
         """What LENT is for one more process."""
-        self._socket.sendall(b"\n")
+        return self._ask(_SESSION)
+
+    def connect_url(self) -> str:
+        """Where the run's server of Spark Connect listens; it is started when there is none."""
+        return self._ask(_CONNECT)
+
+    def _ask(self, what: bytes) -> str:
+        self._socket.sendall(what)
         return self._answers.readline().strip()
 
 
@@ -125,10 +134,13 @@ def _start(address: Path) -> None:
 
 def _serve(address: Path) -> None:
     """Lend until the last borrower has gone."""
-    from distributary.jobs.session.session import session  # noqa: PLC0415 (this process's)
+    import spark_connect  # noqa: PLC0415 (this process's, as what follows)
+
+    from distributary.jobs.session.session import session  # noqa: PLC0415
 
     warehouse = {"spark.sql.warehouse.dir": str(address.with_name("warehouse"))}
     spark = session({**FAST, **HEAP, **warehouse})
+    url = ""
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as ready:
         listener.bind(str(address))
         listener.listen()
@@ -141,8 +153,12 @@ def _serve(address: Path) -> None:
                 assert isinstance(borrower, socket.socket)
                 if borrower is listener:
                     ready.register(listener.accept()[0], selectors.EVENT_READ)
-                elif borrower.recv(1):
-                    borrower.sendall(f"{_another(spark)}\n".encode())
+                elif asked := borrower.recv(1):
+                    if asked == _CONNECT:
+                        url = said = url or spark_connect.started(spark)
+                    else:
+                        said = _another(spark)
+                    borrower.sendall(f"{said}\n".encode())
                 else:
                     ready.unregister(borrower)
                     borrower.close()
