@@ -33,7 +33,8 @@ PLACE = "DISTRIBUTARY_TESTS_LENDER"
 #: What a child may borrow: the port and the secret of its server of py4j.
 LENT = "DISTRIBUTARY_TESTS_SPARK"
 #: It works for all workers at once.
-HEAP = {"spark.driver.memory": "4g"}
+HEAP = {"spark.driver.memory": "5g"}
+YOUNG = "-XX:NewSize=1g"
 #: What is asked of the lender.
 _SESSION, _CONNECT = b"s", b"c"
 #: Seconds for an answer; the first one waits for the start.
@@ -178,6 +179,7 @@ def _main(words: list[str]) -> None:
     `... [python] -m MODULE ...` run that with a borrowed session."""
     if LENT not in os.environ:
         class_archive.use()
+        os.environ[class_archive.VARIABLE] += f" {YOUNG}"
         _serve(Path(words[0]))
         return
     del sys.path[0]  # this folder, which is none of theirs
