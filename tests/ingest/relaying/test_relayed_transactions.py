@@ -24,6 +24,7 @@ from gateway_transactions import Transacted, condition_of, transacted
 Make = Callable[..., Gateway]
 NOT_IMPLEMENTED = "amqp:not-implemented"
 UNKNOWN = "amqp:transaction:unknown-id"
+LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 FORCED = "amqp:link:detach-forced"
 
 
@@ -412,3 +413,27 @@ def test_the_owner_bounds_it_as_if_it_were_local(tmp_path: Path, own_gateway: Ma
         past(time.time() + 1.2)
         assert work.session.commit() == "amqp:transaction:timeout"
         assert coins(fleet.orders) == {"to": 1}
+
+
+@contextmanager
+def declining(tmp_path: Path, own_gateway: Make) -> Iterator[Work]:
+    """The owner has one transaction of each client, no more, and this is it."""
+    fleet = Fleet(tmp_path, own_gateway)
+    fleet.orders.environment["DISTRIBUTARY_AMQP_TRANSACTIONS_MAX"] = "1"
+    with fleet, working(fleet) as work:
+        work.do()
+        yield work
+
+
+def test_an_owner_that_declined_is_lost(tmp_path: Path, own_gateway: Make) -> None:
+    """With it goes what it has, and not once more what it never had."""
+    with declining(tmp_path, own_gateway) as work:
+        more = transacted(work.jms)
+        [posted] = more.post(more.producer("orders.to", QUEUE), "no")
+        assert condition_of(more.answer(posted)) == LIMIT_EXCEEDED
+        killed(work.fleet)
+        assert more.commit() == LIMIT_EXCEEDED
+        assert work.session.commit() == UNKNOWN
+        work.fleet.orders.start()
+        assert coins(work.fleet.main) == {"from": 1}
+        assert not work.fleet.main.events("gateway.bug")
