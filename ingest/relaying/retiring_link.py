@@ -14,6 +14,7 @@ from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
 from distributary.ingest.relaying.transactions.retired_deliveries import Retired, RetiredDeliveries
+from distributary.pipeline.lake.relayed_transaction import Step
 from distributary.pipeline.log.transaction import ILLEGAL_STATE
 from distributary.pipeline.model.amqp_error import AmqpError
 
@@ -58,6 +59,8 @@ class RetiringLink(OwnerLink):
         clients = array("Q", outcomes.confirm)
         retired = Retired(numbers, found, clients, link.delivery_state(outcomes), step)
         self._retired.add(work, retired)
+        if step is not Step.SEND:  # else the owner counts them
+            work.hold(len(numbers))
         self._touch()
 
     def pass_work(self, work: RelayedWork) -> None:

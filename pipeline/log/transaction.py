@@ -227,6 +227,17 @@ class Transactions(Generic[P, R]):
             self._discard(one, reason)
         return step is Step.KEEP
 
+    def hold(self, number: int, count: int) -> AmqpError | None:
+        """So many deliveries of another gateway's log were given an outcome in it, and are held
+        here. Why the transaction is to be given up, if it is: that is more than it may hold."""
+        one = self._open[number]
+        size = RUN_BYTES + EACH_BYTES * count
+        amqp_error = self._too_large(one, size)
+        one.step(Event.RELAY)
+        one.retired_bytes += size
+        self._hold(size)
+        return amqp_error
+
     def spoil(self, number: int, reason: AmqpError) -> None:
         """A part of the work failed: the transaction can only be rolled back. Its posted
         messages are dropped at once."""

@@ -107,6 +107,10 @@ class RelayedWork:
             return Step.REFUSE
         return self._machine.work(messages)
 
+    def hold(self, deliveries: int) -> None:
+        """So many were given an outcome in it, of which the owner isn't told now."""
+        self._clients.hold(self.client, self.number, deliveries)
+
     def answered(self, messages: int) -> None:
         """So many messages have the owner's outcome, or will never be sent."""
         self._perform(self._machine.answered(messages))
@@ -124,7 +128,7 @@ class RelayedWork:
         self._perform(self._machine.spoil(reason))
 
     def give_up(self) -> None:
-        """It has taken too long; so it has at the owner."""
+        """It has taken too long, so it has at the owner; or too much of it is held here."""
         for link in tuple(self._links):
             self.client.attempt(partial(link.give_back_work, self))
 
@@ -211,6 +215,7 @@ class RelayedWorks:
         if work is None:
             work = self._begin(link, number, log)
         assert isinstance(work, RelayedWork)  # noqa: S101
+        self._clients.watch(link.connection, number)
         return work, work.take(holder, log, messages)
 
     def _begin(self, link: Link, number: int, log: str) -> RelayedWork:

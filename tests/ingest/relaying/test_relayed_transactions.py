@@ -437,3 +437,36 @@ def test_an_owner_that_declined_is_lost(tmp_path: Path, own_gateway: Make) -> No
         work.fleet.orders.start()
         assert coins(work.fleet.main) == {"from": 1}
         assert not work.fleet.main.events("gateway.bug")
+
+
+def failed(work: Work, coins: int) -> None:
+    """Its first work is in our own log: what it has of the other one is held until its end. So many
+    coins may come to its consumer beside the first."""
+    [posted] = work.session.post(work.session.producer("own-to", QUEUE), "no")
+    assert condition_of(work.session.answer(posted)) == ""
+    work.jms.credit(coins, handle=2, channel=work.session.channel, count=1)
+
+
+def test_what_one_that_failed_holds_has_bounds(tmp_path: Path, own_gateway: Make) -> None:
+    """More is given back at once, as of a local one."""
+    limits = {"amqp": {"transaction_bytes_max": 2_000}}
+    with Fleet(tmp_path, own_gateway, limits) as fleet, working(fleet) as work:
+        with Jms(fleet.orders.port) as there:
+            there.publish("orders.from", *["coin"] * 3, capabilities=QUEUE)
+        failed(work, 7)
+        for one in (work.coin, *work.session.transfers(3)):
+            work.session.retire(one)
+            work.session.came.extend(f for f in work.jms.heard() if f.kind == "transfer")
+        assert work.session.bodies(4) == ["coin"] * 4
+        assert work.session.commit() == NOT_IMPLEMENTED
+
+
+def test_what_one_that_failed_holds_has_its_time(tmp_path: Path, own_gateway: Make) -> None:
+    """And so has what comes after that."""
+    limits = {"amqp": {"transaction_timeout_seconds": 1}}
+    with Fleet(tmp_path, own_gateway, limits) as fleet, working(fleet) as work:
+        failed(work, 3)
+        for _ in range(3):
+            work.session.retire(work.coin)
+            [work.coin] = work.session.transfers(1)
+        assert work.session.commit() == NOT_IMPLEMENTED

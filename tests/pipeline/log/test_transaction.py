@@ -203,6 +203,26 @@ def test_too_many_retired_deliveries_are_given_back_at_once() -> None:
     assert amqp_error.condition == LIMIT_EXCEEDED
 
 
+def test_deliveries_of_another_log_count_as_our_own() -> None:
+    """Those of a transaction that failed, too; given up it holds none."""
+    for fails in (False, True):
+        transactions = fresh()
+        number = begun(transactions)
+        assert transactions.relay(number, BAD)
+        if fails:
+            transactions.spoil(number, BAD)
+        size = RUN_BYTES + EACH_BYTES
+        for nth in range(LIMITS.bytes_max // size):
+            assert transactions.hold(number, 1) is None
+            assert transactions.held_bytes == (nth + 1) * size
+        amqp_error = transactions.hold(number, 1)
+        assert amqp_error is not None
+        assert amqp_error.condition == LIMIT_EXCEEDED
+        assert not transactions.give_up(number, amqp_error)
+        assert transactions.held_bytes == 0
+        assert transactions.commit(number).amqp_error == (BAD if fails else amqp_error)
+
+
 def test_what_is_gone_can_do_nothing() -> None:
     """The caller asks first; whoever doesn't finds a bug of his own."""
     transactions = fresh()
