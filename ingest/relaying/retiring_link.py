@@ -65,8 +65,6 @@ class RetiringLink(OwnerLink):
 
     def pass_work(self, work: RelayedWork) -> None:
         self._retired.pass_on(work)
-        if self._leaving is not None and self._ready:
-            self._end_there(closed=self._leaving)
         self._touch()
 
     def drop_work(self, work: RelayedWork) -> None:
@@ -94,6 +92,9 @@ class RetiringLink(OwnerLink):
         self._touch()
 
     def _touch(self) -> None:
+        """Outcomes came, or aren't held any longer: the detach of a client waits for those."""
+        if self._leaving is not None and self._ready:
+            self._end_there(closed=self._leaving)
         if self._wire is not None:
             self._wire.touch(self)
 

@@ -18,7 +18,7 @@ from gateway_frames import frame_of
 from gateway_jms import QUEUE, Jms, source, text_message, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
-from gateway_process import Gateway, past, until
+from gateway_process import Gateway, Settings, past, until
 from gateway_transactions import Transacted, condition_of, transacted
 
 Make = Callable[..., Gateway]
@@ -416,9 +416,11 @@ def test_the_owner_bounds_it_as_if_it_were_local(tmp_path: Path, own_gateway: Ma
 
 
 @contextmanager
-def declining(tmp_path: Path, own_gateway: Make) -> Iterator[Work]:
+def declining(
+    tmp_path: Path, own_gateway: Make, settings: Settings | None = None
+) -> Iterator[Work]:
     """The owner has one transaction of each client, no more, and this is it."""
-    fleet = Fleet(tmp_path, own_gateway)
+    fleet = Fleet(tmp_path, own_gateway, settings)
     fleet.orders.environment["DISTRIBUTARY_AMQP_TRANSACTIONS_MAX"] = "1"
     with fleet, working(fleet) as work:
         work.do()
@@ -470,3 +472,28 @@ def test_what_one_that_failed_holds_has_its_time(tmp_path: Path, own_gateway: Ma
             work.session.retire(work.coin)
             [work.coin] = work.session.transfers(1)
         assert work.session.commit() == NOT_IMPLEMENTED
+
+
+@pytest.mark.parametrize("given_back", [False, True])
+def test_a_consumer_leaves_when_nothing_is_held(
+    tmp_path: Path, own_gateway: Make, given_back: bool
+) -> None:
+    """Its outcome waited for the owner's transaction, which declined it or took too long."""
+    limits = {"amqp": {"transaction_timeout_seconds": 1}} if given_back else None
+    with declining(tmp_path, own_gateway, limits) as work:
+        with Jms(work.fleet.orders.port) as there:
+            there.publish("orders.from", "coin", capabilities=QUEUE)
+        more = transacted(work.jms)
+        more.consumer("more", source("orders.from", QUEUE), 1)
+        [coin] = more.transfers(1)
+        work.fleet.orders.process.send_signal(signal.SIGSTOP)
+        more.retire(coin)
+        work.jms.detach(closed=True, handle=more.links, channel=more.channel)
+        work.jms.heard()
+        work.fleet.orders.process.send_signal(signal.SIGCONT)
+        if not given_back:
+            assert more.roll_back() == ""
+        [detach] = more.until("detach")
+        assert (detach["handle"], detach.error) == (more.links, "")
+        assert work.session.roll_back() == ""
+        assert coins(work.fleet.orders) == {"from": 2}
