@@ -7,14 +7,14 @@ That they are as local ones is shown by the tests of those, too, with `RELAYED=1
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from gateway_fields import make
 from gateway_fleet import Fleet
-from gateway_frames import frame_of
+from gateway_frames import Frame, frame_of, number
 from gateway_jms import QUEUE, Jms, source, text_message, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
@@ -26,6 +26,7 @@ NOT_IMPLEMENTED = "amqp:not-implemented"
 UNKNOWN = "amqp:transaction:unknown-id"
 LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 FORCED = "amqp:link:detach-forced"
+CREDIT = 2_000  # that a producer has at first
 
 
 class Work:
@@ -497,3 +498,27 @@ def test_a_consumer_leaves_when_nothing_is_held(
         assert (detach["handle"], detach.error) == (more.links, "")
         assert work.session.roll_back() == ""
         assert coins(work.fleet.orders) == {"from": 2}
+
+
+def granted(frames: Iterable[Frame], handle: int) -> list[int]:
+    """How many messages a producer could have sent so far, by each flow for it."""
+    flows = [one for one in frames if one.kind == "flow" and one["handle"] == handle]
+    return [number(one["delivery-count"] or 0) + number(one["link-credit"]) for one in flows]
+
+
+def test_credit_of_what_was_sent_settled_comes_back(fleet: Fleet) -> None:
+    """To a producer without an address, whose owner is lost before it has read that."""
+    with Jms(fleet.main.port) as jms:
+        session = transacted(jms)
+        relay = session.producer(None)
+        state = make("transactional-state", txn_id=session.id)
+        message = text_message("no", "orders.named")
+        posted = session.transfer(relay, message, state=state)
+        assert condition_of(session.answer(posted)) == ""
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        for settled in (True, False, True):
+            session.transfer(relay, message, state=state, settled=settled)
+        session.jms.heard()
+        killed(fleet)
+        until(lambda: max(granted([session.read()], relay), default=0) == CREDIT + 4, "all of it")
+        assert not any(one > CREDIT + 4 for one in granted(jms.heard(), relay))
