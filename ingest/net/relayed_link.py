@@ -81,9 +81,9 @@ class ClientTransactions(Protocol):
     def elsewhere(self, number: int) -> WorkElsewhere | None:
         """What a known transaction has in another gateway's log."""
 
-    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> bool:
-        """A known transaction gets work in another gateway's log, its first one there. Whether that
-        can be: it has none in ours."""
+    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> AmqpError | None:
+        """A known transaction gets work in another gateway's log, its first one there. Why that
+        can't be, if so: it has some in ours, or had failed before."""
 
     def watch(self, connection: Peer, number: int) -> None:
         """Something is done in it in another gateway's log: from now on, if no time ran, it has so

@@ -267,9 +267,9 @@ class Coordinator:
         """What a known transaction has in another gateway's log."""
         return self._elsewhere.get(number)
 
-    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> bool:
-        """A known transaction gets work in another gateway's log, its first one there. Whether that
-        can be: it has none in ours."""
+    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> AmqpError | None:
+        """A known transaction gets work in another gateway's log, its first one there. Why that
+        can't be, if so: it has some in ours, or had failed before."""
         self._elsewhere[number] = work
         return self._of[connection].relay(number, work.own_refusal)
 

@@ -222,8 +222,9 @@ class RelayedWorks:
         coordinator, client = self._coordinator(link, log), link.connection
         logs = log, self._log
         work = RelayedWork(client, number, logs, self._clients, coordinator)
-        if self._clients.relay(client, number, work):
+        refusal = self._clients.relay(client, number, work)
+        if refusal is None:
             coordinator.add(work)
         else:
-            work.lose(work.own_refusal)
+            work.lose(refusal)
         return work

@@ -522,3 +522,13 @@ def test_credit_of_what_was_sent_settled_comes_back(fleet: Fleet) -> None:
         killed(fleet)
         until(lambda: max(granted([session.read()], relay), default=0) == CREDIT + 4, "all of it")
         assert not any(one > CREDIT + 4 for one in granted(jms.heard(), relay))
+
+
+def test_one_that_failed_before_says_why(tmp_path: Path, own_gateway: Make) -> None:
+    """Its first work in the other log comes after that."""
+    limits = {"amqp": {"transaction_bytes_max": 20_000}}
+    with Fleet(tmp_path, own_gateway, limits) as fleet, working(fleet) as work:
+        for to in (work.session.producer("own-to", QUEUE), work.to):
+            [posted] = work.session.post(to, "x" * 30_000)
+            assert condition_of(work.session.answer(posted)) == LIMIT_EXCEEDED
+        assert work.session.commit() == LIMIT_EXCEEDED

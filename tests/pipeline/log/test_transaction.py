@@ -105,21 +105,21 @@ def test_the_first_work_decides_the_log() -> None:
     """Work in another gateway's log is for its owner; with work of ours there is no more of it."""
     transactions = fresh()
     number = begun(transactions)
-    assert transactions.relay(number, BAD)
-    assert transactions.relay(number, BAD)
+    assert transactions.relay(number, BAD) is None
+    assert transactions.relay(number, BAD) is None
     ended = transactions.commit(number)
     assert (*work(ended), ended.amqp_error) == (Step.RELAY, [], [], None)
     for own in (True, False):
         number = begun(transactions)
         if own:
             transactions.post(number, "a", 1, 10)
-            assert not transactions.relay(number, BAD)
+            assert transactions.relay(number, BAD) == BAD
         else:
-            assert transactions.relay(number, BAD)
+            assert transactions.relay(number, BAD) is None
             transactions.spoil(number, BAD)
         assert transactions.post(number, "b", 1, 10) == BAD
         transactions.retire(number, "x", 1)
-        assert not transactions.relay(number, LATE)
+        assert transactions.relay(number, LATE) == BAD
         ended = transactions.commit(number)
         assert (*work(ended), ended.amqp_error) == (Step.UNDO, [], ["x"], BAD)
 
@@ -208,7 +208,7 @@ def test_deliveries_of_another_log_count_as_our_own() -> None:
     for fails in (False, True):
         transactions = fresh()
         number = begun(transactions)
-        assert transactions.relay(number, BAD)
+        assert transactions.relay(number, BAD) is None
         if fails:
             transactions.spoil(number, BAD)
         size = RUN_BYTES + EACH_BYTES
