@@ -524,6 +524,29 @@ def test_credit_of_what_was_sent_settled_comes_back(fleet: Fleet) -> None:
         assert not any(one > CREDIT + 4 for one in granted(jms.heard(), relay))
 
 
+def test_credit_of_what_was_answered_in_part_comes_back_once(
+    tmp_path: Path, own_gateway: Make
+) -> None:
+    """The owner takes two messages at a time, and is lost in the middle of many."""
+    count, fleet = 1_000, Fleet(tmp_path, own_gateway)
+    fleet.orders.environment["DISTRIBUTARY_AMQP_PRODUCER_CREDIT"] = "2"
+    with fleet, working(fleet) as work:
+        work.do()
+        session = work.session
+        relay = session.producer(None)
+        state = make("transactional-state", txn_id=session.id)
+        message = text_message("no", "orders.named")
+        fleet.main.process.send_signal(signal.SIGSTOP)  # it reads all of them at once
+        first, *_, last = [session.transfer(relay, message, state=state) for _ in range(count)]
+        fleet.main.process.send_signal(signal.SIGCONT)
+        assert condition_of(session.answer(first)) == ""
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        killed(fleet)
+        assert condition_of(session.answer(last)) in ("", UNKNOWN)  # nearly always this
+        session.transfer(relay, message, state=state)
+        assert granted(work.jms.heard(), relay) == [CREDIT + count + 1]
+
+
 def test_one_that_failed_before_says_why(tmp_path: Path, own_gateway: Make) -> None:
     """Its first work in the other log comes after that."""
     limits = {"amqp": {"transaction_bytes_max": 20_000}}
