@@ -65,7 +65,8 @@ class WorkElsewhere(Protocol):
         """A part of the transaction can't be done: it can only be rolled back."""
 
     def give_up(self) -> None:
-        """It has taken too long: what its client has given back isn't held for it any more."""
+        """It has taken too long, or holds too many deliveries: those that were given an outcome in
+        it aren't held for it any more."""
 
     def end(self, *, commit: bool, then: Callable[[Ending], None]) -> None:
         """The client ends the transaction: so does the owner of the log; then do this."""
@@ -80,9 +81,17 @@ class ClientTransactions(Protocol):
     def elsewhere(self, number: int) -> WorkElsewhere | None:
         """What a known transaction has in another gateway's log."""
 
-    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> bool:
-        """A known transaction gets work in another gateway's log, its first one there. Whether that
-        can be: it has none in ours."""
+    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> AmqpError | None:
+        """A known transaction gets work in another gateway's log, its first one there. Why that
+        can't be, if so: it has some in ours, or had failed before."""
+
+    def watch(self, connection: Peer, number: int) -> None:
+        """Something is done in it in another gateway's log: from now on, if no time ran, it has so
+        much until it is given up."""
+
+    def hold(self, connection: Peer, number: int, count: int) -> None:
+        """So many deliveries that were given an outcome in it are held at a relayed link. Where
+        that is more than a transaction may hold it is given up."""
 
     def spoil(self, connection: Peer, number: int, reason: AmqpError) -> None:
         """A part of it can't be done: it can only be rolled back. Nothing, if it isn't known any

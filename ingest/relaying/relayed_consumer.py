@@ -42,8 +42,10 @@ from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.attach_intent import offered
 
-#: Bytes that a message is taken to have until the first one came.
-FIRST_BYTES = 4_096
+#: Bytes that a message is taken to have until the first one came. Larger ones come as often as this
+#: is in a window; with fewer the owner would take a consumer that goes first for one that has no
+#: credit.
+FIRST_BYTES = 65_536
 
 
 class _Part(msgspec.Struct, eq=False):

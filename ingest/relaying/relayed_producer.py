@@ -11,6 +11,7 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections import deque
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -101,7 +102,7 @@ class RelayedProducer(OwnerLink):
                 return
             work, step = taken
             if step is Step.REFUSE:
-                self._refuse(work, array("Q", received.deliveries))
+                self._refuse(work, array("Q", received.deliveries), received.count)
                 return
         self._held.add(self._link.connection, len(received.blob))
         offsets = array("i", bytes(pumping.offsets(received.lengths, received.count)))
@@ -303,7 +304,7 @@ class RelayedProducer(OwnerLink):
         if run in self._sent:
             self._sent.remove(run)
         self._held.remove(run.size)
-        self._refuse(work, run.deliveries)
+        self._refuse(work, run.deliveries, run.left)
         work.answered(run.left)
 
     def _drop_rest(self, work: RelayedWork, run: _Run) -> None:
@@ -313,12 +314,12 @@ class RelayedProducer(OwnerLink):
         run.left -= len(rest)
         self._held.remove(size - run.size)
         self._forget_answered(run)
-        self._refuse(work, rest)
+        self._refuse(work, rest, len(rest))
         work.answered(len(rest))
 
-    def _refuse(self, work: RelayedWork, deliveries: "array[int]") -> None:
-        """These messages aren't part of the transaction; of one that is rolled back that is no
-        matter."""
+    def _refuse(self, work: RelayedWork, deliveries: "array[int]", count: int) -> None:
+        """These messages aren't part of the transaction, of which `count` have no outcome; of one
+        that is rolled back that is no matter."""
         link, waits = self._link, len(deliveries) - deliveries.count(0)
         if work.reason is None:
             transactional.settle_in(deliveries.tobytes(), work.number, pumping.ACCEPTED)
@@ -326,7 +327,7 @@ class RelayedProducer(OwnerLink):
             said = work.reason.condition, work.reason.description
             transactional.reject_in(deliveries.tobytes(), work.number, *said)
         link.connection.touch()
-        self._refused(len(deliveries))
+        self._refused(count)
         link.answered(waits)
 
     def _refused(self, count: int) -> None:  # noqa: ARG002 (it is all of the link's)
@@ -343,6 +344,8 @@ class RelayedProducer(OwnerLink):
                 self._waiting_count -= len(run.deliveries) - run.sent
             parts = _unanswered(run)
             self._held.remove(run.size - sum(one.size for one in parts))
+            if lost := run.left - sum(one.left for one in parts):  # sent settled, in a transaction
+                self._for_client(partial(self._refused, lost))
             again += parts
         self._sent.clear()
         if self._waiting and self._waiting[0].settled:

@@ -14,6 +14,7 @@ from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
 from distributary.ingest.relaying.transactions.retired_deliveries import Retired, RetiredDeliveries
+from distributary.pipeline.lake.relayed_transaction import Step
 from distributary.pipeline.log.transaction import ILLEGAL_STATE
 from distributary.pipeline.model.amqp_error import AmqpError
 
@@ -58,12 +59,12 @@ class RetiringLink(OwnerLink):
         clients = array("Q", outcomes.confirm)
         retired = Retired(numbers, found, clients, link.delivery_state(outcomes), step)
         self._retired.add(work, retired)
+        if step is not Step.SEND:  # else the owner counts them
+            work.hold(len(numbers))
         self._touch()
 
     def pass_work(self, work: RelayedWork) -> None:
         self._retired.pass_on(work)
-        if self._leaving is not None and self._ready:
-            self._end_there(closed=self._leaving)
         self._touch()
 
     def drop_work(self, work: RelayedWork) -> None:
@@ -91,6 +92,9 @@ class RetiringLink(OwnerLink):
         self._touch()
 
     def _touch(self) -> None:
+        """Outcomes came, or aren't held any longer: the detach of a client waits for those."""
+        if self._leaving is not None and self._ready:
+            self._end_there(closed=self._leaving)
         if self._wire is not None:
             self._wire.touch(self)
 

@@ -267,13 +267,20 @@ class Coordinator:
         """What a known transaction has in another gateway's log."""
         return self._elsewhere.get(number)
 
-    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> bool:
-        """A known transaction gets work in another gateway's log, its first one there. Whether that
-        can be: it has none in ours."""
+    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> AmqpError | None:
+        """A known transaction gets work in another gateway's log, its first one there. Why that
+        can't be, if so: it has some in ours, or had failed before."""
         self._elsewhere[number] = work
-        fine = self._of[connection].relay(number, work.own_refusal)
+        return self._of[connection].relay(number, work.own_refusal)
+
+    def watch(self, connection: Peer, number: int) -> None:
+        """Something is done in it in another gateway's log."""
         self._watch(connection, number)
-        return fine
+
+    def hold(self, connection: Peer, number: int, count: int) -> None:
+        """So many deliveries that were given an outcome in it are held here."""
+        if (amqp_error := self._of[connection].hold(number, count)) is not None:
+            self._give_up(connection, number, amqp_error)
 
     def spoil(self, connection: Peer, number: int, reason: AmqpError) -> None:
         """A part of it can't be done: it can only be rolled back. Nothing, if it isn't known any
@@ -361,11 +368,13 @@ class Coordinator:
             f"it took more than {self._timeout_seconds} s from its first work "
             "(amqp.transaction_timeout_seconds)"
         )
-        work = self._of[connection].give_up(number, AmqpError(TIMED_OUT, text))
-        self._give_back(number, work)
+        self._give_up(connection, number, AmqpError(TIMED_OUT, text))
+        self._finish_pass()
+
+    def _give_up(self, connection: Peer, number: int, reason: AmqpError) -> None:
+        self._give_back(number, self._of[connection].give_up(number, reason))
         if (elsewhere := self._elsewhere.get(number)) is not None:
             elsewhere.give_up()
-        self._finish_pass()
 
     def _stop_timer(self, number: int) -> None:
         timer = self._timers.pop(number, None)

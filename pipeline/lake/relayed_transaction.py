@@ -92,6 +92,7 @@ ROWS: dict[tuple[Owned, Event], tuple[Owned, Step]] = {
     (Owned.ROLL_BACK_ASKED, Event.LOSE): (Owned.GONE, Step.UNDONE),
     (Owned.LOST, Event.WORK): (Owned.LOST, Step.REFUSE),
     (Owned.LOST, Event.SPOIL): (Owned.LOST, Step.KEEP),
+    (Owned.LOST, Event.LOSE): (Owned.LOST, Step.KEEP),
     (Owned.LOST, Event.COMMIT): (Owned.GONE, Step.UNDONE),
     (Owned.LOST, Event.ROLL_BACK): (Owned.GONE, Step.UNDONE),
 }

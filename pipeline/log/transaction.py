@@ -218,14 +218,25 @@ class Transactions(Generic[P, R]):
         self._hold(size)
         return None if amqp_error is None else self.give_up(number, amqp_error)
 
-    def relay(self, number: int, reason: AmqpError) -> bool:
-        """Something is done in it in another gateway's log. Whether it may be: with work of our own
-        log in it the transaction can only be rolled back, for this reason."""
+    def relay(self, number: int, reason: AmqpError) -> AmqpError | None:
+        """Something is done in it in another gateway's log. Why it may not be, if so: with work of
+        our own log in it the transaction can only be rolled back, for this reason."""
         one = self._open[number]
         step = one.step(Event.RELAY)
         if step is Step.DISCARD:
             self._discard(one, reason)
-        return step is Step.KEEP
+        return None if step is Step.KEEP else one.reason
+
+    def hold(self, number: int, count: int) -> AmqpError | None:
+        """So many deliveries of another gateway's log were given an outcome in it, and are held
+        here. Why the transaction is to be given up, if it is: that is more than it may hold."""
+        one = self._open[number]
+        size = RUN_BYTES + EACH_BYTES * count
+        amqp_error = self._too_large(one, size)
+        one.step(Event.RELAY)
+        one.retired_bytes += size
+        self._hold(size)
+        return amqp_error
 
     def spoil(self, number: int, reason: AmqpError) -> None:
         """A part of the work failed: the transaction can only be rolled back. Its posted

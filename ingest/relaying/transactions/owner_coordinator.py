@@ -109,7 +109,7 @@ class OwnerCoordinator:
             self._wire.touch(self)
 
     def forget(self, transaction: OwnedTransaction) -> None:
-        """It has ended."""
+        """It has ended, or no owner has it any more."""
         self._transactions.pop(transaction, None)
 
     def close(self) -> None:
@@ -168,7 +168,17 @@ class OwnerCoordinator:
         if not self._asked and self._wire is not None:
             self._wire.unwatch(self)
         for command, answer in answers:
-            _tell(command, answer)
+            self._tell(command, answer)
+
+    def _tell(self, command: _Command, answer: int | AmqpError | None) -> None:
+        match answer:
+            case int():
+                command.transaction.declared(answer)
+            case AmqpError() if command.fail is None:
+                self.forget(command.transaction)  # there is nothing to be lost with the owner
+                command.transaction.lose(answer)
+            case _:
+                command.transaction.ended(answer)
 
     def lost(self) -> None:
         if self._ready:
@@ -227,13 +237,3 @@ def _answer(delivery: Any, state: int) -> int | AmqpError | None:
     condition, text = told(proton.pn_disposition_condition(remote))
     text = text or "the owner of its log has rejected it"
     return AmqpError(condition or UNKNOWN_ID, text)
-
-
-def _tell(command: _Command, answer: int | AmqpError | None) -> None:
-    match answer:
-        case int():
-            command.transaction.declared(answer)
-        case AmqpError() if command.fail is None:
-            command.transaction.lose(answer)
-        case _:
-            command.transaction.ended(answer)

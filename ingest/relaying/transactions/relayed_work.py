@@ -107,6 +107,10 @@ class RelayedWork:
             return Step.REFUSE
         return self._machine.work(messages)
 
+    def hold(self, deliveries: int) -> None:
+        """So many were given an outcome in it, of which the owner isn't told now."""
+        self._clients.hold(self.client, self.number, deliveries)
+
     def answered(self, messages: int) -> None:
         """So many messages have the owner's outcome, or will never be sent."""
         self._perform(self._machine.answered(messages))
@@ -124,7 +128,7 @@ class RelayedWork:
         self._perform(self._machine.spoil(reason))
 
     def give_up(self) -> None:
-        """It has taken too long; so it has at the owner."""
+        """It has taken too long, so it has at the owner; or too much of it is held here."""
         for link in tuple(self._links):
             self.client.attempt(partial(link.give_back_work, self))
 
@@ -211,14 +215,16 @@ class RelayedWorks:
         if work is None:
             work = self._begin(link, number, log)
         assert isinstance(work, RelayedWork)  # noqa: S101
+        self._clients.watch(link.connection, number)
         return work, work.take(holder, log, messages)
 
     def _begin(self, link: Link, number: int, log: str) -> RelayedWork:
         coordinator, client = self._coordinator(link, log), link.connection
         logs = log, self._log
         work = RelayedWork(client, number, logs, self._clients, coordinator)
-        if self._clients.relay(client, number, work):
+        refusal = self._clients.relay(client, number, work)
+        if refusal is None:
             coordinator.add(work)
         else:
-            work.lose(work.own_refusal)
+            work.lose(refusal)
         return work

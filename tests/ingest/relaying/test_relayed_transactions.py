@@ -7,24 +7,26 @@ That they are as local ones is shown by the tests of those, too, with `RELAYED=1
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from gateway_fields import make
 from gateway_fleet import Fleet
-from gateway_frames import frame_of
+from gateway_frames import Frame, frame_of, number
 from gateway_jms import QUEUE, Jms, source, text_message, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
-from gateway_process import Gateway, past, until
+from gateway_process import Gateway, Settings, past, until
 from gateway_transactions import Transacted, condition_of, transacted
 
 Make = Callable[..., Gateway]
 NOT_IMPLEMENTED = "amqp:not-implemented"
 UNKNOWN = "amqp:transaction:unknown-id"
+LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
 FORCED = "amqp:link:detach-forced"
+CREDIT = 2_000  # that a producer has at first
 
 
 class Work:
@@ -412,3 +414,144 @@ def test_the_owner_bounds_it_as_if_it_were_local(tmp_path: Path, own_gateway: Ma
         past(time.time() + 1.2)
         assert work.session.commit() == "amqp:transaction:timeout"
         assert coins(fleet.orders) == {"to": 1}
+
+
+@contextmanager
+def declining(
+    tmp_path: Path, own_gateway: Make, settings: Settings | None = None
+) -> Iterator[Work]:
+    """The owner has one transaction of each client, no more, and this is it."""
+    fleet = Fleet(tmp_path, own_gateway, settings)
+    fleet.orders.environment["DISTRIBUTARY_AMQP_TRANSACTIONS_MAX"] = "1"
+    with fleet, working(fleet) as work:
+        work.do()
+        yield work
+
+
+def test_an_owner_that_declined_is_lost(tmp_path: Path, own_gateway: Make) -> None:
+    """With it goes what it has, and not once more what it never had."""
+    with declining(tmp_path, own_gateway) as work:
+        more = transacted(work.jms)
+        [posted] = more.post(more.producer("orders.to", QUEUE), "no")
+        assert condition_of(more.answer(posted)) == LIMIT_EXCEEDED
+        killed(work.fleet)
+        assert more.commit() == LIMIT_EXCEEDED
+        assert work.session.commit() == UNKNOWN
+        work.fleet.orders.start()
+        assert coins(work.fleet.main) == {"from": 1}
+        assert not work.fleet.main.events("gateway.bug")
+
+
+def failed(work: Work, coins: int) -> None:
+    """Its first work is in our own log: what it has of the other one is held until its end. So many
+    coins may come to its consumer beside the first."""
+    [posted] = work.session.post(work.session.producer("own-to", QUEUE), "no")
+    assert condition_of(work.session.answer(posted)) == ""
+    work.jms.credit(coins, handle=2, channel=work.session.channel, count=1)
+
+
+def test_what_one_that_failed_holds_has_bounds(tmp_path: Path, own_gateway: Make) -> None:
+    """More is given back at once, as of a local one."""
+    limits = {"amqp": {"transaction_bytes_max": 2_000}}
+    with Fleet(tmp_path, own_gateway, limits) as fleet, working(fleet) as work:
+        with Jms(fleet.orders.port) as there:
+            there.publish("orders.from", *["coin"] * 3, capabilities=QUEUE)
+        failed(work, 7)
+        for one in (work.coin, *work.session.transfers(3)):
+            work.session.retire(one)
+            work.session.came.extend(f for f in work.jms.heard() if f.kind == "transfer")
+        assert work.session.bodies(4) == ["coin"] * 4
+        assert work.session.commit() == NOT_IMPLEMENTED
+
+
+def test_what_one_that_failed_holds_has_its_time(tmp_path: Path, own_gateway: Make) -> None:
+    """And so has what comes after that."""
+    limits = {"amqp": {"transaction_timeout_seconds": 1}}
+    with Fleet(tmp_path, own_gateway, limits) as fleet, working(fleet) as work:
+        failed(work, 3)
+        for _ in range(3):
+            work.session.retire(work.coin)
+            [work.coin] = work.session.transfers(1)
+        assert work.session.commit() == NOT_IMPLEMENTED
+
+
+@pytest.mark.parametrize("given_back", [False, True])
+def test_a_consumer_leaves_when_nothing_is_held(
+    tmp_path: Path, own_gateway: Make, given_back: bool
+) -> None:
+    """Its outcome waited for the owner's transaction, which declined it or took too long."""
+    limits = {"amqp": {"transaction_timeout_seconds": 1}} if given_back else None
+    with declining(tmp_path, own_gateway, limits) as work:
+        with Jms(work.fleet.orders.port) as there:
+            there.publish("orders.from", "coin", capabilities=QUEUE)
+        more = transacted(work.jms)
+        more.consumer("more", source("orders.from", QUEUE), 1)
+        [coin] = more.transfers(1)
+        work.fleet.orders.process.send_signal(signal.SIGSTOP)
+        more.retire(coin)
+        work.jms.detach(closed=True, handle=more.links, channel=more.channel)
+        work.jms.heard()
+        work.fleet.orders.process.send_signal(signal.SIGCONT)
+        if not given_back:
+            assert more.roll_back() == ""
+        [detach] = more.until("detach")
+        assert (detach["handle"], detach.error) == (more.links, "")
+        assert work.session.roll_back() == ""
+        assert coins(work.fleet.orders) == {"from": 2}
+
+
+def granted(frames: Iterable[Frame], handle: int) -> list[int]:
+    """How many messages a producer could have sent so far, by each flow for it."""
+    flows = [one for one in frames if one.kind == "flow" and one["handle"] == handle]
+    return [number(one["delivery-count"] or 0) + number(one["link-credit"]) for one in flows]
+
+
+def test_credit_of_what_was_sent_settled_comes_back(fleet: Fleet) -> None:
+    """To a producer without an address, whose owner is lost before it has read that."""
+    with Jms(fleet.main.port) as jms:
+        session = transacted(jms)
+        relay = session.producer(None)
+        state = make("transactional-state", txn_id=session.id)
+        message = text_message("no", "orders.named")
+        posted = session.transfer(relay, message, state=state)
+        assert condition_of(session.answer(posted)) == ""
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        for settled in (True, False, True):
+            session.transfer(relay, message, state=state, settled=settled)
+        session.jms.heard()
+        killed(fleet)
+        until(lambda: max(granted([session.read()], relay), default=0) == CREDIT + 4, "all of it")
+        assert not any(one > CREDIT + 4 for one in granted(jms.heard(), relay))
+
+
+def test_credit_of_what_was_answered_in_part_comes_back_once(
+    tmp_path: Path, own_gateway: Make
+) -> None:
+    """The owner takes two messages at a time, and is lost in the middle of many."""
+    count, fleet = 1_000, Fleet(tmp_path, own_gateway)
+    fleet.orders.environment["DISTRIBUTARY_AMQP_PRODUCER_CREDIT"] = "2"
+    with fleet, working(fleet) as work:
+        work.do()
+        session = work.session
+        relay = session.producer(None)
+        state = make("transactional-state", txn_id=session.id)
+        message = text_message("no", "orders.named")
+        fleet.main.process.send_signal(signal.SIGSTOP)  # it reads all of them at once
+        first, *_, last = [session.transfer(relay, message, state=state) for _ in range(count)]
+        fleet.main.process.send_signal(signal.SIGCONT)
+        assert condition_of(session.answer(first)) == ""
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        killed(fleet)
+        assert condition_of(session.answer(last)) in ("", UNKNOWN)  # nearly always this
+        session.transfer(relay, message, state=state)
+        assert granted(work.jms.heard(), relay) == [CREDIT + count + 1]
+
+
+def test_one_that_failed_before_says_why(tmp_path: Path, own_gateway: Make) -> None:
+    """Its first work in the other log comes after that."""
+    limits = {"amqp": {"transaction_bytes_max": 20_000}}
+    with Fleet(tmp_path, own_gateway, limits) as fleet, working(fleet) as work:
+        for to in (work.session.producer("own-to", QUEUE), work.to):
+            [posted] = work.session.post(to, "x" * 30_000)
+            assert condition_of(work.session.answer(posted)) == LIMIT_EXCEEDED
+        assert work.session.commit() == LIMIT_EXCEEDED

@@ -26,12 +26,9 @@ FULL = AmqpError("amqp:resource-limit-exceeded", "the backlog is full")
 THERE = 77
 
 
-def test_an_owner_may_be_lost_in_every_state_but_at_the_ends() -> None:
+def test_an_owner_may_be_lost_in_every_state_but_at_the_end() -> None:
     """And only a commit that was asked for is in doubt then."""
-    assert {state for state, event in ROWS if event is Event.LOSE} == set(Owned) - {
-        Owned.LOST,
-        Owned.GONE,
-    }
+    assert {state for state, event in ROWS if event is Event.LOSE} == set(Owned) - {Owned.GONE}
     doubts = [row for row, (_, step) in ROWS.items() if step is Step.IN_DOUBT]
     assert doubts == [(Owned.COMMIT_ASKED, Event.LOSE)]
 
@@ -204,10 +201,19 @@ class RelayedMachine(RuleBasedStateMachine):
                 self.received.append(said)
                 self.replies.append("answered")
 
+    @precondition(lambda self: self.wire[:1] == [Step.DECLARE])
+    @rule()
+    def owner_declines(self) -> None:
+        self.wire.pop(0)
+        self.replies.append("declined")
+
     @precondition(lambda self: self.replies)
     @rule()
     def owner_answers(self) -> None:
         match self.replies.pop(0):
+            case "declined":
+                self.lost = True
+                self.do(self.one.lose(FULL))
             case "declared":
                 self.do(self.one.declared(THERE))
             case "answered":
@@ -224,7 +230,7 @@ class RelayedMachine(RuleBasedStateMachine):
             self.owner_reads()
         self.there, self.wire, self.replies = False, [], []
         self.received = None
-        if (self.one.state, Event.LOSE) in ROWS and self.one.state is not Owned.WAITING:
+        if self.one.state not in (Owned.WAITING, Owned.GONE):
             self.lost = True
             self.do(self.one.lose(LOST))
 

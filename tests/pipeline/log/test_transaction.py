@@ -105,21 +105,21 @@ def test_the_first_work_decides_the_log() -> None:
     """Work in another gateway's log is for its owner; with work of ours there is no more of it."""
     transactions = fresh()
     number = begun(transactions)
-    assert transactions.relay(number, BAD)
-    assert transactions.relay(number, BAD)
+    assert transactions.relay(number, BAD) is None
+    assert transactions.relay(number, BAD) is None
     ended = transactions.commit(number)
     assert (*work(ended), ended.amqp_error) == (Step.RELAY, [], [], None)
     for own in (True, False):
         number = begun(transactions)
         if own:
             transactions.post(number, "a", 1, 10)
-            assert not transactions.relay(number, BAD)
+            assert transactions.relay(number, BAD) == BAD
         else:
-            assert transactions.relay(number, BAD)
+            assert transactions.relay(number, BAD) is None
             transactions.spoil(number, BAD)
         assert transactions.post(number, "b", 1, 10) == BAD
         transactions.retire(number, "x", 1)
-        assert not transactions.relay(number, LATE)
+        assert transactions.relay(number, LATE) == BAD
         ended = transactions.commit(number)
         assert (*work(ended), ended.amqp_error) == (Step.UNDO, [], ["x"], BAD)
 
@@ -201,6 +201,26 @@ def test_too_many_retired_deliveries_are_given_back_at_once() -> None:
     amqp_error = transactions.commit(number).amqp_error
     assert amqp_error is not None
     assert amqp_error.condition == LIMIT_EXCEEDED
+
+
+def test_deliveries_of_another_log_count_as_our_own() -> None:
+    """Those of a transaction that failed, too; given up it holds none."""
+    for fails in (False, True):
+        transactions = fresh()
+        number = begun(transactions)
+        assert transactions.relay(number, BAD) is None
+        if fails:
+            transactions.spoil(number, BAD)
+        size = RUN_BYTES + EACH_BYTES
+        for nth in range(LIMITS.bytes_max // size):
+            assert transactions.hold(number, 1) is None
+            assert transactions.held_bytes == (nth + 1) * size
+        amqp_error = transactions.hold(number, 1)
+        assert amqp_error is not None
+        assert amqp_error.condition == LIMIT_EXCEEDED
+        assert not transactions.give_up(number, amqp_error)
+        assert transactions.held_bytes == 0
+        assert transactions.commit(number).amqp_error == (BAD if fails else amqp_error)
 
 
 def test_what_is_gone_can_do_nothing() -> None:
