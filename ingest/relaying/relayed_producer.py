@@ -225,7 +225,10 @@ class RelayedProducer(OwnerLink):
         answered = 0
         while at < count:
             nth = bisect_right(self._sent, numbers[at], key=lambda run: run.first) - 1
-            run = self._sent[nth]
+            run = self._sent[nth] if nth >= 0 else None
+            if run is None or numbers[at] >= run.first + len(run.deliveries):
+                at += 1  # its transaction is lost: nobody waits for it any more
+                continue
             stop = at + 1
             end = run.first + len(run.deliveries)
             while stop < count and numbers[stop] == numbers[stop - 1] + 1 and numbers[stop] < end:
