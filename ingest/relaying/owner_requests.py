@@ -40,6 +40,7 @@ class _NodeLink:
         self.pointer: Any = None
         self.error: ClientError | None = None
         self.since = monotonic()
+        self._ready = False  #: it is attached at the owner
         self.wire: Wire | None = None
 
     def __str__(self) -> str:
@@ -53,6 +54,7 @@ class _NodeLink:
         return self.pointer
 
     def opened(self) -> None:
+        self._ready = True
         if not self._sends:
             proton.pn_link_flow(self.pointer, ANSWER_CREDIT)
 
@@ -81,6 +83,8 @@ class _NodeLink:
             self._requests.end(AmqpError(said.condition or FAILED, text))
 
     def lost(self) -> None:
+        if self._ready:
+            self.since = monotonic()
         self._gone()
         self._requests.lost()
 
@@ -101,6 +105,7 @@ class _NodeLink:
     def _gone(self) -> None:
         self._requests.session.has_ended(self)
         self.wire = self.pointer = None
+        self._ready = False
 
 
 class OwnerRequests:
