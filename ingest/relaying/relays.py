@@ -134,7 +134,7 @@ class LakeRelays:
     ) -> bytes | AmqpError:
         """What the node of the owner of another log answers to a request that came by this link; or
         why there is no answer."""
-        if not link.alive:
+        if not link.alive or link.gone:  # `left` was said of it, and isn't said again
             return AmqpError(LIMIT_EXCEEDED, "the link that asked has ended")
         session, asking = self._session(link, log), self._asking.setdefault(link, {})
         if not session.fits:
