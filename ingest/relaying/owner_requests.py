@@ -18,6 +18,7 @@ from distributary.client.connection.client_errors import ClientError, Refused
 from distributary.client.connection.wire import Wire
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net.relayed_link import NotAsked
 from distributary.ingest.net.relayed_peer import NOT_OWNER
 from distributary.ingest.relaying.owners.owner_terms import open_answers, open_requests
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
@@ -89,7 +90,7 @@ class _NodeLink:
         self._requests.lost()
 
     def give_up(self, reason: str) -> None:
-        self._requests.end(AmqpError(FAILED, reason))
+        self._requests.end(NotAsked(FAILED, reason))
 
     def leave(self, *, at_once: bool) -> None:
         """Nobody asks any more; `at_once`: its session goes on without it."""

@@ -8,7 +8,7 @@ import msgspec
 from distributary.ingest.native.message_addresses import addresses
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
-from distributary.ingest.net.relayed_link import ClientTransactions, OwnerSeen
+from distributary.ingest.net.relayed_link import ClientTransactions, NotAsked, OwnerSeen
 from distributary.ingest.relaying.held_bytes import ReceiversBytes, SendersBytes
 from distributary.ingest.relaying.owner_link import OwnerLink
 from distributary.ingest.relaying.owner_requests import OwnerRequests
@@ -135,11 +135,11 @@ class LakeRelays:
         """What the node of the owner of another log answers to a request that came by this link; or
         why there is no answer."""
         if not link.alive or link.gone:  # `left` was said of it, and isn't said again
-            return AmqpError(LIMIT_EXCEEDED, "the link that asked has ended")
+            return NotAsked(LIMIT_EXCEEDED, "the link that asked has ended")
         session, asking = self._session(link, log), self._asking.setdefault(link, {})
         if not session.fits:
             text = "the connection to the owner of its log has as many sessions as it can"
-            return AmqpError(LIMIT_EXCEEDED, text)
+            return NotAsked(LIMIT_EXCEEDED, text)
         requests = asking.get(log)
         if requests is None or requests.over:
             name = f"{PREFIX}requests-{next(self._count)}"
