@@ -1,5 +1,6 @@
 """What a gateway finds in its home at the start: opened, checked, and the journal emptied."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -66,28 +67,35 @@ class Store(msgspec.Struct, frozen=True):
 
 class TableAhead:
     """What a standby has read of the table of a home that another process owns: a start that comes
-    later goes on from there. `read` on one thread at a time, `taken` on any."""
+    later goes on from there. `read` on one thread at a time, `taken` on any, once: what is read
+    after that is dropped."""
 
     def __init__(self, open_table: Callable[[], TopicLog]) -> None:
         """`open_table` opens it as a reader does; it may raise StoreError and OSError."""
         self._open = open_table
         self._ahead: ReadAhead | None = None
+        self._over, self._lock = False, threading.Lock()
 
     def read(self) -> None:
         """Read what is new. Where that can't be read now, a start will read it all. Blocks."""
-        before = self.taken()
+        with self._lock:
+            before, self._ahead = self._ahead, None
         try:
             table = self._open()
             if table.state.files:
                 from distributary.pipeline.tables.recovery import snapshot  # noqa: PLC0415
 
-                self._ahead = snapshot.read_ahead(table, before)
+                ahead = snapshot.read_ahead(table, before)
+                with self._lock:
+                    self._ahead = None if self._over else ahead
         except (StoreError, OSError):
             return
 
     def taken(self) -> "ReadAhead | None":
         """What was read; it is the caller's from then on."""
-        ahead, self._ahead = self._ahead, None
+        with self._lock:
+            self._over = True
+            ahead, self._ahead = self._ahead, None
         return ahead
 
 

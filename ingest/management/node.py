@@ -22,7 +22,7 @@ from distributary.ingest.native.runs import Received
 from distributary.ingest.net import termini
 from distributary.ingest.net.containment import stops_all
 from distributary.ingest.net.link import Link
-from distributary.ingest.net.relayed_link import Relays
+from distributary.ingest.net.relayed_link import NotAsked, Relays
 from distributary.ingest.publish import relay
 from distributary.ingest.runtime.settings import ManagementLimits
 from distributary.pipeline.codec import sections
@@ -153,27 +153,35 @@ class Node:
 
     async def _asked(self, link: Link, request: Request) -> Answer | bytes:
         """The answer of the first log that has what the request names: ours, or encoded by the node
-        of its owner."""
+        of its owner. Those that are known to have none come last, and one that couldn't be asked
+        is a failure only where no other log has it."""
         logs = self._whose.logs(link, request)
         if isinstance(logs, Answer):
             return logs
         own, _ = self._relays.logs
-        for log in logs:
-            if log != own:
-                there = await self._there(link, log, request)
-                if isinstance(there, Answer) or management_messages.status_of(there) != ABSENT:
-                    return there
-                if log == logs[-1]:
-                    return there
-        return await self._here(link, request)
+        away = {one.log for one in self._relays.owners() if not one.connected}
+        absent: list[Answer | bytes] = []
+        failures: list[Answer | bytes] = []
+        for log in sorted(logs, key=away.__contains__):
+            mine = log == own
+            found = await (self._here(link, request) if mine else self._there(link, log, request))
+            if isinstance(found, NotAsked):
+                failures.append(refused(found))
+            elif _status(found) != ABSENT:
+                return found
+            else:
+                absent.append(found)
+        return (failures or absent)[-1]
 
-    async def _there(self, link: Link, log: str, request: Request) -> Answer | bytes:
+    async def _there(self, link: Link, log: str, request: Request) -> Answer | bytes | NotAsked:
         try:
             management_messages.request_of(request, 0, "")
         except ValueError as error:
             return Answer(BAD_REQUEST, str(error))
         found = await self._relays.ask(link, log, partial(management_messages.request_of, request))
-        return refused(found) if isinstance(found, AmqpError) else found
+        if isinstance(found, AmqpError) and not isinstance(found, NotAsked):
+            return refused(found)
+        return found
 
     async def _here(self, link: Link, request: Request) -> Answer:
         user = link.connection.user
@@ -205,3 +213,7 @@ class Node:
 
     def _reject(self, link: Link, delivery: bytes, why: AmqpError) -> None:
         relay.reject(link, relay.Complaint(delivery, len(delivery) // 8, 1, why))
+
+
+def _status(answer: Answer | bytes) -> int | None:
+    return answer.status if isinstance(answer, Answer) else management_messages.status_of(answer)

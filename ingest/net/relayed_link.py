@@ -50,6 +50,10 @@ class OwnerSeen(msgspec.Struct, frozen=True):
     losses: int
 
 
+class NotAsked(AmqpError):
+    """Why the owner of a log wasn't asked: nothing is done there."""
+
+
 #: How a transaction ended: as its client wanted it, or not, or nobody knows.
 Ending: TypeAlias = AmqpError | InDoubt | None
 

@@ -2,7 +2,7 @@
 
 A client that sends isn't read while they are too many: its messages wait for outcomes of an owner.
 One that receives, and doesn't, is ended: nobody else could have its messages, and waiting for it
-would have others wait.
+would have others wait. A request beyond them is refused.
 """
 
 from typing import Protocol
@@ -68,3 +68,24 @@ class ReceiversBytes:
         self._bytes -= size
         if not holder.held_bytes:
             self._holders.pop(holder, None)
+
+
+class RequestsBytes:
+    """What clients have asked of owners that have not answered."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes = most, 0
+
+    def add(self, size: int) -> str:
+        """One more is to wait; why it can't, or nothing."""
+        if self._bytes + size > self._most:
+            return (
+                f"requests of {self._bytes} bytes wait for owners of other logs, {self._most} at "
+                "most (fleet.held_bytes_max)"
+            )
+        self._bytes += size
+        return ""
+
+    def remove(self, size: int) -> None:
+        """It is answered, or nobody waits any more."""
+        self._bytes -= size

@@ -18,13 +18,15 @@ from distributary.client.connection.client_errors import ClientError, Refused
 from distributary.client.connection.wire import Wire
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net.relayed_link import NotAsked
 from distributary.ingest.net.relayed_peer import NOT_OWNER
+from distributary.ingest.relaying.held_bytes import RequestsBytes
 from distributary.ingest.relaying.owners.owner_terms import open_answers, open_requests
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.codec import sections
 from distributary.pipeline.codec.sections import DecodeError
-from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
 
 #: Answers that the owner may send ahead.
 ANSWER_CREDIT = 100
@@ -40,6 +42,7 @@ class _NodeLink:
         self.pointer: Any = None
         self.error: ClientError | None = None
         self.since = monotonic()
+        self._ready = False  #: it is attached at the owner
         self.wire: Wire | None = None
 
     def __str__(self) -> str:
@@ -53,6 +56,7 @@ class _NodeLink:
         return self.pointer
 
     def opened(self) -> None:
+        self._ready = True
         if not self._sends:
             proton.pn_link_flow(self.pointer, ANSWER_CREDIT)
 
@@ -81,11 +85,13 @@ class _NodeLink:
             self._requests.end(AmqpError(said.condition or FAILED, text))
 
     def lost(self) -> None:
+        if self._ready:
+            self.since = monotonic()
         self._gone()
         self._requests.lost()
 
     def give_up(self, reason: str) -> None:
-        self._requests.end(AmqpError(FAILED, reason))
+        self._requests.end(NotAsked(FAILED, reason))
 
     def leave(self, *, at_once: bool) -> None:
         """Nobody asks any more; `at_once`: its session goes on without it."""
@@ -101,14 +107,17 @@ class _NodeLink:
     def _gone(self) -> None:
         self._requests.session.has_ended(self)
         self.wire = self.pointer = None
+        self._ready = False
 
 
 class OwnerRequests:
     """What one link of a client asks of the owner of one log."""
 
-    def __init__(self, session: RelayedSession, name: str, said: RelayedFor) -> None:
+    def __init__(
+        self, session: RelayedSession, name: str, said: RelayedFor, held: RequestsBytes
+    ) -> None:
         """`name` is one that no other link of the session has."""
-        self.session, self.said, self._name = session, said, name
+        self.session, self.said, self._name, self._held = session, said, name, held
         self._loop = asyncio.get_running_loop()
         self._answers = _NodeLink(self, name, sends=False)
         self._sender = _NodeLink(self, name, sends=True)
@@ -123,16 +132,20 @@ class OwnerRequests:
     async def ask(self, encoded: Callable[[int, str], bytes]) -> bytes | AmqpError:
         """The owner's answer to a request, which is encoded with a message-id and the address of
         its answer; or why there is none."""
-        self._number += 1
-        number, answer = self._number, self._loop.create_future()
+        number, answer = self._number + 1, self._loop.create_future()
+        data = encoded(number, self._name)
+        if why := self._held.add(len(data)):
+            return NotAsked(LIMIT_EXCEEDED, why)
+        self._number = number
         self._asked[number] = answer
-        self._waiting.append(encoded(number, self._name))
+        self._waiting.append(data)
         if self._sender.wire is not None:
             self._sender.wire.touch(self._sender)
         try:
             found: bytes | AmqpError = await answer
         finally:
             self._asked.pop(number, None)
+            self._held.remove(len(data))
         return found
 
     def send(self, pointer: Any) -> None:

@@ -8,8 +8,8 @@ import msgspec
 from distributary.ingest.native.message_addresses import addresses
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
-from distributary.ingest.net.relayed_link import ClientTransactions, OwnerSeen
-from distributary.ingest.relaying.held_bytes import ReceiversBytes, SendersBytes
+from distributary.ingest.net.relayed_link import ClientTransactions, NotAsked, OwnerSeen
+from distributary.ingest.relaying.held_bytes import ReceiversBytes, RequestsBytes, SendersBytes
 from distributary.ingest.relaying.owner_link import OwnerLink
 from distributary.ingest.relaying.owner_requests import OwnerRequests
 from distributary.ingest.relaying.owners.lake_looks import LakeLooks
@@ -107,6 +107,7 @@ class LakeRelays:
         fleet = host.settings.fleet
         self._senders = SendersBytes(fleet.held_bytes_max)
         self._receivers = ReceiversBytes(fleet.held_bytes_max)
+        self._requests = RequestsBytes(fleet.held_bytes_max)
         self._owners: dict[str, OwnerConnection] = {}
         #: By client, then by the session and the log.
         self._sessions: dict[Peer, dict[tuple[int, str], RelayedSession]] = {}
@@ -134,16 +135,17 @@ class LakeRelays:
     ) -> bytes | AmqpError:
         """What the node of the owner of another log answers to a request that came by this link; or
         why there is no answer."""
-        if not link.alive:
-            return AmqpError(LIMIT_EXCEEDED, "the link that asked has ended")
+        if not link.alive or link.gone:  # `left` was said of it, and isn't said again
+            return NotAsked(LIMIT_EXCEEDED, "the link that asked has ended")
         session, asking = self._session(link, log), self._asking.setdefault(link, {})
         if not session.fits:
             text = "the connection to the owner of its log has as many sessions as it can"
-            return AmqpError(LIMIT_EXCEEDED, text)
+            return NotAsked(LIMIT_EXCEEDED, text)
         requests = asking.get(log)
         if requests is None or requests.over:
             name = f"{PREFIX}requests-{next(self._count)}"
-            requests = asking[log] = OwnerRequests(session, name, self._for(link, log))
+            said = self._for(link, log)
+            requests = asking[log] = OwnerRequests(session, name, said, self._requests)
         return await requests.ask(encoded)
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:

@@ -5,6 +5,7 @@ the end of an owner to its standby's first accept would be the loading of Arrow.
 """
 
 import asyncio
+import threading
 import time
 from importlib import import_module
 from typing import Final
@@ -32,12 +33,14 @@ LOADED: Final = (
 AHEAD_SECONDS: Final = 300.0
 #: Seconds that a home which is ours waits for what is just being read.
 _READ_SECONDS_MAX: Final = 0.5
+#: Seconds between two looks whether it is read.
+_LOOK_SECONDS: Final = 0.005
 
 
 async def stand_by(home: AnyHome, host: Host) -> OwnedHome | None:
     """Wait for the home; None when it is to end before. Raises StoreError."""
     standby = home.standby()
-    ahead = _Ahead(standby)
+    ahead = Ahead(standby)
     waiting = False
     try:
         while not host.halt.asked:
@@ -57,30 +60,43 @@ async def stand_by(home: AnyHome, host: Host) -> OwnedHome | None:
     return None
 
 
-class _Ahead:
-    """When the home's table is read ahead: at first, now and then, and when its owner leaves."""
+class Ahead:
+    """When the home's table is read ahead: at first, now and then, and when its owner leaves. It is
+    read on a thread that nobody waits for at the end: a long table, or a store that doesn't answer,
+    is no reason to stay."""
 
     def __init__(self, standby: Waiting) -> None:
         self._standby = standby
-        self._loop = asyncio.get_running_loop()
-        self._reading: asyncio.Future[None] | None = None
+        self._reading: threading.Thread | None = None
+        self._bug: Exception | None = None
         self._due, self._left = 0.0, False
 
     def look(self) -> None:
         """Begin to read, if it is time and it isn't read just now."""
         leaves = self._standby.leaving
-        if self._reading is not None:
-            if not self._reading.done():
-                return
-            self._reading.result()  # a bug is no reason to go on
-        if self._loop.time() >= self._due or (leaves and not self._left):
-            self._due, self._left = self._loop.time() + AHEAD_SECONDS, leaves
-            self._reading = self._loop.run_in_executor(None, self._standby.read_ahead)
+        self._left = self._left and leaves  # the next one that leaves is another one
+        if self._reading is not None and self._reading.is_alive():
+            return
+        if self._bug is not None:
+            raise self._bug  # no reason to go on
+        if time.monotonic() >= self._due or (leaves and not self._left):
+            self._due, self._left = time.monotonic() + AHEAD_SECONDS, leaves
+            self._reading = threading.Thread(target=self._read, name="ahead", daemon=True)
+            self._reading.start()
+
+    def _read(self) -> None:
+        try:
+            self._standby.read_ahead()
+        except Exception as error:  # noqa: BLE001 (`look` raises it)
+            self._bug = error
 
     async def finish(self) -> None:
         """Wait for what is being read, a little."""
-        if self._reading is not None:
-            await asyncio.wait([self._reading], timeout=_READ_SECONDS_MAX)
+        last = time.monotonic() + _READ_SECONDS_MAX
+        while (reading := self._reading) is not None and reading.is_alive():
+            if time.monotonic() > last:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 def load() -> None:

@@ -39,6 +39,9 @@ _OPEN_SECONDS = 5.0
 #: Seconds between two looks when the owner was lost just now, and for how long: where a standby
 #: waits the log has another one soon.
 _SOON_SECONDS, _SOON_FOR_SECONDS = 0.02, 2.0
+#: Seconds that a connection lives at least until its loss is one of the owner's: who isn't it any
+#: more lets gateways in, and refuses their links.
+_GOOD_SECONDS = 1.0
 
 
 class WaitingLink(ClientLink, Protocol):
@@ -77,6 +80,8 @@ class OwnerConnection:
         self._links: dict[WaitingLink, None] = {}
         self.wire: Wire | None = None
         self.sessions = self._losses = 0
+        self._lost_at = 0.0
+        self._doubted = ""  #: where the last connection didn't live for long
         self._closing = False
         self._work = WhileWanted(self._serve, self._wanted, host.loop, "relaying")
 
@@ -123,29 +128,21 @@ class OwnerConnection:
 
     async def _serve(self) -> None:
         """Have a connection while links want one."""
-        told, lost_at = False, 0.0
+        told = False
         while self._wanted():
             try:
-                wire = await self._dial()
+                await self._live(await self._dial())
+                told = False
             except (ClientError, InvalidRequest, StoreError) as error:
                 if not told:  # once, however long it is away
                     _events.warning("relay.waits", log=self.log, reason=str(error))
                 told = True
                 self._give_up(str(error))
-                await asyncio.sleep(self._pause(lost_at))
-                continue
-            told = False
-            _events.info("relay.connected", log=self.log, url=str(wire))
-            reason = await self._live(wire)
-            self._losses += 1
-            _events.warning("relay.lost", log=self.log, url=str(wire), reason=str(reason))
-            self._finish_pass()
-            lost_at = monotonic()
-            await asyncio.sleep(self._pause(lost_at))
+            await asyncio.sleep(self._pause())
 
-    def _pause(self, lost_at: float) -> float:
+    def _pause(self) -> float:
         """Seconds until the lake is asked again."""
-        if monotonic() - lost_at < _SOON_FOR_SECONDS:
+        if monotonic() - self._lost_at < _SOON_FOR_SECONDS:
             return min(_SOON_SECONDS, self._look_seconds)
         return self._look_seconds
 
@@ -182,16 +179,28 @@ class OwnerConnection:
         server = replace(server_of(url, "", "", files), identity=identity)
         return await Dialing((server,), self._container, self._settings).dial()
 
-    async def _live(self, wire: Wire) -> ClientError:
-        """Until the connection is lost."""
-        self.wire, self.sessions = wire, 0
+    async def _live(self, wire: Wire) -> None:
+        """Until the connection is lost. Raises ConnectionFailed where that is soon, and was at the
+        last one to there: the owner didn't come back."""
+        self.wire, self.sessions, began = wire, 0, monotonic()
         wire.watch(self)
         for link in tuple(self._links):
             wire.attach(link)
         try:
-            return await asyncio.shield(wire.lost)
+            if str(wire) == self._doubted:
+                await asyncio.wait((wire.lost,), timeout=_GOOD_SECONDS)
+                if wire.lost.done():
+                    raise ConnectionFailed(str(wire.lost.result()))
+            _events.info("relay.connected", log=self.log, url=str(wire))
+            reason = await asyncio.shield(wire.lost)
         finally:
             self.wire = None
+        self._losses += 1
+        _events.warning("relay.lost", log=self.log, url=str(wire), reason=str(reason))
+        self._doubted = str(wire)
+        if monotonic() - began >= _GOOD_SECONDS:
+            self._doubted, self._lost_at = "", monotonic()
+        self._give_up(str(reason))
 
     def _give_up(self, why: str) -> None:
         """Those that have waited for too long."""

@@ -16,6 +16,8 @@ from gateway_process import Gateway, free_port, until
 from distributary.client import connect
 from distributary.ingest.gateway.free_log import FreeLog
 from distributary.ingest.gateway.homes import home_at
+from distributary.ingest.gateway.ownership.any_home import HomeOwner, Waiting, WaitingHome
+from distributary.ingest.gateway.ownership.standing_by import Ahead
 from distributary.ingest.runtime.load_settings import load
 from distributary.pipeline.tables.home.owner import LEAVING_SECONDS, STANDBY_SECONDS
 
@@ -61,6 +63,21 @@ class Load:
     async def all_of_it(self) -> None:
         """Wait until all that was accepted came."""
         await came_true(lambda: set(self.accepted) <= set(self.came), "all that was accepted")
+
+
+class CountedReads(WaitingHome[HomeOwner]):
+    """A standby, and how often it was told to read ahead."""
+
+    def __init__(self, real: Waiting) -> None:
+        self._real, self.reads = real, 0
+
+    @property
+    def leaving(self) -> bool:
+        return self._real.leaving
+
+    def read_ahead(self) -> None:
+        self.reads += 1
+        self._real.read_ahead()
 
 
 def hand_over(owner: Gateway, standby: Gateway) -> None:
@@ -133,6 +150,36 @@ def test_a_standby_for_any_log_is_handed_what_is_given_back(tmp_path: Path) -> N
     waiting.close()
     assert owned.owner.leave() == 0
     owned.owner.release()
+
+
+def test_a_standby_for_any_log_reads_ahead_each_time_that_an_owner_leaves(tmp_path: Path) -> None:
+    """Not only at the first one: the next one may be the one whose log it takes over."""
+    homes = {name: home_at(str(tmp_path / name), load(None)) for name in ("main", "orders")}
+    owners = [home.acquire().owner for home in homes.values()]
+    real = FreeLog("lake", homes).standby()
+    waiting = CountedReads(real)
+    ahead = Ahead(waiting)
+    now = 0.0
+
+    def looked() -> int:
+        nonlocal now
+        now += STANDBY_SECONDS
+        assert real.attempt(now) is None
+        ahead.look()
+        asyncio.run(ahead.finish())
+        return waiting.reads
+
+    assert (looked(), looked()) == (1, 1)
+    for count, name in enumerate(homes, 2):
+        owner = owners.pop(0)
+        assert owner.leave() > 0
+        assert (looked(), looked()) == (count, count)
+        owner.release()
+        owners.append(homes[name].acquire().owner)  # another standby was faster
+        assert looked() == count
+    real.close()
+    for owner in owners:
+        owner.release()
 
 
 #: Loads what a standby does, then serves until it listens; prints what else was loaded for that.

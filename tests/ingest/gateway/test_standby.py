@@ -4,16 +4,21 @@ The paused one, when it wakes, accepts nothing more. Everything accepted by eith
 nothing settled comes again.
 """
 
+import os
 import random
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from gateway_links import encoded
 from gateway_peer import Connect, Peer, PeerLost
-from gateway_process import Gateway
+from gateway_process import Gateway, until
 from proton import Delivery
+
+from distributary.ingest.commit.home_opening import TableAhead
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 Make = Callable[..., Gateway]
 LEASE_MS = 900
@@ -119,6 +124,51 @@ def test_a_standby_that_waits_ends_when_it_is_told(own_gateway: Make, connect: C
         standby.stop()
         connect(port=owner.port).sender("t").publish("still mine")
         assert not owner.events("owner.lost")
+
+
+def test_a_standby_that_reads_ahead_ends_when_it_is_told(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """A file of its table that is never read to its end is no reason to stay."""
+    with own_gateway(SETTINGS) as owner:
+        peer = connect(port=owner.port)
+        peer.durable("t", "mine")
+        peer.sender("t").publish(1)
+        table = owner.home / "tables" / "topic_log"
+        file = table / "_delta_log" / f"{0:020}.json"
+        until(file.exists, "a commit")
+        file.rename(table / "kept")
+        os.mkfifo(file)
+        standby = standby_of(owner, own_gateway)
+        opened: list[int] = []
+
+        def reads() -> bool:
+            with suppress(OSError):  # nobody has opened it to read
+                opened.append(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
+            return bool(opened)
+
+        until(reads, "it reads")
+        assert standby.process is not None
+        standby.process.send_signal(signal.SIGTERM)
+        assert standby.process.wait(5) == 0, standby.log
+        assert "Traceback" not in standby.log
+        os.close(opened[0])
+        (table / "kept").rename(file)
+
+
+def test_what_is_read_too_late_is_dropped(own_gateway: Make, connect: Connect) -> None:
+    """The start that it was for has taken what there was."""
+    with own_gateway(SETTINGS) as owner:
+        connect(port=owner.port).durable("t", "mine")
+        owner.stop()
+
+        def late() -> TopicLog:
+            assert ahead.taken() is None
+            return TopicLog.open(owner.home / "tables" / "topic_log", create=False)
+
+        ahead = TableAhead(late)
+        ahead.read()
+        assert ahead.taken() is None
 
 
 def test_a_standby_that_could_not_serve_does_not_wait(own_gateway: Make) -> None:

@@ -435,7 +435,6 @@ OTHERS = {
     "ingest/cli/messages/message_traffic.py _run create_task": "a command, no gateway",
     "ingest/gateway/ownership/heartbeat.py _turn call_later": "whose the home is",
     "ingest/gateway/ownership/heartbeat.py _lose call_soon_threadsafe": "whose the home is",
-    "ingest/gateway/ownership/standing_by.py look run_in_executor": "`look` raises what it raised",
     "ingest/gateway/service_notice.py _lives call_later": "a sign of life for the service manager",
     "ingest/gateway/lake_member.py _said call_later": "says where the gateway listens",
     "ingest/runtime/collecting.py begin call_later": "the collector of cycles",

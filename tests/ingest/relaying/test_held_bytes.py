@@ -10,8 +10,10 @@ from gateway_fleet import Fleet
 from gateway_frames import ATTACH, TRANSFER, begun, credit_frame, durable_source, receiver_frame
 from gateway_hostile import rss
 from gateway_links import encoded
+from gateway_management import Manager
 from gateway_peer import Connect, Peer
 from gateway_process import Gateway
+from gateway_schemas import ORDER, schema
 
 Make = Callable[..., Gateway]
 MIB = 1 << 20
@@ -96,3 +98,20 @@ def test_a_sender_is_not_read_while_too_much_waits(
         fleet.orders.start()
         peer.until(lambda: all(one.settled for one in sent), "all outcomes")
         assert connect(port=fleet.orders.port).receiver("orders.waits").nothing()
+
+
+def test_requests_beyond_the_limit_are_refused(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    """While the owner is away: the others wait for it, and when it is back there is room again."""
+    with Fleet(tmp_path, own_gateway, {"fleet": {"held_bytes_max": 80_000}}) as fleet:
+        manager = Manager(connect(port=fleet.main.port))
+        long = schema({**ORDER, "description": "x" * 45_000})
+        fleet.orders.kill()
+        number = manager.send("UPDATE", "schema", "orders.one", **long)
+        said = manager.answer(manager.send("UPDATE", "schema", "orders.two", **long))
+        assert said.status == 409
+        assert "fleet.held_bytes_max" in said.text
+        fleet.orders.start()
+        assert manager.answer(number).status < 300
+        manager.done("UPDATE", "schema", "orders.two", **long)

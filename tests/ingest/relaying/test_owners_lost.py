@@ -13,6 +13,7 @@ import pytest
 from async_client import at, run, until
 from gateway_fleet import Fleet
 from gateway_links import encoded
+from gateway_management import Manager
 from gateway_peer import Connect, in_use
 from gateway_process import Gateway
 from gateway_process import until as until_true
@@ -163,6 +164,30 @@ def test_links_wait_for_an_owner_only_so_long(
         assert len(waits) <= 1 + len(fleet.main.events("relay.lost"))
         fleet.orders.start()
         assert peer.receiver("orders.short").nothing()
+
+
+def test_an_address_that_another_logs_owner_has_is_no_owners(
+    tmp_path: Path, own_gateway: Callable[..., Gateway], connect: Connect
+) -> None:
+    """It lets gateways in and refuses their links: they wait as long as ever, and it isn't asked
+    more often than the lake."""
+    with Fleet(tmp_path, own_gateway, SHORT) as fleet:
+        peer = connect("stale", port=fleet.main.port)
+        consumer = peer.receiver("orders.stale")
+        manager = Manager(peer)
+        manager.refused(404, "READ", "queue", "orders.stale")
+        fleet.orders.kill()
+        address = fleet.lake.address_of("main")
+        fleet.lake.say_address("orders", address)
+        assert peer.amqp_error(consumer) == "amqp:link:detach-forced"
+        late = peer.receiver("orders.stale", opened=False)
+        assert peer.amqp_error(late) == "amqp:link:detach-forced"
+        assert "isn't the owner" in manager.refused(500, "READ", "queue", "orders.stale")
+        refusals = [one for one in fleet.main.events("relay.lost") if address.url == one["url"]]
+        assert len(refusals) == 1
+        assert len(fleet.main.events("relay.waits")) <= 2
+        fleet.orders.start()
+        assert peer.receiver("orders.stale").nothing()
 
 
 #: What one who isn't the owner answers to what came.

@@ -1,25 +1,36 @@
 """What a gateway's metrics say of the owners of other logs."""
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gateway_fleet import Fleet
 from gateway_http import ShownGateway
+from gateway_links import encoded
+from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import Gateway, Settings, until
+
+
+@contextmanager
+def shown(folder: Path, settings: Settings | None = None) -> Iterator[tuple[Fleet, ShownGateway]]:
+    """A fleet, and its gateway of `main`, which shows its metrics."""
+    made: list[Gateway] = []
+
+    def make(settings: Settings | None = None) -> Gateway:
+        made.append((Gateway if made else ShownGateway)(folder / str(len(made)), settings))
+        return made[-1]
+
+    with Fleet(folder, make, settings) as fleet:
+        assert isinstance(fleet.main, ShownGateway)
+        yield fleet, fleet.main
 
 
 def test_owners_of_other_logs_are_seen(tmp_path: Path) -> None:
     """None before a link is relayed; then whether it is there, what waits for it, how often it was
     lost."""
-    made: list[Gateway] = []
-
-    def make(settings: Settings | None = None) -> Gateway:
-        made.append((Gateway if made else ShownGateway)(tmp_path / str(len(made)), settings))
-        return made[-1]
-
-    with Fleet(tmp_path, make) as fleet:
-        main = fleet.main
-        assert isinstance(main, ShownGateway)
+    with shown(tmp_path) as (fleet, main):
         assert not [labels for name, labels in main.metrics() if "owner_" in name]
         with Peer(main.port) as peer:
             peer.receiver("queue://orders.seen", capabilities=())
@@ -34,4 +45,35 @@ def test_owners_of_other_logs_are_seen(tmp_path: Path) -> None:
             assert main.metric("owner_losses_total", log="orders") == 1
             fleet.orders.start()
             until(lambda: main.metric("owner_connected", log="orders") == 1, "it is back")
+        main.await_metric(0, "relayed_links", log="orders")
+
+
+def test_links_to_a_node_wait_from_the_loss_on(tmp_path: Path) -> None:
+    """As other links do, and not from the first request on."""
+    with (
+        shown(tmp_path, {"fleet": {"owner_wait_ms": 3_000}}) as (fleet, main),
+        Peer(main.port) as peer,
+    ):
+        manager = Manager(peer)
+        manager.refused(404, "READ", "queue", "orders.q")
+        asked = time.monotonic()
+        until(lambda: time.monotonic() - asked > 3.2, "longer than links wait")
+        fleet.orders.kill()
+        main.await_event("relay.waits")
+        assert main.metric("relayed_links", log="orders") == 2
+        main.await_metric(0, "relayed_links", log="orders")
+
+
+def test_a_request_behind_the_end_of_its_link_leaves_nothing(tmp_path: Path) -> None:
+    """The first one can't be answered, and ends its link: the second one is asked of nobody."""
+    with shown(tmp_path) as (_, main), Peer(main.port) as peer:
+        manager = Manager(peer)
+        manager.refused(404, "READ", "queue", "orders.q")
+        assert main.metric("relayed_links", log="orders") == 2
+        peer.until(lambda: manager.requests.link.credit > 2, "credit")
+        said = {"operation": "READ", "type": "queue", "name": "orders.q"}
+        for number, answers in enumerate(("", manager.address)):
+            data = encoded({}, properties=said, id=number, reply_to=answers)
+            manager.requests.send(data, settled=True)
+        assert peer.amqp_error(manager.requests)
         main.await_metric(0, "relayed_links", log="orders")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from gateway_fields import composite
-from gateway_fleet import Fleet
+from gateway_fleet import PLACEMENT, Fleet
 from gateway_frames import ATTACH, DETACH, Raw, begin_frame, frame, open_frame
 from gateway_links import encoded
 from gateway_management import NODE, Manager
@@ -23,6 +23,7 @@ from proton import Delivery, symbol, ubyte, uint, ulong
 
 from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
+from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.sequences.range_text import sequences_of
 
 Make = Callable[..., Gateway]
@@ -209,6 +210,21 @@ def test_an_owner_that_stays_away_is_given_up(
         assert "owner_wait_ms" in manager.refused(500, "READ", "queue", "orders.q")
         fleet.orders.start()
         until(lambda: manager.ask("READ", "queue", "orders.q").status == 404, "the owner is back")
+
+
+def test_a_log_without_an_owner_keeps_no_name_of_another_log(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    """It is the first one to be asked. A name that no other log has may be in that one."""
+    fleet = Fleet(tmp_path, own_gateway, {"fleet": {"owner_wait_ms": 1_000}})
+    logs = ("main", "nobodys", "orders")
+    fleet.lake.replace(PLACEMENT, Placement(2, logs, PLACEMENT.rules))
+    with fleet:
+        manager = Manager(connect("asks", port=fleet.main.port))
+        manager.done("CREATE", "subscription", "global/bills", topic="orders.bills")
+        for _ in range(2):
+            assert manager.done("READ", "subscription", "global/bills")["topic"] == "orders.bills"
+        assert "'nobodys' was away" in manager.refused(500, "READ", "subscription", "global/none")
 
 
 def test_no_stranger_has_a_coordinator_for_others(fleet: Fleet) -> None:
