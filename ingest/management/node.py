@@ -34,12 +34,16 @@ from distributary.pipeline.management.management_messages import (
     NODE,
     Answer,
     Request,
+    Verb,
     refused,
 )
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 from distributary.pipeline.subscriptions.attach_intent import Attach
 
 _events = structlog.get_logger("gateway")
+
+#: Verbs that change nothing.
+_LOOKING = frozenset({Verb.READ, Verb.OWED, Verb.HELD})
 
 #: What a request that is larger is refused with (AMQP 1.0, 2.8.17).
 _TOO_LARGE = "amqp:link:message-size-exceeded"
@@ -153,13 +157,15 @@ class Node:
 
     async def _asked(self, link: Link, request: Request) -> Answer | bytes:
         """The answer of the first log that has what the request names: ours, or encoded by the node
-        of its owner. Those that are known to have none come last, and one that couldn't be asked
-        is a failure only where no other log has it."""
+        of its owner. Who only looks has the answer of a log behind one that couldn't be asked,
+        and those that are known to have no owner are asked last. Who changes something has that
+        failure: what another log has under that name may not be what was meant."""
         logs = self._whose.logs(link, request)
         if isinstance(logs, Answer):
             return logs
         own, _ = self._relays.logs
-        away = {one.log for one in self._relays.owners() if not one.connected}
+        looks = request.verb in _LOOKING
+        away = {one.log for one in self._relays.owners() if not one.connected and looks}
         absent: list[Answer | bytes] = []
         failures: list[Answer | bytes] = []
         for log in sorted(logs, key=away.__contains__):
@@ -167,6 +173,8 @@ class Node:
             found = await (self._here(link, request) if mine else self._there(link, log, request))
             if isinstance(found, NotAsked):
                 failures.append(refused(found))
+                if not looks:
+                    break
             elif _status(found) != ABSENT:
                 return found
             else:

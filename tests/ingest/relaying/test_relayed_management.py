@@ -215,7 +215,8 @@ def test_an_owner_that_stays_away_is_given_up(
 def test_a_log_without_an_owner_keeps_no_name_of_another_log(
     tmp_path: Path, own_gateway: Make, connect: Connect
 ) -> None:
-    """It is the first one to be asked. A name that no other log has may be in that one."""
+    """It is the first one to be asked. A name that no other log has may be in that one, and so may
+    one that is to be deleted: another log's is left alone."""
     fleet = Fleet(tmp_path, own_gateway, {"fleet": {"owner_wait_ms": 1_000}})
     logs = ("main", "nobodys", "orders")
     fleet.lake.replace(PLACEMENT, Placement(2, logs, PLACEMENT.rules))
@@ -225,6 +226,8 @@ def test_a_log_without_an_owner_keeps_no_name_of_another_log(
         for _ in range(2):
             assert manager.done("READ", "subscription", "global/bills")["topic"] == "orders.bills"
         assert "'nobodys' was away" in manager.refused(500, "READ", "subscription", "global/none")
+        assert "'nobodys' was away" in manager.refused(500, "DELETE", "subscription", "global/bills")
+        assert manager.done("READ", "subscription", "global/bills")["topic"] == "orders.bills"
 
 
 def test_no_stranger_has_a_coordinator_for_others(fleet: Fleet) -> None:
