@@ -81,7 +81,7 @@ class OwnerConnection:
         self.wire: Wire | None = None
         self.sessions = self._losses = 0
         self._lost_at = 0.0
-        self._doubted = ""  #: where the last connection didn't live for long
+        self._doubted = ""  #: who wasn't the owner, where the last connection was to that one
         self._closing = False
         self._work = WhileWanted(self._serve, self._wanted, host.loop, "relaying")
 
@@ -104,7 +104,8 @@ class OwnerConnection:
     def refused(self) -> None:
         """Who is connected isn't the log's owner: the lake is asked again."""
         if self.wire is not None:
-            self.wire.abort(ConnectionFailed(f"{self.wire} isn't the owner of {self.log}"))
+            self._doubted = str(self.wire)
+            self.wire.abort(ConnectionFailed(f"{self._doubted} isn't the owner of {self.log}"))
 
     def seen(self) -> OwnerSeen:
         """How it is."""
@@ -180,8 +181,8 @@ class OwnerConnection:
         return await Dialing((server,), self._container, self._settings).dial()
 
     async def _live(self, wire: Wire) -> None:
-        """Until the connection is lost. Raises ConnectionFailed where that is soon, and was at the
-        last one to there: the owner didn't come back."""
+        """Until the connection is lost. Raises ConnectionFailed where that is soon, and the last
+        one was to somebody there who isn't the owner: the owner didn't come back."""
         self.wire, self.sessions, began = wire, 0, monotonic()
         wire.watch(self)
         for link in tuple(self._links):
@@ -191,15 +192,15 @@ class OwnerConnection:
                 await asyncio.wait((wire.lost,), timeout=_GOOD_SECONDS)
                 if wire.lost.done():
                     raise ConnectionFailed(str(wire.lost.result()))
+            self._doubted = ""
             _events.info("relay.connected", log=self.log, url=str(wire))
             reason = await asyncio.shield(wire.lost)
         finally:
             self.wire = None
         self._losses += 1
         _events.warning("relay.lost", log=self.log, url=str(wire), reason=str(reason))
-        self._doubted = str(wire)
         if monotonic() - began >= _GOOD_SECONDS:
-            self._doubted, self._lost_at = "", monotonic()
+            self._lost_at = monotonic()
         self._give_up(str(reason))
 
     def _give_up(self, why: str) -> None:
