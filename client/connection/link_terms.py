@@ -1,5 +1,6 @@
 """What a link says of itself when it attaches: address, capabilities, durability, filter."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,7 @@ def open_sender(session: Any, name: str, node: Node, answers: str) -> Any:
     cproton.pn_terminus_set_address(target, node.address)
     cproton.pn_terminus_set_address(proton.pn_link_source(link), answers)
     if node.kind:
-        _symbols(proton.pn_terminus_capabilities(target), (node.kind,))
+        put_symbols(proton.pn_terminus_capabilities(target), (node.kind,))
     return _opened(link)
 
 
@@ -68,7 +69,7 @@ def open_coordinator(session: Any, name: str) -> Any:
     link = cproton.pn_sender(session, name)
     target = proton.pn_link_target(link)
     proton.pn_terminus_set_type(target, cproton.PN_COORDINATOR)
-    _symbols(proton.pn_terminus_capabilities(target), ("amqp:local-transactions",))
+    put_symbols(proton.pn_terminus_capabilities(target), ("amqp:local-transactions",))
     return _opened(link)
 
 
@@ -85,7 +86,7 @@ def open_receiver(session: Any, terms: SourceTerms) -> Any:
         words += [terms.node.kind] if terms.node.kind else []
     words += ["shared", "global"] if terms.shared else []
     if words:
-        _symbols(proton.pn_terminus_capabilities(source), words)
+        put_symbols(proton.pn_terminus_capabilities(source), words)
     if terms.durable:
         proton.pn_terminus_set_durability(source, cproton.PN_DELIVERIES)
         proton.pn_terminus_set_expiry_policy(source, cproton.PN_EXPIRE_NEVER)
@@ -104,7 +105,8 @@ def _opened(link: Any) -> Any:
     return link
 
 
-def _symbols(data: Any, words: "tuple[str, ...] | list[str]") -> None:
+def put_symbols(data: Any, words: Iterable[str]) -> None:
+    """Put an array of symbols into a value of the engine's."""
     proton.pn_data_put_array(data, False, cproton.PN_SYMBOL)
     proton.pn_data_enter(data)
     for word in words:

@@ -22,27 +22,15 @@ KEPT = ROOT / "build" / "fleet-rounds"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "crash"), str(ROOT / "tests" / "support")]
 
 from checker import Report  # noqa: E402 (found by what stands above)
-from faulty_s3 import Plan  # noqa: E402
+from faulty_s3 import drawn_plan  # noqa: E402
 from fleet_harms import Back, Harm, HarmedFleet  # noqa: E402
 from namespaces import Network, allowed  # noqa: E402
 from round_process import run_round  # noqa: E402
 
 HARMS = 6
 ROUND_SECONDS_MAX = 900
-
-
-def drawn_plan(draw: random.Random) -> Plan:
-    """A store: quick or slow, and how often it fails."""
-    rate = draw.choice((0.0, 0.0, 0.005))
-    return Plan(
-        latency_ms=draw.choice((0.0, 5.0, 20.0)),
-        errors=rate,
-        throttled=rate,
-        lost=rate,
-        repeated=draw.choice((0.0, 0.05)),
-        hang_seconds=1.0,
-        seed=draw.randrange(1 << 30),
-    )
+#: How often the store fails, by lot.
+RATES = (0.0, 0.0, 0.005)
 
 
 def run(
@@ -53,7 +41,7 @@ def run(
     with HarmedFleet(folder, draw, network) as world:
         world.begin()
         for harm in harms:
-            world.fail(drawn_plan(draw))
+            world.fail(drawn_plan(draw, RATES))
             world.harm(harm)
         report = world.finish()
     assert report.sound, str(report)

@@ -17,7 +17,7 @@ KEPT = ROOT / "build" / "take-overs"
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "crash"), str(ROOT / "tests" / "support")]
 
 from checker import Report  # noqa: E402 (found by what stands above)
-from faulty_s3 import Plan  # noqa: E402
+from faulty_s3 import Plan, drawn_plan  # noqa: E402
 from round_process import run_round  # noqa: E402
 from store_world import HARMS, OwnerLost, StoreWorld  # noqa: E402
 
@@ -28,20 +28,8 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
 }
 TAKE_OVERS = 10
 ROUND_SECONDS_MAX = 900
-
-
-def drawn_plan(draw: random.Random) -> Plan:
-    """A store: quick or slow, and how often it fails."""
-    rate = draw.choice((0.0, 0.005, 0.02))
-    return Plan(
-        latency_ms=draw.choice((0.0, 5.0, 20.0)),
-        errors=rate,
-        throttled=rate,
-        lost=rate,
-        repeated=draw.choice((0.0, 0.05)),
-        hang_seconds=1.0,
-        seed=draw.randrange(1 << 30),
-    )
+#: How often the store fails, by lot.
+RATES = (0.0, 0.005, 0.02)
 
 
 def run(
@@ -58,7 +46,7 @@ def run(
         world.stand_by()
         world.restless = False
         for harm in harms:
-            world.fail(drawn_plan(draw))
+            world.fail(drawn_plan(draw, RATES))
             try:
                 world.work_for(draw.randrange(2, 12))
             except OwnerLost:  # the store failed it for too long, or the machine had no time

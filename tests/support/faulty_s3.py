@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from email.utils import formatdate
@@ -42,6 +42,20 @@ class Plan:
     hang_seconds: float = 3.0
     cut: tuple[str, ...] = ()  #: access keys whose requests get no answer; some of them are done
     seed: int = 0
+
+
+def drawn_plan(draw: random.Random, rates: Sequence[float]) -> Plan:
+    """A store: quick or slow, and one of these rates says how often it fails."""
+    rate = draw.choice(rates)
+    return Plan(
+        latency_ms=draw.choice((0.0, 5.0, 20.0)),
+        errors=rate,
+        throttled=rate,
+        lost=rate,
+        repeated=draw.choice((0.0, 0.05)),
+        hang_seconds=1.0,
+        seed=draw.randrange(1 << 30),
+    )
 
 
 @dataclass

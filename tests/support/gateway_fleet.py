@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from gateway_process import Gateway, Settings
+from proton import symbol, ulong
 
 from distributary.pipeline.lake.placement import Placement, Rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
@@ -23,6 +24,17 @@ PLACEMENT = Placement(
 ALL_ELSEWHERE = Placement(
     1, ("main", "orders"), (Rule("#", ("orders",)), Rule("queue://#", ("orders",)))
 )
+
+#: What a gateway says of a link for whom it is; who isn't one isn't believed.
+OF_ANOTHER = {
+    symbol("distributary:log"): "orders",
+    symbol("distributary:connection"): ulong(1),
+    symbol("distributary:container"): "theirs",
+    symbol("distributary:user"): "admin",
+    symbol("distributary:peer"): "nowhere",
+    symbol("distributary:sole"): False,
+    symbol("distributary:desired"): "",
+}
 
 
 class RelayingGateway(Gateway):

@@ -4,7 +4,7 @@ It is written from values that were read (`pipeline.subscriptions.attach_intent`
 a peer's own data the engine couldn't write everything.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import cproton
@@ -12,6 +12,7 @@ import msgspec
 from cproton import lib as proton
 from proton import Terminus
 
+from distributary.client.connection.link_terms import put_symbols
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link
 from distributary.pipeline.amqp.performative import REDELIVER
@@ -201,15 +202,7 @@ def _put_address(terminus: Any, topic: str, attach: Attach) -> None:
     words = sorted(attach.capabilities & _WORDS)
     if said_by(words) is None:
         words.append(kind_of_topic(topic))
-    _put_symbols(proton.pn_terminus_capabilities(terminus), words)
-
-
-def _put_symbols(data: Any, words: Iterable[str]) -> None:
-    proton.pn_data_put_array(data, False, cproton.PN_SYMBOL)
-    proton.pn_data_enter(data)
-    for word in words:
-        cproton.pn_data_put_symbol(data, word)
-    proton.pn_data_exit(data)
+    put_symbols(proton.pn_terminus_capabilities(terminus), words)
 
 
 def _put_filters(data: Any, attach: Attach) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from gateway_fields import composite
-from gateway_fleet import PLACEMENT, Fleet
+from gateway_fleet import OF_ANOTHER, PLACEMENT, Fleet
 from gateway_frames import ATTACH, DETACH, Raw, begin_frame, frame, open_frame
 from gateway_links import encoded
 from gateway_management import NODE, Manager
@@ -19,7 +19,7 @@ from gateway_peer import Connect, Peer
 from gateway_process import Gateway, until
 from gateway_sasl import AMQP_HEADER
 from gateway_schemas import schema, sent, why
-from proton import Delivery, symbol, ubyte, uint, ulong
+from proton import Delivery, ubyte, uint
 
 from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
@@ -235,18 +235,9 @@ def test_a_log_without_an_owner_keeps_no_name_of_another_log(
 
 def test_no_stranger_has_a_coordinator_for_others(fleet: Fleet) -> None:
     """A gateway says in the source of such a link for whom it is; nobody else is believed."""
-    said = {
-        symbol("distributary:log"): "orders",
-        symbol("distributary:connection"): ulong(1),
-        symbol("distributary:container"): "theirs",
-        symbol("distributary:user"): "admin",
-        symbol("distributary:peer"): "nowhere",
-        symbol("distributary:sole"): False,
-        symbol("distributary:desired"): "",
-    }
     with Raw(fleet.orders.port, hello=AMQP_HEADER) as raw:
         raw.send(open_frame("mallory"), begin_frame())
-        source = composite(0x28, None, None, None, None, None, said)
+        source = composite(0x28, None, None, None, None, None, OF_ANOTHER)
         modes = (ubyte(0), ubyte(0))
         raw.send(frame(ATTACH, "c", uint(0), False, *modes, source, composite(0x30)))
         assert str(raw.next(DETACH).error) == "amqp:unauthorized-access"

@@ -7,12 +7,12 @@ import pytest
 from async_client import bodies, run
 from gateway_certificates import Authority
 from gateway_fields import composite
-from gateway_fleet import Fleet
+from gateway_fleet import OF_ANOTHER, Fleet
 from gateway_frames import ATTACH, DETACH, Raw, begin_frame, frame, open_frame
 from gateway_peer import Connect, Peer, PeerLost
 from gateway_process import Gateway
 from gateway_sasl import AMQP_HEADER, Login, init, plain
-from proton import symbol, ubyte, uint, ulong
+from proton import ubyte, uint
 
 from distributary import client as clients
 from distributary.ingest.security.users import user_of
@@ -48,19 +48,10 @@ def test_a_home_with_one_log_knows_no_gateways(own_gateway: Make) -> None:
 
 def refused(raw: Raw) -> str:
     """The error of a link that says that it is another's."""
-    said = {
-        symbol("distributary:log"): "orders",
-        symbol("distributary:connection"): ulong(1),
-        symbol("distributary:container"): "theirs",
-        symbol("distributary:user"): "admin",
-        symbol("distributary:peer"): "nowhere",
-        symbol("distributary:sole"): False,
-        symbol("distributary:desired"): "",
-    }
     raw.send(open_frame("mallory"), begin_frame())
     modes = (ubyte(0), ubyte(0))
     source, target = composite(0x28, "orders.x"), composite(0x29)
-    rest = (None, None, None, None, None, None, said)
+    rest = (None, None, None, None, None, None, OF_ANOTHER)
     raw.send(frame(ATTACH, "mine", uint(0), True, *modes, source, target, *rest))
     return str(raw.next(DETACH).error)
 
