@@ -60,10 +60,10 @@ from distributary.ingest.subscriptions.subscription_service import SubscriptionS
 from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.pipeline.log.pattern_index import PatternIndex
-from distributary.pipeline.log.transaction import unknown
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
 from distributary.pipeline.subscriptions.rights import LinkOperation
+from distributary.pipeline.transactions.transaction import unknown
 
 #: What was begun earlier and is done now.
 Completion: TypeAlias = (
@@ -103,8 +103,8 @@ class MessageLoop:
         admission = Admission(access, self._subscriptions, temporary)
         bare, style = Kind(limits.bare_address), host.settings.delivery.pattern_style
         self._addresses = AddressResolver(admission, self._subscriptions, bare, style)
-        self._transactions = Coordinator(host, parts, self.finish_pass)
         directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
+        self._transactions = Coordinator(host, parts, directory, self.finish_pass)
         self.relays = relaying.relays(self.finish_pass, self._transactions)
         self._node = open_node(
             ManagementParts(
@@ -113,6 +113,7 @@ class MessageLoop:
             Peers(self.engine),
             self._addresses.answering,
             self.relays,
+            self._transactions,
         )
         nodes = (temporary, self._transactions, self._node, self.relays)
         link_parts = LinkParts(access, admission, self._subscriptions, *nodes)

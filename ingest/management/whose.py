@@ -45,6 +45,9 @@ class Whose:
             return (request.log,)
         if request.verb is Verb.QUERY or request.entity is Entity.NODE:
             return (own,)
+        if request.entity is Entity.TRANSACTION:
+            # Of a declared one our gateway knows itself where it is; a prepared one may be in any.
+            return (own,) if request.verb is Verb.PREPARE else (own, *others)
         try:
             word = self._word(request)
         except InvalidRequest:

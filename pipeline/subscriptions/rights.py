@@ -94,6 +94,9 @@ def right(operation: UserOperation) -> Right:
             | LinkOperation.CONSUME_PATTERN
             | Verb.GET_TYPES
             | Verb.GET_OPERATIONS
+            | Verb.PREPARE
+            | Verb.COMMIT
+            | Verb.ROLLBACK
         ):
             return _FREE
         case (

@@ -15,7 +15,11 @@ import pyarrow.compute as pc
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.policy import DEFAULT
-from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
+from distributary.pipeline.model.subscription import (
+    BEGINNINGS,
+    NOT_OF_SUBSCRIPTIONS,
+    SubscriptionEvent,
+)
 from distributary.pipeline.subscriptions import policy_table
 from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
@@ -113,7 +117,7 @@ def read_incarnations(view: TableView, reader: FileReader, findings: Findings) -
                     row["floor"],
                 )
                 _check_event(one, row["event"], view, findings)
-                if row["event"] == SubscriptionEvent.SCHEMA:
+                if row["event"] in NOT_OF_SUBSCRIPTIONS:
                     continue
                 _check_policy(one, row["policy"] or "", view, findings)
                 if one.group >= said.get(one.subscription, _NOTHING).group:
