@@ -136,7 +136,7 @@ async def _serve(
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
     named = messages.directory, messages.validator, messages.relays
-    metrics = GatewayMetrics(host, engine, messages.parts, *named)
+    metrics = GatewayMetrics(host, engine, messages.parts, *named, messages.transactions.prepared)
     probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(
         loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke

@@ -126,10 +126,9 @@ class Requests:
                 assert_never(never)
 
     def _node(self, user: str, request: Request) -> Answer:
-        types: list[Value] = [entity.value for entity in Entity]
         match request.verb:
             case Verb.GET_TYPES:
-                return Answer(OK, "types", {"types": types})
+                return Answer(OK, "types", {"types": [entity.value for entity in Entity]})
             case Verb.GET_OPERATIONS:
                 known = {one: _verbs(one) for one in Entity}
                 return Answer(OK, "operations", {one.value: known[one] for one in Entity})

@@ -5,7 +5,6 @@ dispatchers of its subscriptions; a commit hands all of it to one group of the l
 on the loop's thread.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,6 +32,7 @@ from distributary.ingest.transactions.post_answers import Fine, PostAnswers, rej
 from distributary.ingest.transactions.prepared_service import PreparedService
 from distributary.ingest.transactions.prepared_work import PreparedWork
 from distributary.ingest.transactions.retiring import Retired, Retiring
+from distributary.ingest.transactions.transaction_timers import TransactionTimers
 from distributary.pipeline.amqp.coordinator_command import Declare, Discharge, command
 from distributary.pipeline.codec.amqp_types import DecodeError
 from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
@@ -74,7 +74,7 @@ class Coordinator:
         """`finish_pass` hands on what was gathered, where no peer's frames are the cause. Raises
         StoreError for what a later version of the program has prepared."""
         limits = host.settings.amqp
-        self._loop, self._log, self._intake = host.loop, parts.log, parts.intake
+        self._log, self._intake = parts.log, parts.intake
         self._retiring = Retiring(parts.delivery, parts.log)
         self._finish_pass = finish_pass
         #: Those that wait for a transaction manager.
@@ -83,9 +83,9 @@ class Coordinator:
             limits.transactions_max, limits.transaction_bytes_max, limits.unfinished_bytes_max
         )
         self._held = Held(limits.transactions_together_bytes_max)
-        self._timeout_seconds = limits.transaction_timeout_seconds
+        seconds = limits.transaction_timeout_seconds
+        self._timers = TransactionTimers(host.loop, seconds, self._too_long)
         self._of: dict[Peer, _Transactions] = {}
-        self._timers: dict[int, asyncio.TimerHandle] = {}
         self._elsewhere: dict[int, WorkElsewhere] = {}
         self._fine = PostAnswers()
         self._controllers = count(1)
@@ -207,7 +207,7 @@ class Coordinator:
             self._undo(ended)
             controller.refuse(receipt, amqp_error)
             return
-        self._stop_timer(ended.number)
+        self._timers.stop(ended.number)
         for retired in work.retired:
             self._retiring.settle(retired)
         self._retiring.forget(ended.number, work.retired)
@@ -236,7 +236,7 @@ class Coordinator:
             for one in fine:
                 self._fine.add(one)
             return amqp_error
-        self._stop_timer(ended.number)
+        self._timers.stop(ended.number)
         for one_retired in retired:
             self._retiring.hand_over(one_retired)
         controller.writing += 1
@@ -266,7 +266,7 @@ class Coordinator:
     def _undo(self, ended: Ended[Posted, Retired]) -> None:
         for one in self._fine.take(ended.number):
             will_be(one)
-        self._stop_timer(ended.number)
+        self._timers.stop(ended.number)
         self._give_back(ended.number, ended.work)
 
     def _give_back(self, number: int, work: _Work) -> None:
@@ -301,7 +301,7 @@ class Coordinator:
 
     def watch(self, connection: Peer, number: int) -> None:
         """Something is done in it in another gateway's log."""
-        self._watch(connection, number)
+        self._timers.watch(connection, number)
 
     def hold(self, connection: Peer, number: int, count: int) -> None:
         """So many deliveries that were given an outcome in it are held here."""
@@ -350,7 +350,7 @@ class Coordinator:
             link.answered(answered)
             link.connection.touch()
             self._log.grant(link, received.count)
-        self._watch(link.connection, number)
+        self._timers.watch(link.connection, number)
 
     def _keep(
         self, transactions: _Transactions, number: int, posted: Sequence[Posted]
@@ -375,25 +375,13 @@ class Coordinator:
         if count < len(outcomes.run):
             text = _taken("a delivery was given back before it was settled")
             self._fail(connection, number, AmqpError(ILLEGAL_STATE, text))
-        self._watch(connection, number)
+        self._timers.watch(connection, number)
 
     # Time.
 
-    def _watch(self, connection: Peer, number: int) -> None:
-        """From its first work on a transaction has so much time; a JMS session that is idle has a
-        transaction without any work, for as long as it likes."""
-        if number not in self._timers:
-            too_long = partial(self._too_long, connection, number)
-            self._timers[number] = self._loop.call_later(
-                self._timeout_seconds, connection.attempt, too_long
-            )
-
     def _too_long(self, connection: Peer, number: int) -> None:
-        del self._timers[number]
-        text = (
-            f"it took more than {self._timeout_seconds} s from its first work "
-            "(amqp.transaction_timeout_seconds)"
-        )
+        text = f"it took more than {self._timers.seconds} s from its first work "
+        text += "(amqp.transaction_timeout_seconds)"
         self._give_up(connection, number, AmqpError(TIMED_OUT, text))
         self._finish_pass()
 
@@ -401,11 +389,6 @@ class Coordinator:
         self._give_back(number, self._of[connection].give_up(number, reason))
         if (elsewhere := self._elsewhere.get(number)) is not None:
             elsewhere.give_up()
-
-    def _stop_timer(self, number: int) -> None:
-        timer = self._timers.pop(number, None)
-        if timer is not None:
-            timer.cancel()
 
 
 def _nobody_waits(_ending: Ending) -> None:
