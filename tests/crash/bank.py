@@ -81,8 +81,11 @@ class Bank:
         if draw.random() < 0.2:
             assert session.roll_back() == ""
         else:
-            assert session.commit() == ""
+            self._commit(session)
             self.committed += 1
+
+    def _commit(self, session: Transacted) -> None:
+        assert session.commit() == ""
 
     def _take(self, account: str, count: int) -> list[Frame]:
         """So many coins, or as many as there are."""

@@ -35,15 +35,15 @@ def taken(jms: Jms, queue: str, count: int) -> list[object]:
     return found
 
 
-def moved(jms: Jms, topic: str) -> tuple[Transacted, int]:
+def moved(jms: Jms, topic: str) -> Transacted:
     """A session that has taken the middle one of three messages and sent another one."""
     jms.publish(f"{topic}-in", "first", "second", "third", capabilities=QUEUE)
     session = transacted(jms)
-    handle = session.consumer("in", source(f"{topic}-in", QUEUE), 3)
+    session.consumer("in", source(f"{topic}-in", QUEUE), 3)
     came = session.transfers(3)
     session.retire(came[1])
     session.post(session.producer(f"{topic}-out", QUEUE), "moved")
-    return session, handle
+    return session
 
 
 def restarted(gateway: Gateway, how: str) -> None:
@@ -62,7 +62,7 @@ def test_what_is_prepared_waits_for_its_word(tmp_path: Path, how: str, *, commit
     the gateway. Then all of it is done, or nothing."""
     with Gateway(tmp_path) as gateway:
         with Jms(gateway.port, "worker") as jms:
-            session, _ = moved(jms, "q")
+            session = moved(jms, "q")
             prepared(session, asking(gateway), "7:0a:01")
         if how != "neither":
             restarted(gateway, how)
