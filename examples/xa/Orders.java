@@ -48,7 +48,10 @@ public final class Orders {
         said.setProperty("com.atomikos.icatch.log_base_name", "orders");
         said.setProperty("com.atomikos.icatch.tm_unique_name", "orders");
         said.setProperty("com.atomikos.icatch.recovery_delay", "500");
-        said.setProperty("com.atomikos.icatch.forget_orphaned_log_entries_delay", "60000");
+        // What is prepared and was never decided is rolled back after the longest time that a
+        // transaction may take.
+        said.setProperty("com.atomikos.icatch.default_jta_timeout", "20000");
+        said.setProperty("com.atomikos.icatch.max_timeout", "20000");
         UserTransactionServiceImp service = new UserTransactionServiceImp(said);
         Configuration.addResource(new Recovered("engine") {
             @Override

@@ -75,14 +75,20 @@ def waiting(gateway: Gateway) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("crash", "prepared"),
-    [("before prepare", 0), ("after prepare", 1), ("before commit", 1), ("after commit", 0)],
+    ("crash", "prepared", "killed"),
+    [
+        ("before prepare", 0, False),
+        ("after prepare", 1, True),
+        ("before commit", 1, True),
+        ("before commit", 1, False),
+        ("after commit", 0, True),
+    ],
 )
-@pytest.mark.parametrize("killed", [True, False], ids=["gateway killed", "gateway lives"])
 def test_an_order_is_taken_as_a_whole_or_not_at_all(
     path: str, tmp_path: Path, crash: str, prepared: int, *, killed: bool
 ) -> None:
-    """The program halts between the steps of the first order; then it recovers, and goes on."""
+    """The program halts between the steps of the first order; then it recovers, and goes on. The
+    gateway may be killed in between."""
     with Gateway(tmp_path) as gateway:
         with Jms(gateway.port, "shop") as jms:
             jms.publish("orders", *ORDERS, capabilities=QUEUE)
