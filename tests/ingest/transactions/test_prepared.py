@@ -2,18 +2,28 @@
 what becomes of it is said there later, by anybody who may, after any restart.
 """
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gateway_jms import QUEUE, Jms, source
+from click.testing import CliRunner
+from gateway_fields import make
+from gateway_jms import QUEUE, Jms, source, text_message, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import Gateway
 from gateway_transactions import Transacted, transacted
+from test_frames_deliveries import count_of
+
+from distributary.ingest.cli.transaction_commands import transaction
+from distributary.ingest.security.users import user_of
+from distributary.ingest.security.users_file import changing
 
 #: A restart of a gateway in these tests.
 RESTARTS = ["kill", "stop"]
 TRANSACTION = "transaction"
+Make = Callable[..., Gateway]
 
 
 def asking(gateway: Gateway) -> Manager:
@@ -85,3 +95,203 @@ def test_what_is_prepared_waits_for_its_word(tmp_path: Path, how: str, *, commit
             assert taken(jms, "q-out", int(commit)) == ["moved"] * commit
         gateway.stop()
         gateway.verified()
+
+
+def test_a_rollback_of_the_session_is_one_and_prepares_nothing(
+    gateway: Gateway, topic: str
+) -> None:
+    """Though it had a global id; so does the end of its connection."""
+    manager = asking(gateway)
+    with Jms(gateway.port) as jms:
+        session = moved(jms, topic)
+        for id_ in ("1:01:", "1:02:"):
+            manager.done("PREPARE", TRANSACTION, id_, transaction=session.id)
+            if id_ == "1:01:":
+                assert session.roll_back() == ""
+        assert "never was one" in manager.refused(404, "READ", TRANSACTION, "1:01:")
+    manager.refused(404, "COMMIT", TRANSACTION, "1:02:")
+    with Jms(gateway.port, "taker") as jms:
+        assert taken(jms, f"{topic}-in", 3) == ["first", "second", "third"]
+
+
+def test_what_failed_is_not_prepared(gateway: Gateway, topic: str) -> None:
+    """Its commit says why, and nothing of it is left; neither what isn't there, nor without id."""
+    manager = asking(gateway)
+    with Jms(gateway.port) as jms:
+        session = moved(jms, topic)
+        session.post(session.producer(None), "to nowhere")
+        answer = manager.ask("PREPARE", TRANSACTION, "1:03:", transaction=session.id)
+        assert answer.status == 404, answer
+        assert session.commit() == "amqp:not-found"
+        text = manager.refused(500, "PREPARE", TRANSACTION, "1:03:", transaction=bytes(8))
+        assert "no open transaction" in text
+        text = manager.refused(400, "PREPARE", TRANSACTION, "1:03:", transaction=b"short")
+        assert "8 bytes" in text
+        text = manager.refused(400, "COMMIT", TRANSACTION, "somehow")
+        assert "131077:0a1b:01" in text
+    manager.refused(404, "COMMIT", TRANSACTION, "1:03:")
+
+
+def test_an_end_is_asked_for_again_and_not_changed(gateway: Gateway, topic: str) -> None:
+    """Both at once, as by a transaction manager that lost the first answer, and the other end."""
+    manager, other = asking(gateway), asking(gateway)
+    with Jms(gateway.port) as jms:
+        session = moved(jms, topic)
+        prepared(session, manager, "1:04:")
+        text = manager.refused(409, "PREPARE", TRANSACTION, "1:04:", transaction=session.id)
+        assert "already" in text
+        first = manager.send("ROLLBACK", TRANSACTION, "1:04:")
+        assert other.ask("ROLLBACK", TRANSACTION, "1:04:").status in (204, 404)
+        assert manager.answer(first).status in (204, 404)
+        manager.refused(404, "COMMIT", TRANSACTION, "1:04:")
+        prepared(session, manager, "1:04:")
+        manager.done("COMMIT", TRANSACTION, "1:04:")
+
+
+def test_what_is_rolled_back_comes_again_as_seen(tmp_path: Path) -> None:
+    """In its place, with a failed attempt, after a restart, too; what was released in it without
+    being seen has none."""
+    with Gateway(tmp_path) as gateway:
+        with Jms(gateway.port, "worker") as jms:
+            jms.publish("q", *range(4), capabilities=QUEUE)
+            session = transacted(jms)
+            session.consumer("q", source("q", QUEUE), 4)
+            came = session.transfers(4)
+            session.retire(came[1])
+            session.retire(came[2], outcome=make("released"))
+            prepared(session, asking(gateway), "1:05:")
+        restarted(gateway, "kill")
+        asking(gateway).done("ROLLBACK", TRANSACTION, "1:05:")
+        with Jms(gateway.port, "taker") as jms:
+            jms.subscribed("q", source("q", QUEUE))
+            jms.credit(5)
+            again = jms.expect(*["transfer"] * 4)
+            assert [text_of(one.payload) for one in again] == list(range(4))
+            assert count_of(again[1]) == count_of(again[2]) + 1
+
+
+def test_an_operators_word_is_stronger(tmp_path: Path) -> None:
+    """A rewind gives what a prepared transaction took to others: its commit does the rest."""
+    with Gateway(tmp_path) as gateway:
+        manager = asking(gateway)
+        with Jms(gateway.port) as jms:
+            prepared(moved(jms, "q"), manager, "1:06:")
+        manager.done("REWIND", "queue", "q-in", to=0)
+        restarted(gateway, "kill")
+        manager = asking(gateway)
+        with Jms(gateway.port, "taker") as jms:
+            assert taken(jms, "q-in", 3) == ["first", "second", "third"]
+        manager.done("COMMIT", TRANSACTION, "1:06:")
+        with Jms(gateway.port, "other") as jms:
+            assert taken(jms, "q-out", 1) == ["moved"]
+        gateway.stop()
+        gateway.verified()
+
+
+def test_duplicates_are_looked_for_at_the_commit(own_gateway: Make) -> None:
+    """An id that was rolled back isn't known; one that was sent meanwhile is."""
+    with own_gateway({"delivery": {"duplicates_messages": 100}}) as gateway:
+        manager = asking(gateway)
+        with Jms(gateway.port) as jms:
+            session = transacted(jms)
+            to = session.producer("q", QUEUE)
+            one = text_message("one", number=7)
+            for id_, end in (("1:07:", "ROLLBACK"), ("1:08:", "COMMIT"), ("1:09:", "COMMIT")):
+                state = make("transactional-state", txn_id=session.id)
+                session.transfer(to, one, state=state)
+                prepared(session, manager, id_)
+                restarted_manager = manager.ask("READ", TRANSACTION, id_)
+                assert restarted_manager.body["messages"] == 1
+                manager.done(end, TRANSACTION, id_)
+        with Jms(gateway.port, "taker") as jms:
+            assert taken(jms, "q", 1) == ["one"]
+
+
+def test_many_are_listed_in_parts_and_limits_hold(own_gateway: Make) -> None:
+    """The oldest first. One more than may be isn't prepared, and its commit says which limit."""
+    settings = {"amqp": {"prepared_max": 5}, "management": {"query_count_max": 2}}
+    ids = [f"9:{nth:02x}:" for nth in range(5)]
+    with own_gateway(settings) as gateway:
+        manager = asking(gateway)
+        with Jms(gateway.port) as jms:
+            session = transacted(jms)
+            to = session.producer("q", QUEUE)
+            for id_ in ids:
+                session.post(to, id_)
+                prepared(session, manager, id_)
+            text = manager.refused(409, "PREPARE", TRANSACTION, "9:ff:", transaction=session.id)
+            assert "amqp.prepared_max" in text
+        restarted(gateway, "kill")
+        manager = asking(gateway)
+        found: list[str] = []
+        while part := manager.done(
+            "QUERY", TRANSACTION, offset=len(found), attributeNames=["name"]
+        ):
+            found += [name for [name] in part["results"]]
+            assert len(part["results"]) <= 2
+            assert part["total"] == 5
+            if len(found) == 5:
+                break
+        assert found == ids
+
+
+def test_others_do_not_see_it_and_a_manager_ends_it_by_force(tmp_path: Path) -> None:
+    """Nor may the manager without saying so; who prepared it may, from another connection."""
+    users, permissions = tmp_path / "users.toml", tmp_path / "permissions.toml"
+    with changing(users) as known:
+        for name in ("worker", "stranger", "keeper"):
+            known[name] = user_of("x")
+    permissions.write_text(
+        """
+[worker]
+publish = ["queue://*"]
+consume = ["queue://*"]
+create = ["queue://*"]
+[stranger]
+publish = ["queue://*"]
+consume = ["queue://*"]
+[keeper]
+manage = ["queue://*"]
+"""
+    )
+    settings = {"security": {"users": str(users), "permissions": str(permissions)}}
+    with Gateway(tmp_path / "gateway", settings) as gateway:
+
+        def manager(user: str) -> Manager:
+            return Manager(Peer(gateway.port, user=user, password="x"))  # noqa: S106
+
+        worker, stranger, keeper = map(manager, ("worker", "stranger", "keeper"))
+        with Jms(gateway.port, "w", user="worker") as jms:
+            session = moved(jms, "q")
+            stranger.refused(500, "PREPARE", TRANSACTION, "1:0a:", transaction=session.id)
+            for id_ in ("1:0a:", "1:0b:"):
+                session.post(session.producer("q-out", QUEUE), "more")
+                prepared(session, worker, id_)
+        for verb in ("READ", "COMMIT", "ROLLBACK"):
+            stranger.refused(404, verb, TRANSACTION, "1:0a:")
+        assert (listed(stranger), listed(keeper)) == ([], ["1:0a:", "1:0b:"])
+        text = keeper.refused(403, "ROLLBACK", TRANSACTION, "1:0a:")
+        assert "say force" in text
+        stranger.refused(404, "ROLLBACK", TRANSACTION, "1:0a:", force=True)
+        keeper.done("ROLLBACK", TRANSACTION, "1:0a:", force=True)
+        worker.done("COMMIT", TRANSACTION, "1:0b:")
+        assert listed(keeper) == []
+
+
+def test_the_command_lists_and_ends_them(tmp_path: Path) -> None:
+    """And the metrics say how many there are, and how old the oldest is."""
+    with Gateway(tmp_path) as gateway:
+        with Jms(gateway.port) as jms:
+            prepared(moved(jms, "q"), asking(gateway), "1:0c:ff")
+        address = f"amqp://127.0.0.1:{gateway.port}"
+
+        def said(*words: str) -> str:
+            done = CliRunner().invoke(transaction, [*words, "--gateway", address])
+            assert done.exit_code == 0, done.output
+            return done.output
+
+        [row] = json.loads(said("list", "--json"))
+        assert (row["name"], row["messages"], row["state"]) == ("1:0c:ff", 1, "prepared")
+        assert "1:0c:ff" in said("list")
+        assert "is committed" in said("commit", "1:0c:ff", "--yes")
+        assert json.loads(said("list", "--json")) == []
