@@ -13,12 +13,13 @@ from gateway_jms import QUEUE, Jms, source, text_message, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import Gateway
-from gateway_transactions import Transacted, transacted
+from gateway_transactions import Transacted, condition_of, transacted
 from test_frames_deliveries import count_of
 
 from distributary.ingest.cli.transaction_commands import transaction
 from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
+from distributary.pipeline.management.management_messages import STATUS
 
 #: A restart of a gateway in these tests.
 RESTARTS = ["kill", "stop"]
@@ -119,10 +120,13 @@ def test_what_failed_is_not_prepared(gateway: Gateway, topic: str) -> None:
     manager = asking(gateway)
     with Jms(gateway.port) as jms:
         session = moved(jms, topic)
-        session.post(session.producer(None), "to nowhere")
-        answer = manager.ask("PREPARE", TRANSACTION, "1:03:", transaction=session.id)
-        assert answer.status == 404, answer
-        assert session.commit() == "amqp:not-found"
+        [lost] = session.post(session.producer(None), "to nowhere")
+        condition = condition_of(session.answer(lost))
+        assert condition
+        text = manager.refused(STATUS[condition], "PREPARE", TRANSACTION, "1:03:",
+                               transaction=session.id)  # fmt: skip
+        assert text
+        assert session.commit() == condition
         text = manager.refused(500, "PREPARE", TRANSACTION, "1:03:", transaction=bytes(8))
         assert "no open transaction" in text
         text = manager.refused(400, "PREPARE", TRANSACTION, "1:03:", transaction=b"short")
@@ -188,23 +192,32 @@ def test_an_operators_word_is_stronger(tmp_path: Path) -> None:
         gateway.verified()
 
 
-def test_duplicates_are_looked_for_at_the_commit(own_gateway: Make) -> None:
-    """An id that was rolled back isn't known; one that was sent meanwhile is."""
-    with own_gateway({"delivery": {"duplicates_messages": 100}}) as gateway:
+def test_duplicates_are_looked_for_at_the_commit(own_gateway: Make, tmp_path: Path) -> None:
+    """An id that was rolled back isn't known; of two that are prepared the first commit counts, also
+    after a restart."""
+    policies = tmp_path / "policies.toml"
+    policies.write_text('[[topic]]\nmatch = "once"\nduplicates_messages = 100\n')
+    with own_gateway({"delivery": {"policies": str(policies)}}) as gateway:
         manager = asking(gateway)
+        with Jms(gateway.port, "reader") as jms:
+            jms.subscribed("N", source("once", durable=True))
         with Jms(gateway.port) as jms:
             session = transacted(jms)
-            to = session.producer("q", QUEUE)
-            one = text_message("one", number=7)
-            for id_, end in (("1:07:", "ROLLBACK"), ("1:08:", "COMMIT"), ("1:09:", "COMMIT")):
+            to = session.producer("once")
+            for body, id_ in (("back", "1:07:"), ("first", "1:08:"), ("second", "1:09:")):
                 state = make("transactional-state", txn_id=session.id)
-                session.transfer(to, one, state=state)
+                session.transfer(to, text_message(body, number=7), state=state)
                 prepared(session, manager, id_)
-                restarted_manager = manager.ask("READ", TRANSACTION, id_)
-                assert restarted_manager.body["messages"] == 1
-                manager.done(end, TRANSACTION, id_)
-        with Jms(gateway.port, "taker") as jms:
-            assert taken(jms, "q", 1) == ["one"]
+        restarted(gateway, "kill")
+        manager = asking(gateway)
+        manager.done("ROLLBACK", TRANSACTION, "1:07:")
+        manager.done("COMMIT", TRANSACTION, "1:08:")
+        manager.done("COMMIT", TRANSACTION, "1:09:")
+        with Jms(gateway.port, "reader") as jms:
+            jms.subscribed("N", source("once", durable=True))
+            jms.credit(3)
+            assert jms.bodies(1) == ["first"]
+            assert jms.empty(count=1)
 
 
 def test_many_are_listed_in_parts_and_limits_hold(own_gateway: Make) -> None:

@@ -17,6 +17,7 @@ from distributary.pipeline.tables.recovery import snapshot
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 from distributary.pipeline.tables.upkeep import event_retention
 from distributary.pipeline.tables.upkeep.table_upkeep import UpkeepLimits
+from distributary.pipeline.tables.verify.home_info import take
 from distributary.pipeline.tables.verify.verify_home import verify
 
 LIMITS = UpkeepLimits(log_entries_max=1_000_000, log_retention_days=7, retention_days=7)
@@ -201,11 +202,16 @@ def test_a_prepared_transaction_stays_until_it_has_ended(tmp_path: Path) -> None
         return [(one.transaction, one.work, one.by) for one in records]
 
     assert found() == open_
+    assert take(life.home).prepared == ("1:02:", "1:03:")
     life.upkeep()
     assert found() == open_
     assert len(life.events()) == 2
     report = verify(life.home)
     assert report.sound, [one.problems for one in report.checks if one.problems]
+    said(SubscriptionEvent.COMMITTED, "1:04:", 1)
+    [problem] = [one for check in verify(life.home).checks for one in check.problems]
+    assert "transaction/1:04:" in problem
+    assert "not prepared" in problem
 
 
 def test_an_event_that_nobody_knows_is_not_passed_over() -> None:
