@@ -120,7 +120,9 @@ def test_what_failed_is_not_prepared(gateway: Gateway, topic: str) -> None:
     manager = asking(gateway)
     with Jms(gateway.port) as jms:
         session = moved(jms, topic)
-        [lost] = session.post(session.producer(None), "to nowhere")
+        state = make("transactional-state", txn_id=session.id)
+        nowhere = text_message("lost", "temp-queue://gone")
+        lost = session.transfer(session.producer(None), nowhere, state=state)
         condition = condition_of(session.answer(lost))
         assert condition
         text = manager.refused(STATUS[condition], "PREPARE", TRANSACTION, "1:03:",
@@ -193,8 +195,8 @@ def test_an_operators_word_is_stronger(tmp_path: Path) -> None:
 
 
 def test_duplicates_are_looked_for_at_the_commit(own_gateway: Make, tmp_path: Path) -> None:
-    """An id that was rolled back isn't known; of two that are prepared the first commit counts, also
-    after a restart."""
+    """An id that was rolled back isn't known; of two that are prepared the first commit counts,
+    also after a restart."""
     policies = tmp_path / "policies.toml"
     policies.write_text('[[topic]]\nmatch = "once"\nduplicates_messages = 100\n')
     with own_gateway({"delivery": {"policies": str(policies)}}) as gateway:
