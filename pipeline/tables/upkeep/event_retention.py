@@ -11,7 +11,7 @@ that is made and ended once a second they would be 63 million rows in a year. An
 
 What is left of a subscription that lives is the event that began its incarnation and the last one;
 of one that is gone, nothing. Events of schemas stay: they are few, and old rows are read by them.
-A transaction begins when it is prepared: it stays until it has ended, and goes with its end.
+What a transaction prepared stays until it has ended, and goes with its end.
 """
 
 from collections.abc import Sequence
@@ -37,9 +37,7 @@ from distributary.pipeline.tables.delta.store import Store
 #: Rows that one step looks at, unless none of the oldest so many may go: half a second of a core.
 ROWS_MAX: Final = 262_144
 _COLUMNS: Final = ["group", "subscription", "event"]
-_BEGINS: Final = pa.array(
-    sorted(event.value for event in [*BEGINNINGS, SubscriptionEvent.PREPARED]), pa.string()
-)
+_BEGINS: Final = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
 _SCHEMA: Final = pa.scalar(SubscriptionEvent.SCHEMA.value, pa.string())
 _ENDS: Final = pa.array(
     sorted(event.value for event in [*ENDS_OF_PREPARED, SubscriptionEvent.DELETED]), pa.string()

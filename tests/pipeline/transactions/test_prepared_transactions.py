@@ -142,13 +142,12 @@ class Model(RuleBasedStateMachine):
     def restart(self) -> None:
         """What isn't durable never was."""
         self.waiting.clear()
-        self.subject = PreparedTransactions(Limits(0, 0, 0))
+        self.subject = PreparedTransactions(Limits(99, 99, 99))
         for id_, records in self.log.items():
             if len(records) % 2:
                 restored = one(id_)
                 self.subject.add(restored)
                 self.subject.durable(restored)
-        self.subject._limits = Limits(99, 99, 99)
 
     @invariant()
     def one_end_for_each(self) -> None:
