@@ -136,7 +136,7 @@ def test_verify_and_info_read_it_there(store: ObjectStore, tmp_path: Path) -> No
 def test_a_former_owner_commits_nothing(store: ObjectStore, tmp_path: Path) -> None:
     """After a fence the version that the former owner would make is taken."""
     old, new = opened(store, tmp_path), opened(store, tmp_path)
-    new.fence(3)
+    new.fence(3, lambda: None)
     with pytest.raises(ForeignCommit):
         old.commit([framed(group(1, 0, run("t", [b"x"])))])
     new.commit([framed(group(1, 0, run("t", [b"x"])))])
