@@ -364,9 +364,11 @@ class Journal:
         self._frames = deque(ref for one in found for ref in one.frames)
         self.backlog_bytes = sum(ref.size for ref in self._frames)
         self._number = max((live.number for live in self._live), default=0)
-        if not (self._adopt and self._read):
-            newest = max(map(segment.generation, self._read), default=0)
+        newest = max(map(segment.generation, self._read), default=0)
+        if not self._adopt:
             self._number = max(newest + 1, epoch) * segment.GENERATION_SEGMENTS
+        elif not self._read:
+            self._number = epoch * segment.GENERATION_SEGMENTS
         cut = self._cut_end() if found and found[-1].torn else None
         size = self.backlog_bytes
         self.opened = Opened(len(found), len(self._frames), size, cut, tuple(strays))
