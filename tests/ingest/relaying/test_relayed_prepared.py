@@ -72,3 +72,33 @@ def test_a_standby_has_it(fleet: Fleet) -> None:
     assert counts(standby) == [0, 0]
     manager.done("COMMIT", TRANSACTION, "3:02:")
     assert counts(standby) == [0, 1]
+
+
+def test_two_logs_end_together_by_two_branches(fleet: Fleet) -> None:
+    """A coin goes from one log to another: a session for each, prepared both, killed both, then
+    committed both. Nobody has two coins at any time."""
+    with Jms(fleet.orders.port) as there:
+        there.publish("orders.from", "coin", capabilities=QUEUE)
+    with Jms(fleet.main.port) as jms:
+        giver, taker = transacted(jms), transacted(jms)
+        giver.consumer("from", source("orders.from", QUEUE), 1)
+        [coin] = giver.transfers(1)
+        giver.retire(coin)
+        taker.post(taker.producer("own.to", QUEUE), text_of(coin.payload))
+        manager = asking(fleet.main)
+        for session, branch in ((giver, "3:03:01"), (taker, "3:03:02")):
+            manager.done("PREPARE", TRANSACTION, branch, transaction=session.id)
+            assert session.commit() == ""
+    for gateway in (fleet.main, fleet.orders):
+        gateway.kill()
+        gateway.start()
+        gateway.await_event("address.said", len(gateway.events("listening")))
+    assert counts(fleet.orders) == [0, 0]
+    manager = asking(fleet.orders)
+    for branch in ("3:03:01", "3:03:02"):
+        manager.done("COMMIT", TRANSACTION, branch)
+    assert counts(fleet.orders) == [0, 0]
+    with Jms(fleet.main.port) as jms:
+        jms.subscribed("to", source("own.to", QUEUE))
+        jms.credit(2)
+        assert jms.bodies(1) == ["coin"]
