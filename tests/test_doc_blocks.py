@@ -251,6 +251,12 @@ RUN = {
     },
     "examples/go/README.md": {"go run": f"{SAME}{EXAMPLES}test_an_example"},
     "examples/java/README.md": {"mvn package": f"{SAME}{EXAMPLES}test_an_example, without Maven"},
+    "examples/xa/README.md": {
+        "mvn package": (
+            f"{SAME}tests/jms/test_xa.py::test_an_order_is_taken_as_a_whole_or_not_at_all, "
+            "without Maven"
+        ),
+    },
     "examples/node/README.md": {"npm ci": f"{SAME}{EXAMPLES}test_an_example"},
     "examples/python/README.md": {"pip install": f"{SAME}{EXAMPLES}test_an_example"},
     "examples/spark/README.md": {"pip install": f"{SAME}{EXAMPLES}test_the_spark_jobs"},

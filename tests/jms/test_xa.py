@@ -12,17 +12,10 @@ from gateway_jms import QUEUE, Jms, source
 from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import Gateway
-from jms_suite import CLIENT, ROOT
-from maven_jars import JAVAC, SHORT_LIFE, alone, jdk_missing, with_needs
+from jms_suite import ROOT
+from maven_jars import JAVAC, SHORT_LIFE, jdk_missing, needs_of
 
 SOURCES = ROOT / "examples" / "xa"
-MANAGER = ("com.atomikos", "transactions-jta", "6.0.0")
-DATABASE = ("com.h2database", "h2", "2.2.224")
-#: What the transaction manager takes for granted.
-NEEDED = (
-    ("javax.transaction", "javax.transaction-api", "1.3"),
-    ("org.slf4j", "slf4j-simple", "2.0.17"),
-)
 ORDERS = [f"order {nth}" for nth in range(4)]
 #: How the program ends where it halts itself.
 HALTED = 9
@@ -37,7 +30,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     if missing:
         assert os.environ.get("CI") != "true", missing
         pytest.skip(missing)
-    jars = [*with_needs(CLIENT), *with_needs(MANAGER), *with_needs(DATABASE), *alone(NEEDED)]
+    jars = needs_of(SOURCES / "pom.xml")
     classes = tmp_path_factory.mktemp("classes")
     path = ":".join(map(str, [classes, *jars]))
     sources = sorted(map(str, SOURCES.glob("*.java")))
