@@ -218,7 +218,8 @@ class Coordinator:
         controller.writing += 1
         self._intake.publish(work.posted, Receipt(receipt.link, b"", 0, 1))
         fine = self._fine.take(ended.number)
-        done = partial(self._committed, receipt, controller, fine)
+        # The credit comes back with the accept of what is published.
+        done = partial(self._committed, structs.replace(receipt, credit=0), controller, fine)
         self._log.after(receipt.link.later(done))
 
     def _prepare(
@@ -247,7 +248,7 @@ class Coordinator:
         for one in fine:
             will_be(one)
         answer = partial(pump.settle, receipt.deliveries, pump.ACCEPTED)
-        say(structs.replace(receipt, credit=0), answer)
+        say(receipt, answer)
         controller.written()
 
     def _tell_failed(self, receipt: Receipt, amqp_error: AmqpError) -> None:

@@ -19,6 +19,7 @@ from test_frames_deliveries import count_of
 from distributary.ingest.cli.transaction_commands import transaction
 from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
+from distributary.ingest.transactions.coordinator import COMMAND_CREDIT
 from distributary.pipeline.management.management_messages import STATUS
 
 #: A restart of a gateway in these tests.
@@ -220,6 +221,16 @@ def test_duplicates_are_looked_for_at_the_commit(own_gateway: Make, tmp_path: Pa
             jms.credit(3)
             assert jms.bodies(1) == ["first"]
             assert jms.empty(count=1)
+
+
+def test_a_session_prepares_as_often_as_it_likes(gateway: Gateway, topic: str) -> None:
+    """The coordinator's link gets its credit back."""
+    manager = asking(gateway)
+    with Jms(gateway.port) as jms:
+        session = transacted(jms)
+        for nth in range(COMMAND_CREDIT):
+            prepared(session, manager, f"8:{nth:02x}:")
+            manager.done("COMMIT", TRANSACTION, f"8:{nth:02x}:")
 
 
 def test_many_are_listed_in_parts_and_limits_hold(own_gateway: Make) -> None:
