@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bank import COINS, Bank, check_versions
+from bank import ACCOUNTS, COINS, Bank, check_versions
 from faults import Fault, Layer
 from gateway_management import Manager
 from gateway_peer import Peer
@@ -27,14 +27,36 @@ class PreparedBank(Bank):
         super().__init__(draw, gone)
         self.left = self._nth = 0
         self._manager: Manager
+        #: What each account has by all that was decided.
+        self._balance = dict.fromkeys(ACCOUNTS, 0)
+        self._decided: tuple[str, str, str, int] | None = None  # to commit, and isn't known done
 
     def open(self, port: int, host: str = "127.0.0.1") -> None:
-        """And end all that is prepared, as a transaction manager does."""
+        """And end all that is prepared, as a transaction manager does: what it has decided to
+        commit is committed, all else rolled back. What isn't there any more was done."""
         self._manager = Manager(Peer(port))
         for name, *_ in self._manager.done("QUERY", TRANSACTION)["results"]:
             self.left += 1
-            self._end(name)
+            commit = self._decided is not None and self._decided[0] == name
+            self._manager.done("COMMIT" if commit else "ROLLBACK", TRANSACTION, name)
+        self._done()
         super().open(port, host)
+        for account in ACCOUNTS:
+            if self._nth:
+                row = self._manager.done("READ", "queue", account)
+                assert row["backlog"] == self._balance[account], (account, self._balance)
+
+    def fill(self) -> None:
+        super().fill()
+        self._balance[ACCOUNTS[0]] = COINS
+
+    def _done(self) -> None:
+        """What was decided is true."""
+        if self._decided is not None:
+            _, giver, taker, count = self._decided
+            self._balance[giver] -= count
+            self._balance[taker] += count
+            self._decided = None
 
     def turn(self) -> None:
         try:
@@ -44,22 +66,23 @@ class PreparedBank(Bank):
             if not self._gone():
                 raise
 
-    def _commit(self, session: Transacted) -> None:
+    def _commit(self, session: Transacted, giver: str, taker: str, count: int) -> None:
         self._nth += 1
         name = f"1:{self._nth:08x}:{self._draw.randrange(256):02x}"
         self._manager.done("PREPARE", TRANSACTION, name, transaction=session.id)
         assert session.commit() == ""
-        self._end(name)
-
-    def _end(self, name: str) -> None:
-        verb = "COMMIT" if self._draw.random() < 0.6 else "ROLLBACK"
-        self._manager.done(verb, TRANSACTION, name)
+        if self._draw.random() < 0.3:
+            self._manager.done("ROLLBACK", TRANSACTION, name)
+            return
+        self._decided = name, giver, taker, count
+        self._manager.done("COMMIT", TRANSACTION, name)
+        self._done()
 
 
 @pytest.mark.parametrize("durability", ["journal", "delta"])
 def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, durability: str) -> None:
-    """Killed at each named point of a prepare or of its end: every coin is there once, and each
-    version of the log has all of the money."""
+    """Killed at each named point of a prepare or of its end: every coin is there once, where it
+    was decided to be, and each version of the log has all of the money."""
     draw = random.Random(f"{crash_seed}/prepared/{durability}")
     settings = {**SETTINGS, "journal": {**SETTINGS["journal"], "durability": durability}}
     gateway = Gateway(tmp_path, settings)
