@@ -106,7 +106,9 @@ def print_rows(
     elif all(row.get("log", MAIN) == MAIN for row in rows):
         show_rows(columns, rows, what)
     else:
-        show_rows([("log", "Log"), *columns], rows, what)
+        # A floor is a place in its own log: beside others it says nothing.
+        shown = [one for one in columns if one[0] != "floor"]
+        show_rows([("log", "Log"), *shown], rows, what)
 
 
 def print_listed(

@@ -214,7 +214,7 @@ class Entities:
         """The attributes of the gateway and its log."""
         return {
             "name": "self",
-            "log": self._name,
+            "log_name": self._name,
             "connections": self._users.connections,
             "internal_errors": self._users.internal_errors,
             "subscriptions": sum(1 for _ in self._directory.all()),

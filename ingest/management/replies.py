@@ -106,7 +106,7 @@ class Replies:
         if log is None or log == own:
             self._log.write([_run(topic, data)], [], Inside())
             return False
-        if not link.ended:
+        if not link.ended and not link.gone:  # `left` was said of it, and isn't said again
             self._relays.publish(link, log, data)
         return True
 

@@ -31,7 +31,7 @@ def ask(client: Client, subscription: str | None = None) -> Live:
     """The same over a connection that there is."""
     asked_at = time.time_ns() // 1_000
     if subscription is None:
-        log = str(client.ask(Verb.READ, Entity.NODE, "self")["log"])
+        log = str(client.ask(Verb.READ, Entity.NODE, "self")["log_name"])
         durable = [row for row in client.query(_SUBSCRIPTION, log) if row["durable"]]
     else:
         listed = client.query(_SUBSCRIPTION)

@@ -8,7 +8,6 @@ from starlette.responses import RedirectResponse, Response
 
 from distributary.ingest.console.insight import subscription_facts as facts
 from distributary.ingest.console.pages.page import Page
-from distributary.ingest.console.web.templates import link
 from distributary.ingest.console.web.visit import Visit
 from distributary.jobs.client.management_client import Refused
 from distributary.pipeline.errors import InvalidRequest
@@ -32,7 +31,9 @@ async def show_part(visit: Visit) -> Response:
 async def show_queue(visit: Visit) -> Response:
     """A queue is the page of its subscription."""
     row = await visit.ask(Verb.READ, Entity.QUEUE, visit.asked("name"))
-    return RedirectResponse(link("/subscription", {"id": row["subscription"]}), status_code=303)
+    return RedirectResponse(
+        visit.link("/subscription", {"id": row["subscription"]}), status_code=303
+    )
 
 
 async def _values(visit: Visit, name: str) -> dict[str, Any]:
@@ -44,7 +45,9 @@ async def _values(visit: Visit, name: str) -> dict[str, Any]:
     dead = await _dead(visit, letters)
     now_ms = time.time() * 1_000
     state = visit.console.poller.state()
-    rates = {one.name: one for one in state.found.subscriptions} if state.found else {}
+    found = state.found
+    own = found is not None and visit.log in ("", found.log)  # metrics are one log's
+    rates = {one.name: one for one in found.subscriptions} if found and own else {}
     return {
         "row": row,
         "name": name,

@@ -285,6 +285,34 @@ def test_a_request_whose_owner_was_lost_may_be_done(fleet: Fleet, manager: Manag
     assert manager.ask("PURGE", "queue", "orders.q").status == 200
 
 
+def test_who_goes_before_the_owner_has_heard_of_it_harms_nobody(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    """Its session there ends when the owner has answered its begin: an answer to one that has ended
+    would be an error of the connection that all clients share. An answer that has nowhere to go any
+    more begins no link."""
+    with Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 60_000}}) as fleet:
+        manager = Manager(connect("known", port=fleet.main.port))
+        manager.done("CREATE", "queue", "orders.q")
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        hasty = Manager(connect("hasty", port=fleet.main.port))
+        hasty.send("READ", "queue", "orders.q")
+        own = hasty.send("READ", "node", "self")
+        assert hasty.answer(own).status == 200  # so the one before is on its way
+        hasty.peer.drop()
+        leaving = Manager(connect("leaving", port=fleet.main.port))
+        leaving.address = "orders.nowhere"
+        leaving.send("READ", "queue", "orders.q")
+        leaving.peer.leave(leaving.requests, closed=True)
+        fleet.main.await_event("connection.closed")
+        fleet.orders.process.send_signal(signal.SIGCONT)
+        assert manager.done("READ", "queue", "orders.q")["name"] == "orders.q"
+        leaving.peer.drop()
+        fleet.main.await_event("connection.closed", 2)
+        assert manager.done("READ", "queue", "orders.q")["name"] == "orders.q"
+        assert not fleet.main.events("relay.lost")
+
+
 def test_an_owner_that_stays_away_is_given_up(
     tmp_path: Path, own_gateway: Make, connect: Connect
 ) -> None:
