@@ -311,6 +311,9 @@ def test_who_goes_before_the_owner_has_heard_of_it_harms_nobody(
         fleet.main.await_event("connection.closed", 2)
         assert manager.done("READ", "queue", "orders.q")["name"] == "orders.q"
         assert not fleet.main.events("relay.lost")
+        fleet.orders.kill()
+        fleet.orders.start()  # all links that are left are made again
+        assert manager.done("READ", "queue", "orders.q")["name"] == "orders.q"
 
 
 def test_an_owner_that_stays_away_is_given_up(
