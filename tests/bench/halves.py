@@ -76,9 +76,7 @@ def _lake(bench: Bench) -> Iterator[list[Server]]:
     """A gateway for each log, on half a core each."""
     with fresh_home(bench.folder) as home, ExitStack() as stack:
         DiskLake(home).replace(None, PLACEMENT)
-        servers = [
-            stack.enter_context(gateway(f"{bench.serve} --log {log}", home)) for log in LOGS
-        ]
+        servers = [stack.enter_context(gateway(f"{bench.serve} --log {log}", home)) for log in LOGS]
         for server in servers:
             stack.enter_context(_half_a_core(server))
         yield servers
