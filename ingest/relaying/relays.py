@@ -303,6 +303,7 @@ class LakeRelays:
         for session in self._sessions.pop(connection, {}).values():
             session.end()
         self._numbers.pop(connection, None)
+        self._senders.forget(connection)
         for coordinator in self._coordinators.pop(connection, {}).values():
             coordinator.close()
 

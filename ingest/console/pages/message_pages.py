@@ -80,7 +80,7 @@ async def show(visit: Visit) -> Response:
     if jump := visit.asked("sequence").strip():
         return RedirectResponse(visit.link(f"/messages/{_sequence(jump)}"), status_code=303)
     values: dict[str, object] = {"asked": asked, "found": None, "why": "", "claims": None}
-    values["logs"] = visit.console.records.logs
+    values |= {"logs": visit.console.records.logs, "asked_log": visit.asked("log")}
     status = 200
     if asked.topic or asked.subscription:
         try:
