@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from distributary.pipeline.codec.sections import Body
@@ -23,7 +24,7 @@ from distributary.pipeline.schemas.formats.json_structs import (
 from distributary.pipeline.schemas.formats.row_reader import RowReader
 from distributary.pipeline.schemas.typed_row import Misfit, TypedRow
 from distributary.pipeline.transforms.materialize.messages import Decoded
-from distributary.pipeline.transforms.typed.typed_columns import of_rows, of_structs
+from distributary.pipeline.transforms.typed.typed_columns import NoTimes, of_rows, of_structs
 
 #: Columns that rows of typed tables and of `rejected`, and their readers, are made of.
 _LOG: Final = ("topic", "sequence", "group", "day", "message")
@@ -66,8 +67,8 @@ class Bodies:
                 text if value is None else value
                 for value, text in zip(found, texts.to_pylist(), strict=True)
             ]
-        plain = self.plain.to_pylist()
-        if not all(plain):
+        if not pc.all(self.plain).as_py():
+            plain = self.plain.to_pylist()
             found = [one if is_plain else None for one, is_plain in zip(found, plain, strict=True)]
         return found
 
@@ -95,14 +96,13 @@ class BodyReader:
     def read(self, bodies: Bodies, kinds: Kinds) -> Read:
         """The bodies as columns of these names and types, which are the layout's."""
         values = bodies.values()
-        structs, places, left = self._structs(values)
-        quick, unmade = self._columns(structs, np.array(places, np.int64), kinds)
-        left = sorted([*left, *unmade])
+        structs, places = self._structs(values)
+        quick, places = self._columns(structs, places, kinds)
+        left = np.delete(np.arange(len(values)), places).tolist()
         if not left:
-            return Read(np.array(places, np.int64), quick, [])
+            return Read(places, quick, [])
         rows, fitting, odd = self._rows(bodies, values, left)
-        gone = set(unmade)
-        together = np.array([*(one for one in places if one not in gone), *fitting], np.int64)
+        together = np.concatenate([places, np.array(fitting, np.int64)])
         order = np.argsort(together)
         slow = of_rows(rows, kinds)
         columns = [
@@ -111,25 +111,18 @@ class BodyReader:
         ]
         return Read(together[order], columns, odd)
 
-    def _structs(
-        self, values: Sequence[bytes | str | None]
-    ) -> tuple[list[JsonStruct], list[int], list[int]]:
-        """What the fast way reads, where it stands, and the places of the others."""
-        structs, places, left = list[JsonStruct](), list[int](), list[int]()
-        decode = self._decode
-        if decode is None:
-            return structs, places, list(range(len(values)))
-        for at, value in enumerate(values):
-            if value is None:
-                left.append(at)
-                continue
+    def _structs(self, values: Sequence[bytes | str | None]) -> tuple[list[JsonStruct], Places]:
+        """What the fast way reads, and where it stands."""
+        structs, left = list[JsonStruct](), list[int]()
+        if self._decode is None:
+            return structs, np.zeros(0, np.int64)
+        found = map(self._decode, values)
+        while len(structs) + len(left) < len(values):
             try:
-                structs.append(decode(value))
-            except UNREAD:
-                left.append(at)
-            else:
-                places.append(at)
-        return structs, places, left
+                structs.extend(found)
+            except UNREAD:  # what came before is in the list, and the next one is asked next
+                left.append(len(structs) + len(left))
+        return structs, np.delete(np.arange(len(values)), left)
 
     def _rows(
         self, bodies: Bodies, values: Sequence[bytes | str | None], left: Sequence[int]
@@ -156,17 +149,20 @@ class BodyReader:
 
     def _columns(
         self, structs: Sequence[JsonStruct], places: Places, kinds: Kinds
-    ) -> "tuple[list[pa.Array[Any]], list[int]]":
-        """The columns of structs, and the places of those that none can be made of: the days that
-        there aren't. They are found by halves."""
+    ) -> "tuple[list[pa.Array[Any]], Places]":
+        """The columns of those structs of which they can be made, and where these stand. Days that
+        there aren't are found by halves."""
         said = self.reader.layout.columns
         try:
-            return of_structs(structs, said, kinds), []
+            return of_structs(structs, said, kinds), places
+        except NoTimes as found:
+            some = np.flatnonzero(~found.odd)
+            return self._columns([structs[at] for at in some.tolist()], places[some], kinds)
         except pa.ArrowInvalid:
             if len(structs) == 1:
-                return of_structs([], said, kinds), [int(places[0])]
+                return of_structs([], said, kinds), places[:0]
         half = len(structs) // 2
-        one, gone = self._columns(structs[:half], places[:half], kinds)
-        other, more = self._columns(structs[half:], places[half:], kinds)
+        one, those = self._columns(structs[:half], places[:half], kinds)
+        other, these = self._columns(structs[half:], places[half:], kinds)
         columns = [pa.concat_arrays(list(both)) for both in zip(one, other, strict=True)]
-        return columns, [*gone, *more]
+        return columns, np.concatenate([those, these])
