@@ -43,9 +43,7 @@ _ZONE: Final = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 #: As patterns for the whole of a text.
 TIMES: Final = {
     Scalar.DATE: _DATE,
-    Scalar.TIMESTAMP: _DATE
-    + r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
-    + _ZONE,
+    Scalar.TIMESTAMP: _DATE + r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?" + _ZONE,
 }
 
 _BOUNDS: Final = {

@@ -26,7 +26,7 @@ from distributary.pipeline.schemas.typed_row import Misfit, TypedRow
 from distributary.pipeline.transforms.materialize.messages import Decoded
 from distributary.pipeline.transforms.typed.typed_columns import NoTimes, of_rows, of_structs
 
-#: Columns that rows of typed tables and of `rejected`, and their readers, are made of.
+#: Columns that rows of `rejected`, and of typed tables and their readers, are made of.
 _LOG: Final = ("topic", "sequence", "group", "day", "message")
 _DECODED: Final = (
     *("sequence", "published_at", "message_id", "properties", "group"),
@@ -39,24 +39,31 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """Messages of one topic, as the log has them and decoded; `plain` as PLAIN_BODY."""
+    """Messages of one topic: decoded, and their `places` among rows of the log; `plain` as
+    PLAIN_BODY."""
 
     log: pa.RecordBatch
     decoded: pa.RecordBatch
     plain: "pa.Array[Any]"
+    places: Places
 
     @classmethod
     def of(cls, log: pa.RecordBatch, decoded: Decoded, places: Places) -> "Bodies":
         """The messages at these places, in rising order."""
-        found = cls(log.select(_LOG), decoded.rows.select(_DECODED), decoded.plain_body)
+        everything = np.arange(log.num_rows)
+        found = cls(log, decoded.rows.select(_DECODED), decoded.plain_body, everything)
         return found.only(places)
 
     def only(self, places: Places) -> "Bodies":
         """Those at these places, in rising order; all of them aren't copied."""
-        if len(places) == self.log.num_rows:
+        if len(places) == len(self.places):
             return self
         at = cast("Any", pa.array(places))
-        return Bodies(self.log.take(at), self.decoded.take(at), self.plain.take(at))
+        return Bodies(self.log, self.decoded.take(at), self.plain.take(at), self.places[places])
+
+    def rows(self) -> pa.RecordBatch:
+        """As the log has them, whole messages too: for what doesn't fit."""
+        return self.log.select(_LOG).take(cast("Any", pa.array(self.places)))
 
     def values(self) -> list[bytes | str | None]:
         """The plain bodies, and None for others."""
@@ -129,7 +136,7 @@ class BodyReader:
     ) -> tuple[list[TypedRow], list[int], list[tuple[int, Misfit]]]:
         """The rows of those that fit, where these stand, and the misfits."""
         some = bodies.only(np.array(left, np.int64))
-        whole = some.log.column("message")
+        whole = some.rows().column("message")
         kinds = cast("list[Any]", some.decoded.column("body_kind").to_pylist())
         types = some.decoded.column("content_type").to_pylist()
         rows, fitting, odd = list[TypedRow](), list[int](), list[tuple[int, Misfit]]()

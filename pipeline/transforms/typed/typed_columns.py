@@ -5,8 +5,7 @@ same of the same bodies.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,10 @@ from distributary.pipeline.schemas.formats.json_structs import values as struct_
 from distributary.pipeline.schemas.typed_row import TypedRow
 
 Array: TypeAlias = "pa.Array[Any]"
+
+#: So many tuples are there at once. From 700 on Python looks for cycles among them, which took as
+#: long as they themselves.
+TOGETHER: Final = 500
 
 
 class NoTimes(Exception):
@@ -79,8 +82,7 @@ def of_structs(
         if isinstance(one.type, Scalar) and one.type in TIMES:
             values[nth] = texts = pa.array(values[nth], pa.string())
             fits = pc.match_substring_regex(texts, rf"\A{TIMES[one.type]}\z").fill_null(True)
-            if not pc.all(fits).as_py():
-                odd |= ~fits.to_numpy(zero_copy_only=False)
+            odd |= ~np.asarray(fits)
     if odd.any():
         raise NoTimes(odd)
     return list(_fields(values, columns, dict(kinds)).values())
@@ -89,8 +91,13 @@ def of_structs(
 def _values(structs: Sequence[JsonStruct | None], columns: Sequence[Column]) -> list[Any]:
     """Those of each column, in its order; null where there is no struct."""
     nothing = (None,) * len(columns)
-    rows = (nothing if one is None else struct_values(one) for one in structs)
-    return list(zip(*rows, strict=True)) if structs else list(repeat((), len(columns)))
+    values: list[Any] = [[] for _ in columns]
+    for begin in range(0, len(structs), TOGETHER):
+        some = structs[begin : begin + TOGETHER]
+        rows = (nothing if one is None else struct_values(one) for one in some)
+        for column, more in zip(values, zip(*rows, strict=True), strict=True):
+            column.extend(more)
+    return values
 
 
 def _fields(
