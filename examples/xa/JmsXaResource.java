@@ -125,6 +125,9 @@ public final class JmsXaResource implements XAResource {
                 if (answer.status >= OK_BELOW) {
                     throw failure(XAException.XAER_RMERR, answer.text);
                 }
+                if (answer.body.get("missing") != null) { // logs of a lake that are away
+                    throw failure(XAException.XAER_RMFAIL, "away: " + answer.body.get("missing"));
+                }
                 total = ((Number) answer.body.get("total")).intValue();
                 List<?> names = (List<?>) answer.body.get("attributeNames");
                 List<?> rows = (List<?>) answer.body.get("results");

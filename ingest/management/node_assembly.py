@@ -16,6 +16,7 @@ from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.subscriptions.operations import Operations
 from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.ingest.transactions.transaction_requests import TransactionRequests
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.model.amqp_error import AmqpError
 
 
@@ -34,8 +35,10 @@ def open_node(
     most = min(limits.request_bytes_max, settings.amqp.message_bytes_max)
     limits = msgspec.structs.replace(limits, request_bytes_max=most)
     operations = Operations(parts.host.loop, messages, parts.directory, peers)
-    entities = Entities(messages, parts.directory, parts.schemas.directory, peers)
-    prepared = TransactionRequests(transactions, parts.access, limits.query_count_max)
+    own, _ = relays.logs
+    log, schemas = own or MAIN, parts.schemas.directory
+    entities = Entities(messages, parts.directory, schemas, peers, log)
+    prepared = TransactionRequests(transactions, parts.access, limits.query_count_max, log)
     requests = Requests(parts, entities, operations, prepared)
     replies = Replies(messages.log, limits, resolve, relays)
     return Node(parts, limits, requests, replies, LeaseRequests(parts), relays)

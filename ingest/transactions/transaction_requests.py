@@ -36,16 +36,17 @@ _NAMES = (
     "bytes",
     "topics",
     "own",
+    "log",
 )
 
 
 class TransactionRequests:
     """Answers them."""
 
-    def __init__(self, transactions: Coordinator, access: Access, count_max: int) -> None:
-        """An answer to QUERY has so many at most."""
+    def __init__(self, transactions: Coordinator, access: Access, count_max: int, log: str) -> None:
+        """An answer to QUERY has so many at most; `log` is our log's name."""
         self._transactions, self._prepared = transactions, transactions.prepared
-        self._access, self._count_max = access, count_max
+        self._access, self._count_max, self._log = access, count_max, log
 
     async def answer(self, user: str, request: Request) -> Answer:
         """The answer; it is given when what it says is durable."""
@@ -129,4 +130,5 @@ class TransactionRequests:
             "bytes": facts.bytes,
             "topics": list[Value](facts.topics),
             "own": facts.user == user,
+            "log": self._log,
         }
