@@ -86,8 +86,8 @@ class Replies:
         found = self._resolve(link, reply_to)
         if isinstance(found, AmqpError):
             return found
-        (own, _), log = self._relays.logs, self._relays.log_of(found)
-        if log == own:
+        own, _ = self._relays.logs
+        if own in self._relays.logs_of(found):
             return None
         text = f"answers can't go to '{reply_to}', which is in another log than '{own}', that of "
         text += "this gateway: take them by a temporary queue, or by a link from $management"

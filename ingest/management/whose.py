@@ -53,11 +53,11 @@ class Whose:
             return (own,)
         if isinstance(word, SubscriptionKey):
             return (own,) if word in self._directory else (*others, own)
-        log = self._relays.log_of(word)
-        if log is None:
+        logs = self._relays.logs_of(word)
+        if len(logs) > 1:
             text = f"the topics of '{request.name}' may be in several logs: name one of them in the"
             return Answer(NOT_IMPLEMENTED, f"{text} application property 'log'")
-        return (log,)
+        return logs
 
     def _word(self, request: Request) -> str | SubscriptionKey | None:
         """The word of the log for what a request is about; or a subscription that may be in any;

@@ -57,6 +57,7 @@ class Peer(Protocol):
     sole: bool  #: its peer desires to be the only one with this container id
     user: str
     peer: str  #: its address
+    through: str  #: the container id of the gateway that relays it; empty: it is connected here
     outflow: Outflow
     outgoing: Outgoing
 

@@ -60,6 +60,7 @@ class RelayedPeer(ContainedPeer):
     def __init__(self, real: Peer, engine: BugReports, holding: Holding, said: RelayedFor) -> None:
         self._real, self._engine, self._holding = real, engine, holding
         self.container, self.user, self.peer = said.container, said.user, said.peer
+        self.through = real.container
         self.sole, self.outflow, self.outgoing = said.sole, real.outflow, real.outgoing
         self.accepted = self.closing = False
         self.refusal: AmqpError | None = None

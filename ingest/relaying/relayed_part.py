@@ -1,4 +1,5 @@
-"""What of a link without an address goes to another gateway's log: its messages name where.
+"""What of a link goes to another gateway's log, where its messages name their topics, or its topic
+is partitioned.
 
 The client's link is the gateway's own; its credit comes back with the outcomes.
 """
@@ -17,6 +18,10 @@ class RelayedPart(RelayedProducer):
 
     def _answer(self) -> None:
         """The client's link is open."""
+
+    def _end(self, condition: str, text: str) -> None:
+        """The client's link is open, whether this owner has answered or not."""
+        self._link.end(condition, text)
 
     def _grant(self, most: int) -> None:
         """The owner's credit isn't the client's: what is more waits here."""

@@ -117,3 +117,52 @@ class Fleet:
     ) -> None:
         for gateway in (self.main, self.orders):
             gateway.__exit__(kind, error, trace)
+
+
+#: `hot...` and all queues are divided over three logs, of which `main` has none of `cold...`.
+PARTITIONED = Placement(
+    1,
+    ("main", "orders", "prices"),
+    (
+        Rule("hot.#", ("main", "orders", "prices"), 3),
+        Rule("cold.#", ("orders", "prices"), 2),
+        Rule("queue://hot.#", ("main", "orders", "prices"), 3),
+        Rule("queue://cold.#", ("orders", "prices"), 2),
+    ),
+)
+
+
+class Trio:
+    """Three gateways, each with a log; topics are partitioned. `make` gives a gateway that doesn't
+    run yet."""
+
+    def __init__(
+        self, folder: Path, make: Callable[..., Gateway], settings: Settings | None = None
+    ) -> None:
+        self.home = folder / "lake"
+        self.lake = DiskLake(self.home)
+        self.lake.replace(None, PARTITIONED)
+        self.all: dict[str, Gateway] = {}
+        for log in PARTITIONED.logs:
+            gateway = self.all[log] = make(settings)
+            gateway.home, gateway.options = self.home, ["--log", log]
+
+    @property
+    def main(self) -> Gateway:
+        """It has a part of what is hot, and none of what is cold."""
+        return self.all["main"]
+
+    def __enter__(self) -> Self:
+        for gateway in self.all.values():
+            gateway.start()
+            gateway.await_event("address.said", len(gateway.events("listening")))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for gateway in self.all.values():
+            gateway.__exit__(kind, error, trace)
