@@ -8,15 +8,17 @@ All methods run on the loop's thread.
 import asyncio
 import sys
 from array import array
+from collections.abc import Sequence
 from functools import partial
 
 import structlog
+from msgspec.structs import replace
 
 from distributary.ingest.management.lease_requests import LEASE_VERBS, LeaseRequests
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.replies import Replies, ReplyLink
 from distributary.ingest.management.requests import Requests
-from distributary.ingest.management.whose import Whose
+from distributary.ingest.management.whose import All, Whose
 from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net import termini
@@ -28,22 +30,19 @@ from distributary.ingest.runtime.settings import ManagementLimits
 from distributary.pipeline.codec import sections
 from distributary.pipeline.codec.sections import DecodeError, Message
 from distributary.pipeline.management import management_messages
+from distributary.pipeline.management.answers_of_logs import LOOKING, together
 from distributary.pipeline.management.management_messages import (
     ABSENT,
     BAD_REQUEST,
     NODE,
     Answer,
     Request,
-    Verb,
     refused,
 )
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 from distributary.pipeline.subscriptions.attach_intent import Attach
 
 _events = structlog.get_logger("gateway")
-
-#: Verbs that change nothing.
-_LOOKING = frozenset({Verb.READ, Verb.OWED, Verb.HELD})
 
 #: What a request that is larger is refused with (AMQP 1.0, 2.8.17).
 _TOO_LARGE = "amqp:link:message-size-exceeded"
@@ -161,10 +160,13 @@ class Node:
         and those that are known to have no owner are asked last. Who changes something has that
         failure: what another log has under that name may not be what was meant."""
         logs = self._whose.logs(link, request)
-        if isinstance(logs, Answer):
-            return logs
+        match logs:
+            case Answer():
+                return logs
+            case All(there):
+                return await self._everywhere(link, request, there)
         own, _ = self._relays.logs
-        looks = request.verb in _LOOKING
+        looks = request.verb in LOOKING
         away = {one.log for one in self._relays.owners() if not one.connected and looks}
         absent: list[Answer | bytes] = []
         failures: list[Answer | bytes] = []
@@ -180,6 +182,17 @@ class Node:
             else:
                 absent.append(found)
         return (failures or absent)[-1]
+
+    async def _everywhere(self, link: Link, request: Request, logs: Sequence[str]) -> Answer:
+        """What each of these logs answers, one after another."""
+        own, _ = self._relays.logs
+        answers: list[tuple[str, Answer | bytes]] = []
+        for log in logs:
+            named = replace(request, log=log)
+            mine = log == own
+            found = await (self._here(link, named) if mine else self._there(link, log, named))
+            answers.append((log, refused(found) if isinstance(found, NotAsked) else found))
+        return together(answers)
 
     async def _there(self, link: Link, log: str, request: Request) -> Answer | bytes | NotAsked:
         try:

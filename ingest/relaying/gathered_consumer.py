@@ -79,8 +79,8 @@ class GatheredConsumer(GatheredLink):
         if not waits:
             self._rest()
         elif self._timer is None:
-            again = link.later(self._ask_again)
-            self._timer = self._loop.call_later(self._again_seconds, again)
+            seconds = self._again_seconds
+            self._timer = self._loop.call_later(seconds, link.later(self._ask_again))
 
     def _ask_again(self) -> None:
         self._timer = None

@@ -8,6 +8,7 @@ import pytest
 from async_client import at, bodies, run
 from gateway_fleet import Trio
 from gateway_links import Got, encoded
+from gateway_management import Manager
 from gateway_peer import Connect, selector
 from gateway_process import Gateway, until
 from proton import Delivery
@@ -243,3 +244,37 @@ def test_a_lost_owner_holds_up_its_part_alone(trio: Trio, connect: Connect) -> N
     found = Counter(got.body for got in consumer.inbox)
     assert not {got.body for got in settled} & set(found)
     assert consumer.drain() == 0
+
+
+def test_a_change_of_what_is_partitioned_is_made_in_all_logs(trio: Trio, connect: Connect) -> None:
+    peer = connect("manager", port=trio.main.port)
+    manager = Manager(peer)
+    for queue, logs in (("hot.q", 3), ("cold.q", 2)):
+        made = manager.ask("CREATE", "queue", queue, policy={"lock_ms": 30_000})
+        assert (made.status, made.text.count("orders: "), made.text.count("main: ")) == (
+            201,
+            1,
+            logs - 2,
+        )
+        peer.sender(queue, capabilities=QUEUE).publish_data(
+            [encoded(n, id=f"m{n}") for n in range(30)]
+        )
+        assert manager.done("READ", "queue", queue)["policy"] == {"lock_ms": 30_000}
+        assert manager.done("PURGE", "queue", queue) == {"dropped": 30}
+        assert peer.receiver(queue, capabilities=QUEUE, copy=True).drain(10) == 0
+        manager.done("DELETE", "queue", queue, force=True)
+    assert manager.refused(404, "READ", "queue", "cold.q")
+
+
+def test_what_is_of_one_log_must_name_it(trio: Trio, connect: Connect) -> None:
+    peer = connect("sequences", port=trio.main.port)
+    manager, there = Manager(peer), Manager(connect("there", port=trio.all["orders"].port))
+    for topic in ("hot.s", "cold.s"):
+        peer.leave(peer.durable(topic, topic), closed=False)
+        key = f"container/sequences/{topic}"
+        assert manager.refused(501, "REWIND", "subscription", key, to=1)
+        assert "cold" not in topic or not there.done("PAUSE", "subscription", key).get("dropped")
+    assert manager.done("READ", "subscription", "container/sequences/hot.s")
+    assert "orders, prices" in manager.refused(
+        501, "PAUSE", "subscription", "container/sequences/cold.s"
+    )
