@@ -244,7 +244,7 @@ class LakeRelays:
         logs = self._message_logs.of(topic, received)
         if not any(log != self._log for log in logs):
             return received
-        found = divided(received, logs)
+        found = divided(received, logs, self._log)
         own = found.pop(self._log, None)
         for log, one in found.items():
             if not link.ended:

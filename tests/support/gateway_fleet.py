@@ -4,6 +4,7 @@ Topics that begin with `orders.` and queues that begin with `orders.` are in the
 others in `main`.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,15 @@ PLACEMENT = Placement(
 #: All topics and queues are in `orders`: a gateway of `main` relays all links.
 ALL_ELSEWHERE = Placement(
     1, ("main", "orders"), (Rule("#", ("orders",)), Rule("queue://#", ("orders",)))
+)
+
+#: All are divided over both logs: a gateway of `main` gathers all links of consumers. By
+#: `RELAYED=partitions`, for a look: tests that want an order without groups, or transactions over
+#: messages of several, fail.
+ALL_DIVIDED = Placement(
+    1,
+    ("main", "orders"),
+    (Rule("#", ("main", "orders"), 2), Rule("queue://#", ("main", "orders"), 2)),
 )
 
 #: What a gateway says of a link for whom it is; who isn't one isn't believed.
@@ -46,7 +56,8 @@ class RelayingGateway(Gateway):
         if authority:
             settings = {**(settings or {}), "fleet": {"tls_ca": authority}}
         super().__init__(folder, settings)
-        DiskLake(self.home).replace(None, ALL_ELSEWHERE)
+        divided = os.environ.get("RELAYED") == "partitions"
+        DiskLake(self.home).replace(None, ALL_DIVIDED if divided else ALL_ELSEWHERE)
         self.options = ["--log", "main"]
         self.owner = Gateway(folder / "owner", settings)
         self.owner.home, self.owner.options = self.home, ["--log", "orders"]
