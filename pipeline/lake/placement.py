@@ -282,6 +282,11 @@ def moved(before: Placement, after: Placement, topics: Iterable[str]) -> list[st
     return sorted(found)
 
 
+def misplaced(placement: Placement, log: str, topics: Iterable[str]) -> list[str]:
+    """Those of these topics and patterns, words of the log, that have no place in this log."""
+    return sorted(topic for topic in topics if log not in placement.logs_of_pattern(topic))
+
+
 def _weight(log: str, topic: str) -> bytes:
     return sha256(f"{log}\n{topic}".encode()).digest()
 
