@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from async_client import at, bodies, run
-from gateway_fleet import Trio
+from gateway_fleet import PARTITIONED, Trio
 from gateway_links import Got, encoded
 from gateway_management import Manager
 from gateway_peer import Connect, selector
@@ -164,6 +164,24 @@ def test_another_subscription_of_the_same_name_stays(trio: Trio, connect: Connec
     assert peer.unsubscribe("mine") == ""
     assert peer.unsubscribe("mine") == ""
     assert peer.unsubscribe("mine") == "amqp:not-found"
+
+
+def test_a_refusal_by_one_log_takes_nothing_from_the_others(trio: Trio, connect: Connect) -> None:
+    """In `main` another link has the name; the first log to be asked is another one."""
+    topic = next(
+        name
+        for name in (f"hot.refused{nth}" for nth in range(100))
+        if PARTITIONED.logs_of(name)[0] != "main"
+    )
+    peer = connect("refusals", port=trio.main.port)
+    assert peer.leave(peer.durable(topic, "mine"), closed=False) == ""
+    peer.sender(topic).publish_data([encoded(n, id=f"m{n}") for n in range(30)])
+    holds = peer.durable("plain.refused", "mine")
+    other = connect("refusals", port=trio.all["orders"].port)
+    refused = other.receiver(topic, "mine", durable=True, opened=False)
+    assert other.amqp_error(refused) == "amqp:resource-locked"
+    assert peer.leave(holds, closed=True) == ""
+    assert other.durable(topic, "mine").drain(100) > 10
 
 
 def test_shared_subscriptions_and_selectors(trio: Trio, connect: Connect) -> None:
