@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from async_client import at, bodies, run
 from gateway_fleet import PARTITIONED, Trio
+from gateway_jms import QUEUE as JMS_QUEUE
+from gateway_jms import Jms, source
 from gateway_links import Got, encoded
 from gateway_management import Manager
 from gateway_peer import Connect, selector
 from gateway_process import Gateway, until
+from gateway_transactions import condition_of, transacted
 from proton import Delivery
 
 from tests.ingest.relaying.test_relayed_links import messages_of
@@ -296,3 +299,25 @@ def test_what_is_of_one_log_must_name_it(trio: Trio, connect: Connect) -> None:
     assert "orders, prices" in manager.refused(
         501, "PAUSE", "subscription", "container/sequences/cold.s"
     )
+
+
+def test_a_transaction_is_of_one_partition(trio: Trio) -> None:
+    """Ours or another one. Messages without ids take turns; a second one's log is refused."""
+    with Jms(trio.main.port) as jms, Jms(trio.main.port) as giver:
+        session = transacted(jms)
+        session.consumer("from", source("hot.from", JMS_QUEUE), 10)
+        for _ in range(3):
+            giver.publish("hot.from", "coin", capabilities=JMS_QUEUE)
+            [coin] = session.transfers(1)
+            session.retire(coin)
+            assert session.commit() == ""
+        to = session.producer("hot.to", JMS_QUEUE)
+        [posted] = session.post(to, "coin")
+        assert condition_of(session.answer(posted)) == ""
+        assert session.commit() == ""
+        refused = [
+            condition_of(session.answer(posted))
+            for posted in [session.post(to, "coin")[0] for _ in range(2)]
+        ]
+        assert refused == ["", "amqp:not-implemented"]
+        assert session.roll_back() == ""
