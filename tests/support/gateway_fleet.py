@@ -91,11 +91,15 @@ class Fleet:
     doesn't run yet."""
 
     def __init__(
-        self, folder: Path, make: Callable[..., Gateway], settings: Settings | None = None
+        self,
+        folder: Path,
+        make: Callable[..., Gateway],
+        settings: Settings | None = None,
+        placement: Placement = PLACEMENT,
     ) -> None:
         self.home = folder / "lake"
         self.lake = DiskLake(self.home)
-        self.lake.replace(None, PLACEMENT)
+        self.lake.replace(None, placement)
         self._make, self._settings = make, settings
         self.main, self.orders = self._of("main"), self._of("orders")
 
