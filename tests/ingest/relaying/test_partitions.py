@@ -11,11 +11,13 @@ from gateway_jms import QUEUE as JMS_QUEUE
 from gateway_jms import Jms, source
 from gateway_links import Got, encoded
 from gateway_management import Manager
-from gateway_peer import Connect, selector
+from gateway_peer import Connect, Peer, selector
 from gateway_process import Gateway, until
 from gateway_transactions import condition_of, transacted
 from proton import Delivery
 
+from distributary.ingest.security.users import user_of
+from distributary.ingest.security.users_file import changing
 from tests.ingest.relaying.test_relayed_links import messages_of
 
 QUEUE = ("queue",)
@@ -225,6 +227,30 @@ def test_messages_without_an_id_go_round(trio: Trio, connect: Connect) -> None:
         sender.publish(number)
     assert sorted(consumer.bodies(9)) == list(range(9))
     assert set(rows(trio).values()) == {3}
+
+
+def test_the_users_rights_hold(tmp_path: Path, own_gateway: Callable[..., Gateway]) -> None:
+    """At a gateway with a partition, and at one without."""
+    users, permissions = tmp_path / "users.toml", tmp_path / "permissions.toml"
+    with changing(users) as known:
+        known["alice"] = user_of("x")
+    mine = ["hot.mine", "cold.mine"]
+    permissions.write_text(f"[alice]\npublish = {mine}\nconsume = {mine}\ncreate = {mine}\n")
+    settings = {"security": {"users": str(users), "permissions": str(permissions)}}
+    hers = {"user": "alice", "password": "x"}
+    with (
+        Trio(tmp_path, own_gateway, settings) as trio,
+        Peer(trio.main.port, "alices", **hers) as peer,
+    ):
+        for topic in ("hot.", "cold."):
+            consumer = peer.receiver(f"{topic}mine")
+            peer.sender(f"{topic}mine").publish(*range(10))
+            assert sorted(consumer.bodies(10)) == list(range(10))
+            for link in (
+                peer.receiver(f"{topic}others", opened=False),
+                peer.sender(f"{topic}others", opened=False),
+            ):
+                assert peer.amqp_error(link) == "amqp:unauthorized-access"
 
 
 def test_dead_letters_are_in_all_partitions_of_their_queue(
