@@ -16,6 +16,7 @@ from distributary.ingest.management.node import Node
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.relayed_link import RelayedLink, Relays
+from distributary.ingest.net.relayed_peer import RelayedPeer
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.producer import Producer
 from distributary.ingest.runtime.host import Host
@@ -64,8 +65,13 @@ class LinkService:
     def opened(self, connection: Peer) -> None:
         name = self._settings.gateway.container_id
         container = connection.container
-        if self._access.trusted(connection.user) is not None or connection.through == name:
-            # A gateway's clients are peers of their own; those of ours have their name already.
+        if self._access.trusted(connection.user) is not None:
+            connection.accept(name)  # its clients are peers of their own
+            return
+        if isinstance(connection, RelayedPeer) and connection.through == name:
+            # A client of ours, who has the name already.
+            if (client := self._relays.client(connection.number)) is not None:
+                connection.stand_for(client)
             connection.accept(name)
             return
         wrong: str | None = self._too_long("a container-id", container)

@@ -58,6 +58,11 @@ class Peer(Protocol):
     user: str
     peer: str  #: its address
     through: str  #: the container id of the gateway that relays it; empty: it is connected here
+
+    @property
+    def client(self) -> "Peer":
+        """Whose it is: itself, or the client of this gateway that comes to it by its own relay."""
+
     outflow: Outflow
     outgoing: Outgoing
 

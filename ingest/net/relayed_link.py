@@ -122,6 +122,9 @@ class Relays(Protocol):
     def owners(self) -> list[OwnerSeen]:
         """The owners of the logs to which links were relayed so far."""
 
+    def client(self, number: int) -> Peer | None:
+        """The client of this gateway whose links it relays under this number; None: it has gone."""
+
     def logs_of(self, word: str) -> tuple[str, ...]:
         """The logs of a topic, a queue or a pattern of topics, by the word of the log for it."""
 
@@ -195,6 +198,10 @@ class NoRelays:
     def owners(self) -> list[OwnerSeen]:
         """No link was."""
         return []
+
+    def client(self, _number: int) -> Peer | None:
+        """None has one."""
+        return None
 
     def logs_of(self, _word: str) -> tuple[str, ...]:
         """The one that there is."""

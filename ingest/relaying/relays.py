@@ -113,6 +113,7 @@ class LakeRelays:
         #: By client, then by the session and the log.
         self._sessions: dict[Peer, dict[tuple[int, str], RelayedSession]] = {}
         self._numbers: dict[Peer, int] = {}
+        self._clients: dict[int, Peer] = {}
         self._count = count(1)
         self._parts: dict[Link, dict[str, RelayedPart]] = {}
         self._asking: dict[Link, dict[str, OwnerRequests]] = {}
@@ -127,6 +128,10 @@ class LakeRelays:
     def owners(self) -> list[OwnerSeen]:
         """The owners of the logs to which links were relayed so far."""
         return [owner.seen() for owner in self._owners.values()]
+
+    def client(self, number: int) -> Peer | None:
+        """The client of this gateway whose links it relays under this number."""
+        return self._clients.get(number)
 
     def logs_of(self, word: str) -> tuple[str, ...]:
         """The logs of what a word of the log means."""
@@ -302,6 +307,7 @@ class LakeRelays:
         number = self._numbers.get(peer)
         if number is None:
             number = self._numbers[peer] = next(self._count)
+            self._clients[number] = peer
         desired = link.desired_capabilities & DESIRED_WORDS
         return RelayedFor(log, number, peer.container, peer.user, peer.peer, peer.sole, desired)
 
@@ -341,7 +347,7 @@ class LakeRelays:
         """The connection has ended, or is about to; its links have left."""
         for session in self._sessions.pop(connection, {}).values():
             session.end()
-        self._numbers.pop(connection, None)
+        self._clients.pop(self._numbers.pop(connection, 0), None)
         for coordinator in self._coordinators.pop(connection, {}).values():
             coordinator.close()
 

@@ -11,7 +11,7 @@ from gateway_jms import QUEUE as JMS_QUEUE
 from gateway_jms import Jms, source
 from gateway_links import Got, encoded
 from gateway_management import Manager
-from gateway_peer import Connect, Peer, selector
+from gateway_peer import Connect, Peer, no_local, selector
 from gateway_process import Gateway, until
 from gateway_transactions import condition_of, transacted
 from proton import Delivery
@@ -205,6 +205,18 @@ def test_shared_subscriptions_and_selectors(trio: Trio, connect: Connect) -> Non
         "all that is selected",
     )
     assert sorted(got.body for one in consumers for got in one.inbox) == list(range(10, 100))
+
+
+def test_no_local_is_as_ever(trio: Trio, connect: Connect) -> None:
+    """Of a connection, also where its gateway is a client of itself, and of a client id."""
+    mine, other = (connect(name, port=trio.main.port) for name in ("mine", "other"))
+    deaf = mine.receiver("hot.deaf", filters=no_local())
+    kept = mine.durable("hot.deaf", "deaf", filters=no_local())
+    for peer, numbers in ((mine, range(30)), (other, range(30, 60))):
+        peer.sender("hot.deaf").publish_data([encoded(n, id=f"m{n}") for n in numbers])
+    for consumer in (deaf, kept):
+        assert sorted(consumer.bodies(30)) == list(range(30, 60))
+        assert consumer.drain(1) == 0
 
 
 def test_messages_that_name_a_partitioned_topic_are_divided(trio: Trio, connect: Connect) -> None:
