@@ -9,15 +9,14 @@ Rule 3: what can be meant of one log alone, such as sequences, must name it.
 
 from collections.abc import Sequence
 
-from distributary.pipeline.codec.amqp_types import Map, Timestamp
-from distributary.pipeline.codec.sections import decode
+from distributary.pipeline.codec.amqp_types import Timestamp
 from distributary.pipeline.management.management_messages import (
     FAILED,
     Answer,
     Request,
     Verb,
-    status_of,
 )
+from distributary.pipeline.management.node_answers import NodeAnswer
 
 #: Verbs that change nothing.
 LOOKING = frozenset({Verb.READ, Verb.OWED, Verb.HELD})
@@ -39,23 +38,16 @@ def is_for_all(request: Request) -> bool:
     )
 
 
-def together(answers: Sequence[tuple[str, Answer | bytes]]) -> Answer:
+def together(answers: Sequence[tuple[str, Answer | NodeAnswer]]) -> Answer:
     """The answer of all logs. The worst status counts; messages that were dropped are summed."""
-    read = [(log, one if isinstance(one, Answer) else _read(one)) for log, one in answers]
-    text = "; ".join(f"{log}: {one.description}" for log, one in read)
-    dropped = [count for _, one in read if isinstance(count := one.body.get("dropped"), int)]
+    text = "; ".join(f"{log}: {one.description}" for log, one in answers)
+    counts = [_dropped(one) for _, one in answers]
+    dropped = [count for count in counts if count is not None]
     body = {"dropped": sum(dropped)} if dropped else {}
-    return Answer(max((one.status for _, one in read), default=FAILED), text, body)
+    return Answer(max((one.status for _, one in answers), default=FAILED), text, body, log="")
 
 
-def _read(answer: bytes) -> Answer:
-    """As much of an encoded answer as counts here."""
-    message = decode(answer)
-    said = message.application_properties["statusDescription"].value
-    pairs = message.body.value.pairs if isinstance(message.body.value, Map) else ()
-    dropped = dict(pairs).get("dropped")
-    return Answer(
-        status_of(answer),
-        said if isinstance(said, str) else "",
-        {"dropped": dropped} if isinstance(dropped, int) else {},
-    )
+def _dropped(answer: Answer | NodeAnswer) -> int | None:
+    """How many messages were dropped, if the answer says it."""
+    said = answer.body.get("dropped") if isinstance(answer, Answer) else answer.number("dropped")
+    return said if isinstance(said, int) else None
