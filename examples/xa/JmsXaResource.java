@@ -125,8 +125,8 @@ public final class JmsXaResource implements XAResource {
                 if (answer.status >= OK_BELOW) {
                     throw failure(XAException.XAER_RMERR, answer.text);
                 }
-                if (answer.body.get("missing") != null) { // logs of a lake that are away
-                    throw failure(XAException.XAER_RMFAIL, "away: " + answer.body.get("missing"));
+                if (answer.body.get("missing") instanceof Map<?, ?> away && !away.isEmpty()) {
+                    throw failure(XAException.XAER_RMFAIL, "logs that are away: " + away);
                 }
                 total = ((Number) answer.body.get("total")).intValue();
                 List<?> names = (List<?>) answer.body.get("attributeNames");

@@ -124,8 +124,10 @@ public final class Orders {
 
     private void recovered() throws Exception {
         JmsXaResource engine = new JmsXaResource(connection, null);
+        XAResource rows = database.getXAConnection().getXAResource();
         long until = System.currentTimeMillis() + RECOVERED_MS;
-        while (engine.recover(XAResource.TMSTARTRSCAN).length > 0) {
+        int scan = XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN;
+        while (engine.recover(scan).length + rows.recover(scan).length > 0) {
             if (System.currentTimeMillis() > until) {
                 throw new IllegalStateException("a transaction is prepared yet");
             }

@@ -43,6 +43,11 @@ class Former(msgspec.Struct, frozen=True):
 
     container: str
 
+    @property
+    def client(self) -> "Former":
+        """It has no connection by which it came."""
+        return self
+
 
 #: Who publishes.
 Publisher: TypeAlias = Peer | Inside | Former
