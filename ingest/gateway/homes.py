@@ -12,7 +12,10 @@ from distributary.ingest.commit.home_opening import open_store, table_ahead
 from distributary.ingest.commit.table_location import is_address, is_lake
 from distributary.ingest.gateway.free_log import FreeLog
 from distributary.ingest.gateway.ownership.any_home import AnyHome, OwnedHome, Waiting, WaitingHome
+from distributary.ingest.gateway.ownership.fleet_part import FleetPart, NoFleet
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.fleet.heirs import NOBODY
 from distributary.pipeline.log_names import ANY, LOGS, MAIN
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
@@ -76,6 +79,14 @@ class ServedLog(msgspec.Struct, frozen=True):
 
         return lake_member.member_of(self.root, self.log, settings)
 
+    def fleet(self, host: Host) -> FleetPart:
+        """Its part in the fleet of the lake's gateways, from now on. Blocks. Raises as `home`."""
+        if self.log is None and not is_lake(self.root, host.settings):
+            return NoFleet()
+        from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
+
+        return lake_member.fleet_of(self.root, self.log, host)
+
 
 def home_at(address: str, settings: Settings) -> AnyHome:
     """The home at this address: a path, or a store's URL. Raises InvalidRequest for another."""
@@ -103,8 +114,8 @@ class _DiskHome:
     def acquire(self) -> OwnedHome:
         return self._owned(acquire(self._home))
 
-    def standby(self) -> Waiting:
-        return WaitingHome(Standby(self._home, self._lease), self._owned, self._ahead.read)
+    def standby(self, me: int = NOBODY) -> Waiting:
+        return WaitingHome(Standby(self._home, self._lease, me), self._owned, self._ahead.read)
 
     def _owned(self, owner: Owner) -> OwnedHome:
         home, ahead = self._home, self._ahead

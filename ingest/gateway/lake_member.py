@@ -5,6 +5,8 @@ Loaded where the home is a lake, and where `--log` is given.
 
 import asyncio
 import os
+import secrets
+import socket
 import time
 from typing import Final
 
@@ -12,6 +14,8 @@ import msgspec
 import structlog
 
 from distributary.ingest.commit.table_location import is_address, lake_at
+from distributary.ingest.fleet.membership import Membership
+from distributary.ingest.gateway.ownership.fleet_part import FleetPart, NoFleet
 from distributary.ingest.relaying.relays import LakeRelaying
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import Settings
@@ -19,8 +23,10 @@ from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.ingest.security.access import Access
 from distributary.ingest.security.gateway_login import gateway_login
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.fleet.heirs import NUMBERS
+from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import LOGS, MAIN, is_log_name
+from distributary.pipeline.log_names import ANY, LOGS, MAIN, is_log_name
 from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
 from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
@@ -88,6 +94,27 @@ def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | No
     member = LakeMember(lake, log or MAIN)
     _check_policies(member.log, member.placement(), settings)
     return member
+
+
+def fleet_of(root: str, log: str | None, host: Host) -> FleetPart:
+    """The part in its fleet of a gateway that is to serve this log of the lake, or waits for it;
+    NoFleet where the home is no lake. Blocks. Raises as `member_of`."""
+    lake = lake_at(root, host.settings)
+    if lake is None:
+        return NoFleet()
+    settings = host.settings.fleet
+    logs = lake.placement().logs
+    member = Member(
+        number=secrets.randbelow(NUMBERS - 1) + 1,
+        machine=settings.machine or socket.gethostname(),
+        url=advertised(host.settings),
+        pid=os.getpid(),
+        waits=logs if log == ANY else (log or MAIN,),
+        spreads=settings.spread and log == ANY,
+        weight=settings.weight,
+        period_ms=settings.member_ms,
+    )
+    return Membership(host, lake, logs, member)
 
 
 def homes_of(root: str, settings: Settings) -> dict[str, str]:

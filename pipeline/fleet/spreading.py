@@ -21,7 +21,7 @@ from distributary.pipeline.fleet.moves import OLD_SECONDS, SPREADING, Move, Stat
 #: A machine of weight 0 has none of its logs by right.
 _NO_SHARE: Final = Fraction(1 << 32)
 
-#: What decides, of each member: number, machine, log, what it waits for, whether it spreads, weight.
+#: What decides, of each member: number, machine, log, for what it waits, if it spreads, weight.
 _Sight: TypeAlias = tuple[int, str, str, tuple[str, ...], bool, float]
 
 

@@ -3,7 +3,8 @@
 from itertools import product
 
 import pytest
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from distributary.pipeline.fleet.heirs import (
