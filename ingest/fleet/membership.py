@@ -44,7 +44,7 @@ class Membership:
         self._moving: Moving | None = None
         self._seen: list[Member] = []
         self._changed = asyncio.Event()
-        self._task = host.loop.create_task(watched(self._live, host.loop, "members"))
+        self._task: asyncio.Task[None] | None = None
 
     @property
     def number(self) -> int:
@@ -54,13 +54,18 @@ class Membership:
     def heir(self) -> int:
         return NOBODY if self._moving is None else self._moving.heir
 
+    def waits(self) -> None:
+        self._begin()
+
     def ready(self, *, ready: bool) -> None:
         if ready is not self._member.ready:
             self._say(replace(self._member, ready=ready))
 
     def serves(self, log: str, owner: HomeOwner) -> None:
-        self._say(replace(self._member, log=log, waits=(), ready=False))
-        self._moving = Moving(self._host, self._lake, self._logs, self._member, owner)
+        if log in self._logs:  # and isn't a private one
+            self._say(replace(self._member, log=log, waits=(), ready=False))
+            self._moving = Moving(self._host, self._lake, self._logs, self._member, owner)
+        self._begin()
 
     def seen(self) -> list[MachineSeen]:
         owners = Counter(one.machine for one in self._seen if one.log)
@@ -72,14 +77,18 @@ class Membership:
         ]
 
     async def close(self) -> None:
-        if self._task.done():
-            return
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
         number = self.number
         with suppress(StoreError, TimeoutError):
             forgotten = self._worker.ask(lambda: self._lake.forget_members([number]))
             await asyncio.wait_for(forgotten, _FAREWELL_SECONDS)
         self._worker.leave()
+
+    def _begin(self) -> None:
+        if self._task is None:
+            loop = self._host.loop
+            self._task = loop.create_task(watched(self._live, loop, "members"))
 
     def _say(self, member: Member) -> None:
         self._member = member

@@ -3,8 +3,9 @@ address, at the start.
 """
 
 import os
+import secrets
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -15,8 +16,8 @@ from distributary.ingest.gateway.ownership.any_home import AnyHome, OwnedHome, W
 from distributary.ingest.gateway.ownership.fleet_part import FleetPart, NoFleet
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.fleet.heirs import NOBODY
-from distributary.pipeline.log_names import ANY, LOGS, MAIN
+from distributary.pipeline.fleet.heirs import NOBODY, NUMBERS
+from distributary.pipeline.log_names import ANY, LOGS, MAIN, NONE, private_log
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
 
@@ -30,6 +31,13 @@ class ServedLog(msgspec.Struct, frozen=True):
 
     root: str
     log: str | None = None
+
+    @classmethod
+    def asked(cls, root: str, log: str | None) -> Self:
+        """What `--log` asks for: with NONE it is a private log."""
+        if log != NONE:
+            return cls(root, log)
+        return cls(root, private_log(secrets.randbelow(NUMBERS - 1) + 1))
 
     @property
     def name(self) -> str:
@@ -49,6 +57,10 @@ class ServedLog(msgspec.Struct, frozen=True):
             homes = lake_member.homes_of(self.root, settings)
             return FreeLog(self.root, {log: home_at(at, settings) for log, at in homes.items()})
         member = lake_member.member_of(self.root, self.log, settings)
+        if member is not None and member.is_private:
+            from distributary.ingest.gateway.private_home import PrivateHome  # noqa: PLC0415 (few have one)
+
+            return PrivateHome(member.lake, member.log)
         return home_at(self.root if member is None else member.home, settings)
 
     def taken(self, address: str, settings: Settings) -> "ServedLog":

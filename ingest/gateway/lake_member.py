@@ -26,7 +26,7 @@ from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.fleet.heirs import NUMBERS
 from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import ANY, LOGS, MAIN, is_log_name
+from distributary.pipeline.log_names import ANY, LOGS, MAIN, is_log_name, private_number
 from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
 from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
@@ -47,6 +47,11 @@ class LakeMember(msgspec.Struct, frozen=True):
         """The address of the log's home."""
         return self.lake.log_home(self.log)
 
+    @property
+    def is_private(self) -> bool:
+        """Whether the gateway owns no log of the lake."""
+        return private_number(self.log) is not None
+
     def notice(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> "AddressNotice":
         """Say in the lake where this gateway listens, from now on."""
         return AddressNotice(self, settings, loop)
@@ -64,7 +69,7 @@ class LakeMember(msgspec.Struct, frozen=True):
         """The placement in force. It changes only while no log has an owner, so whoever owns one
         asks then, and once. Blocks. Raises StoreError, InvalidRequest when our log isn't there."""
         placement = self.lake.placement()
-        if self.log not in placement.logs:
+        if self.log not in placement.logs and not self.is_private:
             known = ", ".join(placement.logs)
             raise InvalidRequest(
                 f"{self.lake.address} has no log {self.log}: there are {known}. Make it by "
@@ -81,6 +86,11 @@ def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | No
     if lake is None:
         if log is None or log == MAIN:
             return None
+        if private_number(log) is not None:
+            raise InvalidRequest(
+                f"{root} has one log alone, {MAIN}: without it there is nothing to serve. Leave "
+                "--log out"
+            )
         raise InvalidRequest(
             f"{root} has one log alone, {MAIN}, and no log {log}. Make it by "
             f"`distributary log create {log} --home {root}`"
@@ -92,7 +102,9 @@ def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | No
         )
     _ = advertised(settings)
     member = LakeMember(lake, log or MAIN)
-    _check_policies(member.log, member.placement(), settings)
+    placement = member.placement()
+    if not member.is_private:  # which has no message that outlasts it
+        _check_policies(member.log, placement, settings)
     return member
 
 
@@ -102,14 +114,15 @@ def fleet_of(root: str, log: str | None, host: Host) -> FleetPart:
     lake = lake_at(root, host.settings)
     if lake is None:
         return NoFleet()
-    settings = host.settings.fleet
+    settings, private = host.settings.fleet, private_number(log or MAIN)
     logs = lake.placement().logs
+    waits = logs if log == ANY else (log or MAIN,)
     member = Member(
-        number=secrets.randbelow(NUMBERS - 1) + 1,
+        number=private or secrets.randbelow(NUMBERS - 1) + 1,
         machine=settings.machine or socket.gethostname(),
         url=advertised(host.settings),
         pid=os.getpid(),
-        waits=logs if log == ANY else (log or MAIN,),
+        waits=() if private else waits,
         spreads=settings.spread and log == ANY,
         weight=settings.weight,
         period_ms=settings.member_ms,

@@ -32,6 +32,9 @@ class FleetPart(Protocol):
     def heir(self) -> int:
         """To whom it gives its log, once it hands over."""
 
+    def waits(self) -> None:
+        """It stands by, from now on."""
+
     def ready(self, *, ready: bool) -> None:
         """As a standby: an owner has named it as its heir and it has read ahead; or not any
         more."""
@@ -43,13 +46,16 @@ class FleetPart(Protocol):
         """The machines, by their names."""
 
     async def close(self) -> None:
-        """It is no member any more. A second time does nothing."""
+        """It is no member any more."""
 
 
 class NoFleet:
     """That of a gateway whose home has one log."""
 
     number = heir = NOBODY
+
+    def waits(self) -> None:
+        """Nobody looks."""
 
     def ready(self, *, ready: bool) -> None:
         """Nobody names it."""

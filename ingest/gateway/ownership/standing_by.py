@@ -42,6 +42,7 @@ async def stand_by(home: AnyHome, host: Host, fleet: FleetPart) -> OwnedHome | N
     """Wait for the home; None when it is to end before. An owner that has named it as heir hears
     when it is ready. Raises StoreError."""
     standby = home.standby(fleet.number)
+    fleet.waits()
     ahead = Ahead(standby)
     waiting = False
     try:

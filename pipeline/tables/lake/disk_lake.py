@@ -14,7 +14,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.fleet.moves import Move
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import PLACEMENT
+from distributary.pipeline.log_names import PLACEMENT, private_number
 from distributary.pipeline.tables.home.home import Home, make_folder
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 from distributary.pipeline.tables.lake.lake import (
@@ -24,6 +24,7 @@ from distributary.pipeline.tables.lake.lake import (
     SECRET,
     SECRET_BYTES,
     OwnerAddress,
+    address_of_member,
     changed_meanwhile,
     log_below,
     read_address,
@@ -81,6 +82,8 @@ class DiskLake:
     def address_of(self, log: str) -> OwnerAddress | None:
         try:
             with self._home.used():
+                if (number := private_number(log)) is not None:
+                    return address_of_member((self._root / MEMBERS / str(number)).read_bytes())
                 return read_address(self._address_path(log).read_bytes())
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):

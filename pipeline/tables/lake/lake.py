@@ -63,8 +63,9 @@ class Lake(Protocol):
         """The address of the home of a log."""
 
     def address_of(self, log: str) -> OwnerAddress | None:
-        """Where the log's owner said that it listens; None if nothing that can be read was said.
-        Raises StoreError when the disk or store doesn't answer."""
+        """Where the log's owner said that it listens, or the gateway that has a private log; None
+        if nothing that can be read was said. Raises StoreError when the disk or store doesn't
+        answer."""
 
     def say_address(self, log: str, address: OwnerAddress) -> None:
         """Say where the log's owner listens, which only the owner does. Raises StoreError."""
@@ -120,6 +121,12 @@ def read_address(said: bytes) -> OwnerAddress | None:
         return msgspec.json.decode(said, type=OwnerAddress)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def address_of_member(said: bytes) -> OwnerAddress | None:
+    """Where a gateway listens, by what it has said of itself."""
+    member = read_member(said)
+    return None if member is None else OwnerAddress(member.url, "", member.said_at)
 
 
 def read_member(said: bytes) -> Member | None:

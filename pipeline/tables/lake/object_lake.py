@@ -11,7 +11,7 @@ from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.fleet.moves import Move
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import LOGS, MAIN, PLACEMENT
+from distributary.pipeline.log_names import LOGS, MAIN, PLACEMENT, private_number
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
@@ -20,6 +20,7 @@ from distributary.pipeline.tables.lake.lake import (
     SECRET,
     SECRET_BYTES,
     OwnerAddress,
+    address_of_member,
     changed_meanwhile,
     log_below,
     read_address,
@@ -86,6 +87,9 @@ class ObjectLake:
         return log_below(self.address, log)
 
     def address_of(self, log: str) -> OwnerAddress | None:
+        if (number := private_number(log)) is not None:
+            said = self._read(_member_path(number))
+            return None if said is None else address_of_member(said)
         said = self._read(_address_path(log))
         return None if said is None else read_address(said)
 

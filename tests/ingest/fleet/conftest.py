@@ -12,7 +12,6 @@ from gateway_process import Gateway
 
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 
-
 #: What publishers send again isn't kept twice.
 SENT_ONCE = {"topic": {"duplicates_messages": 100_000}}
 
@@ -36,16 +35,16 @@ class Machines:
         gateway.address, gateway.options = self.address, list(options)
         return gateway
 
-    def owner(self, machine: str, log: str, **more: int) -> Gateway:
+    def owner(self, machine: str, log: str, lease_ms: int = 3_000) -> Gateway:
         """The owner of a log, which other gateways can find."""
-        gateway = self.gateway(machine, "--log", log, **more)
+        gateway = self.gateway(machine, "--log", log, lease_ms=lease_ms)
         gateway.start()
         gateway.await_event("address.said")
         return gateway
 
-    def standby(self, machine: str, log: str = "any", **more: int) -> Gateway:
+    def standby(self, machine: str, log: str = "any", lease_ms: int = 3_000) -> Gateway:
         """One that waits for a log, and has said so."""
-        gateway = self.gateway(machine, "--log", log, "--standby", **more)
+        gateway = self.gateway(machine, "--log", log, "--standby", lease_ms=lease_ms)
         gateway.spawn()
         gateway.await_event("standby.waiting")
         return gateway
