@@ -155,7 +155,7 @@ async def _serve(
     loop, settings = host.loop, host.settings
     member = served.member(settings)  # now that it can't change any more
     # Other gateways come as soon as it listens: a disk may take longer to say so than it to open.
-    notice = None if member is None else member.notice(settings, loop)
+    notice = None if member is None or member.is_private else member.notice(settings, loop)
     store, owner = owned.open(settings), owned.owner
     relaying = OneLog() if member is None else member.relaying(host, access)
     messages = MessageLoop(host, store, access, policies, heartbeat.sure, relaying)

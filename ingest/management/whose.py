@@ -7,7 +7,7 @@ from distributary.ingest.net.link import Link
 from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.log_names import MAIN, private_number
 from distributary.pipeline.management.management_messages import (
     ABSENT,
     NOT_IMPLEMENTED,
@@ -36,8 +36,9 @@ class Whose:
     def logs(self, link: Link, request: Request) -> tuple[str, ...] | Answer:
         """The logs to be asked in turn, until one has what the request names; or why none is."""
         own, others = self._relays.logs
-        if request.log and request.log not in (own or MAIN, *others):
-            known = ", ".join(sorted((own or MAIN, *others)))
+        there = others if private_number(own) is not None else (own or MAIN, *others)
+        if request.log and request.log not in there:
+            known = ", ".join(sorted(there))
             return Answer(ABSENT, f"there is no log '{request.log}'; there are {known}")
         if not others or link.attach.relayed is not None:
             return (own,)
