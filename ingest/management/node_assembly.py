@@ -33,5 +33,5 @@ def open_node(
     requests = Requests(
         parts, Entities(messages, parts.directory, parts.schemas.directory, peers), operations
     )
-    replies = Replies(messages.log, limits, resolve, relays)
+    replies = Replies(messages.log, limits, resolve, relays, parts.access)
     return Node(parts, limits, requests, replies, LeaseRequests(parts), relays)

@@ -8,15 +8,13 @@ from distributary.ingest.commit.group_log import Inside, Log
 from distributary.ingest.net.link import Link
 from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.runtime.settings import ManagementLimits
-from distributary.pipeline.model.amqp_error import (
-    LIMIT_EXCEEDED,
-    NOT_FOUND,
-    NOT_IMPLEMENTED,
-    AmqpError,
-)
+from distributary.ingest.security.access import Access
+from distributary.pipeline.model.address import is_temporary
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, NOT_FOUND, AmqpError
 from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.model.message import PublishBatch
 from distributary.pipeline.model.record_batch import RecordBatch
+from distributary.pipeline.subscriptions.rights import LinkOperation
 
 
 class ReplyLink:
@@ -53,8 +51,8 @@ class ReplyLink:
 class Replies:
     """The links that take answers; answers to other addresses are published.
 
-    `resolve` gives the destination to which a connection's user may send by an address; of a lake
-    it must be in our log (`relays`).
+    `resolve` gives the destination of our log to which a connection's user may send by an address;
+    to others answers are relayed (`relays`), by whom `access` allows to send there.
     """
 
     def __init__(
@@ -63,8 +61,10 @@ class Replies:
         limits: ManagementLimits,
         resolve: Callable[[Link, str], str | AmqpError],
         relays: Relays,
+        access: Access,
     ) -> None:
-        self._log, self._limits, self._resolve, self._relays = log, limits, resolve, relays
+        self._log, self._limits, self._resolve = log, limits, resolve
+        self._relays, self._access = relays, access
         self._links: dict[Link, ReplyLink] = {}
 
     def join(self, link: Link, address: str) -> ReplyLink:
@@ -83,15 +83,14 @@ class Replies:
         reply_link = self._reply_link(link, reply_to)
         if reply_link is not None:
             return self._too_many(reply_link)
-        found = self._resolve(link, reply_to)
-        if isinstance(found, AmqpError):
-            return found
-        (own, _), log = self._relays.logs, self._relays.log_of(found)
-        if log == own:
-            return None
-        text = f"answers can't go to '{reply_to}', which is in another log than '{own}', that of "
-        text += "this gateway: take them by a temporary queue, or by a link from $management"
-        return AmqpError(NOT_IMPLEMENTED, text)
+        elsewhere = self._relays.destination(reply_to)
+        if elsewhere is None:
+            found = self._resolve(link, reply_to)
+            return found if isinstance(found, AmqpError) else None
+        _, word = elsewhere
+        if is_temporary(word):
+            return None  # its owner knows whether it is there
+        return self._access.amqp_error(link.connection.user, LinkOperation.ANSWER, word)
 
     def _too_many(self, reply_link: ReplyLink) -> AmqpError | None:
         """Why no more answers may wait for this link, if that is so."""
@@ -109,6 +108,9 @@ class Replies:
         reply_link = self._reply_link(link, reply_to)
         if reply_link is not None:
             reply_link.add(data)
+            return
+        if (elsewhere := self._relays.destination(reply_to)) is not None:
+            self._relays.answer(link, elsewhere[0], data)
             return
         topic = self._resolve(link, reply_to) if link.alive else None
         if isinstance(topic, str):

@@ -144,6 +144,14 @@ class Relays(Protocol):
         """Relay the link, from now on, to the owner of the first of these logs that has what it is
         on."""
 
+    def destination(self, address: str) -> tuple[str, str] | None:
+        """The log, and its word, of a destination that lies in another log; None where the address
+        means one of ours, or none."""
+
+    def answer(self, link: Link, log: str, data: bytes) -> None:
+        """Send the answer to a request that came by this link to what it names itself, in another
+        log."""
+
     def own_part(self, link: Link, received: Received) -> Received | None:
         """What is for our log of messages that name themselves where they go; the rest is on its
         way to other owners."""
@@ -209,6 +217,14 @@ class NoRelays:
     def attach(
         self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
     ) -> None:
+        """There is no other log."""
+        raise NotImplementedError
+
+    def destination(self, _address: str) -> tuple[str, str] | None:
+        """All are ours."""
+        return None
+
+    def answer(self, link: Link, log: str, data: bytes) -> None:
         """There is no other log."""
         raise NotImplementedError
 

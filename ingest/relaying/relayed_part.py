@@ -10,6 +10,7 @@ from itertools import groupby
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
+from distributary.pipeline.model.header_attributes import PRIORITY
 
 
 class RelayedPart(RelayedProducer):
@@ -39,6 +40,31 @@ class RelayedPart(RelayedProducer):
         """The client's link is answered when all of its messages are."""
         if not self._over:
             self._finish()
+
+
+class AnswersPart(RelayedPart):
+    """The answers to requests of one client's link that go to one log: they are settled."""
+
+    def _give_credit(self, count: int) -> None:
+        """The link has its credit from the node."""
+
+
+def one_settled(data: bytes) -> Received:
+    """One message that names where it goes, as if a client had sent it settled."""
+    lengths = array("I", [len(data)]).tobytes()
+    return Received(
+        link=0,
+        count=1,
+        blob=data,
+        lengths=lengths,
+        durable=bytes(1),
+        priority=bytes([PRIORITY]),
+        ttl=bytes(4),
+        deliveries=bytes(8),
+        unsettled=0,
+        to_at=b"",
+        to_size=b"",
+    )
 
 
 def divided(received: Received, logs: Sequence[str]) -> dict[str, Received]:

@@ -22,7 +22,12 @@ from distributary.ingest.relaying.owners.owner_terms import (
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_lookup import RelayedLookup
-from distributary.ingest.relaying.relayed_part import RelayedPart, divided
+from distributary.ingest.relaying.relayed_part import (
+    AnswersPart,
+    RelayedPart,
+    divided,
+    one_settled,
+)
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.transactions.owner_coordinator import OwnerCoordinator
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
@@ -205,7 +210,18 @@ class LakeRelays:
             return self._log
         return self._placement.log_of(destination.topic)
 
-    def _part(self, link: Link, log: str) -> RelayedPart:
+    def destination(self, address: str) -> tuple[str, str] | None:
+        """The log of an address, and the word of that log, where it isn't ours."""
+        found = destination_of(address, None, self._bare)
+        log = self._log if isinstance(found, AmqpError) else self._placement.log_of(found.topic)
+        return None if isinstance(found, AmqpError) or log == self._log else (log, found.topic)
+
+    def answer(self, link: Link, log: str, data: bytes) -> None:
+        """An answer goes to another log, settled: its owner says where to by what it names."""
+        if link.alive and not link.ended:
+            self._part(link, log, AnswersPart).received(one_settled(data))
+
+    def _part(self, link: Link, log: str, kind: type[RelayedPart] = RelayedPart) -> RelayedPart:
         parts = self._parts.setdefault(link, {})
         part = parts.get(log)
         if part is None:
@@ -213,7 +229,7 @@ class LakeRelays:
             credit = self._host.settings.amqp.producer_credit
             sessions = (self._session(link, log),)
             held = self._senders
-            part = parts[log] = RelayedPart(link, sessions, terms, held, self._works, credit)
+            part = parts[log] = kind(link, sessions, terms, held, self._works, credit)
             part.begin()
         return part
 

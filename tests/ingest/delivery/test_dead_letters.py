@@ -109,10 +109,17 @@ def test_a_subscription_of_a_topic_has_dead_letters_of_its_own(
     live = peer.receiver(topic)
     peer.sender(topic).publish("x")
     first.confirm(first.take(), Delivery.REJECTED)
-    [got] = dead_of(peer, "container/billing/first").take()
+    manager = Manager(peer)
+
+    def dead(subscription: str) -> Incoming:  # whose name says its log, in another one than `main`
+        queue = manager.done("READ", "subscription", subscription)["dead_letters"]
+        assert queue.endswith(subscription)
+        return of_queue(peer, f"queue://{queue}")
+
+    [got] = dead("container/billing/first").take()
     assert said(got.message)["topic"] == topic
     assert second.bodies() == live.bodies() == ["x"]
-    assert dead_of(peer, "global/second").nothing()
+    assert dead("global/second").nothing()
     peer.leave(first, closed=False)
     assert peer.durable(topic, "first").nothing()
 
