@@ -162,7 +162,7 @@ async def _serve(
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
-    named = messages.directory, messages.validator, messages.relays
+    named = messages.directory, messages.validator, messages.relays, fleet
     metrics = GatewayMetrics(host, engine, messages.parts, *named)
     probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(

@@ -95,14 +95,19 @@ def test_its_temporary_destinations_are_for_clients_of_all_gateways(
 
 
 def test_its_metrics_and_health(machines: Machines, tmp_path: Path) -> None:
-    owner = machines.owner("a", "main")
-    shown = ShownGateway(tmp_path / "shown")
-    shown.address, shown.options = machines.address, ["--log", "none"]
-    with shown:
-        assert shown.ask("/readyz")[0] == 200
-        assert shown.metric("ready") == 1
-        shown.stop()
-    owner.stop()
+    shown = {}
+    for machine, log in (("a", "main"), ("r", "none")):
+        fleet = {"fleet": {"machine": machine, "member_ms": 200}}
+        shown[log] = gateway = ShownGateway(tmp_path / machine, fleet)
+        gateway.address, gateway.options = machines.address, ["--log", log]
+    with shown["main"], shown["none"]:
+        assert shown["none"].ask("/readyz")[0] == 200
+        assert shown["none"].metric("ready") == 1
+        for machine, role in (("a", "owner"), ("r", "relay")):
+            shown["main"].await_metric(1, "fleet_gateways", machine=machine, role=role)
+        shown["none"].stop()
+        shown["main"].await_metric(0, "fleet_gateways", machine="r", role="relay")
+        shown["main"].stop()
 
 
 def test_topics_are_placed_while_none_relays(machines: Machines, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Requests to `$management` of a gateway that are about another gateway's log: the log's owner
 answers them, for the client's user.
 
-That they are answered as local ones is shown by the tests of those, too, with `RELAYED=1`, but for
-lists and for answers to queues, which are the gateway's own.
+That they are answered as local ones is shown by the tests of those, too, with `RELAYED=1`; lists
+are the gateway's own.
 """
 
 import signal
@@ -121,13 +121,21 @@ def test_a_log_that_is_not_there_is_named(fleet: Fleet, manager: Manager) -> Non
     assert "main, orders" in said["statusDescription"]
 
 
-def test_an_answer_goes_only_where_this_gateway_can_write(fleet: Fleet, manager: Manager) -> None:
-    said = {"operation": "READ", "type": "node", "name": "self"}
-    data = encoded(None, properties=said, id=1, reply_to="queue://orders.answers")
+def test_an_answer_goes_to_a_queue_of_another_log(fleet: Fleet, manager: Manager) -> None:
+    """That one is made there, and not here; a request that is answered by the other log, too."""
+    answers = Peer(fleet.orders.port, "answers")
+    taken = answers.receiver("queue://orders.answers", capabilities=("queue",))
     requests = manager.peer.sender(NODE)
-    delivery = requests.send(data)
-    assert requests.outcome(delivery) == Delivery.REJECTED
-    assert delivery.remote.condition.name == "amqp:not-implemented"
+    for number, (kind, name) in enumerate((("node", "self"), ("queue", "orders.answers"))):
+        said = {"operation": "READ", "type": kind, "name": name}
+        data = encoded(None, properties=said, id=number, reply_to="queue://orders.answers")
+        requests.publish_data([data])
+        [got] = taken.take(1)
+        assert got.message.correlation_id == number
+        assert got.message.properties["statusCode"] == 200
+    assert names(manager, "queue") == (set(), "main")
+    assert requests.link.credit <= 32, "an answer gives its request's credit back once"
+    answers.drop()
 
 
 RIGHTS = """
