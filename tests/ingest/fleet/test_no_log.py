@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 from async_client import at, run
-from conftest import Machines
 from fork_server import commands
 from gateway_http import ShownGateway
+from gateway_machines import Machines
 from gateway_management import Manager
 from gateway_peer import Connect
 from gateway_process import Gateway, until

@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from conftest import Machines
+from gateway_machines import Machines
 from gateway_process import Gateway, until
 
 from distributary.pipeline.lake.placement import Placement

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from async_client import run
-from conftest import Machines
 from faulty_s3 import FaultyS3, faulty_s3
 from fork_server import commands
 from gateway_fleet import PLACEMENT
 from gateway_load import Load
+from gateway_machines import Machines
 from gateway_process import Gateway, until
 
 from distributary.pipeline.tables.lake.object_lake import ObjectLake
