@@ -42,28 +42,21 @@ class RelayedPart(RelayedProducer):
             self._finish()
 
 
-class AnswersPart(RelayedPart):
-    """The answers to requests of one client's link that go to one log: they are settled."""
-
-    def _give_credit(self, count: int) -> None:
-        """The link has its credit from the node."""
-
-
-def one_settled(data: bytes) -> Received:
-    """One message that names where it goes, as if a client had sent it settled."""
-    lengths = array("I", [len(data)]).tobytes()
+def settled_message(link: int, data: bytes) -> Received:
+    """One message that was sent settled, as if it had come on a link."""
+    nothing, size = bytes(4), array("I", [len(data)]).tobytes()
     return Received(
-        link=0,
+        link=link,
         count=1,
         blob=data,
-        lengths=lengths,
+        lengths=size,
         durable=bytes(1),
         priority=bytes([PRIORITY]),
-        ttl=bytes(4),
+        ttl=nothing,
         deliveries=bytes(8),
         unsettled=0,
-        to_at=b"",
-        to_size=b"",
+        to_at=nothing,
+        to_size=nothing,
     )
 
 

@@ -84,11 +84,6 @@ def as_asked(folder: Path, settings: Settings | None = None) -> Gateway:
     return RelayingGateway(folder, settings, "none" if relayed == "none" else "main")
 
 
-def listing(gateway: Gateway) -> Gateway:
-    """The gateway that lists what another one's clients have made: a list is of one log."""
-    return gateway.owner if isinstance(gateway, RelayingGateway) else gateway
-
-
 class Fleet:
     """The two gateways, and a standby that may take `orders` over. `make` gives a gateway that
     doesn't run yet."""

@@ -109,17 +109,15 @@ def test_a_subscription_of_a_topic_has_dead_letters_of_its_own(
     live = peer.receiver(topic)
     peer.sender(topic).publish("x")
     first.confirm(first.take(), Delivery.REJECTED)
-    manager = Manager(peer)
-
-    def dead(subscription: str) -> Incoming:  # whose name says its log, in another one than `main`
-        queue = manager.done("READ", "subscription", subscription)["dead_letters"]
-        assert queue.endswith(subscription)
-        return of_queue(peer, f"queue://{queue}")
-
-    [got] = dead("container/billing/first").take()
+    letters, others = (
+        Manager(peer).done("READ", "subscription", name)["dead_letters"]
+        for name in ("container/billing/first", "global/second")
+    )
+    assert letters.endswith("container/billing/first")
+    [got] = peer.receiver(letters, capabilities=("queue",)).take()
     assert said(got.message)["topic"] == topic
     assert second.bodies() == live.bodies() == ["x"]
-    assert dead("global/second").nothing()
+    assert peer.receiver(others, capabilities=("queue",)).nothing()
     peer.leave(first, closed=False)
     assert peer.durable(topic, "first").nothing()
 

@@ -4,7 +4,6 @@ import time
 from typing import Any
 
 import pytest
-from gateway_fleet import listing
 from gateway_management import Manager
 from gateway_peer import Connect
 from gateway_process import Gateway
@@ -82,7 +81,7 @@ def test_who_holds_what_since_when(
     text = manager.refused(400, "HELD", "subscription", subscription, count=10_000)
     assert "it may be 1000 (management.held_count_max), and 'from' leads on" in text
 
-    known = live(f"amqp://127.0.0.1:{listing(gateway).port}", topic).subscriptions[0]
+    known = live(f"amqp://127.0.0.1:{gateway.port}", topic).subscriptions[0]
     assert (known.subscription, known.floor, known.paused) == (subscription, first + 1, False)
     assert (known.backlog, known.attempts_max) == (6, 10)
     assert [(one.name, one.credit, one.in_flight) for one in known.consumers] == [

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from gateway_fleet import listing
 from gateway_links import encoded
 from gateway_management import Manager
 from gateway_peer import Connect, selector
@@ -40,13 +39,10 @@ def test_what_there_is_can_be_read(connect: Connect, manager: Manager, topic: st
     assert found["subscriptions"] == [f"global/{topic}"]
 
 
-def test_all_that_there_are_can_be_listed_in_parts(
-    connect: Connect, gateway: Gateway, manager: Manager, topic: str
-) -> None:
+def test_all_that_there_are_can_be_listed_in_parts(manager: Manager, topic: str) -> None:
     """The columns that are wanted, from an offset on, and how many there are in all."""
     for nth in range(5):
         manager.done("CREATE", "queue", f"{topic}-{nth}")
-    manager = Manager(connect(port=listing(gateway).port))
     wanted = {"attributeNames": ["name", "consumers"]}
     first = manager.done("QUERY", "queue", **wanted, count=2)
     assert first["attributeNames"] == ["name", "consumers"]
