@@ -194,7 +194,10 @@ async def _serve(
     if failure is not None:
         _events.error("gateway.stopped", reason=failure)
         return 1
-    _events.info("log.given" if host.halt.goes_on else "gateway.stopped")
+    if host.halt.goes_on:
+        _events.info("log.given", log=host.log)
+    else:
+        _events.info("gateway.stopped")
     return 0
 
 
