@@ -102,15 +102,15 @@ class Replies:
         topic = self._resolve(link, reply_to, self._is_ours) if link.alive else None
         if not isinstance(topic, str):
             return False
-        if (log := self._relays.log_of(topic)) is None or self._is_ours(topic):
+        if self._is_ours(topic):
             self._log.write([_run(topic, data)], [], Inside())
             return False
         if not link.ended and not link.gone:  # `left` was said of it, and isn't said again
-            self._relays.publish(link, log, data)
+            self._relays.publish(link, self._relays.logs_of(topic)[0], data)
         return True
 
     def _is_ours(self, topic: str) -> bool:
-        return self._relays.log_of(topic) in {None, self._relays.logs[0]}
+        return self._relays.logs[0] in self._relays.logs_of(topic)
 
     def _reply_link(self, link: Link, address: str) -> ReplyLink | None:
         """The link of the same connection that has this address as its target's."""

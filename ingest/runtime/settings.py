@@ -135,6 +135,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spread: bool
     weight: float
     spread_rest_ms: int
+    partition_look_ms: int
 
 
 class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
