@@ -23,7 +23,7 @@ from distributary.pipeline.model.amqp_error import AmqpError
 def open_node(
     parts: ManagementParts,
     peers: Peers,
-    resolve: Callable[[Link, str], str | AmqpError],
+    resolve: Callable[[Link, str, Callable[[str], bool]], str | AmqpError],
     relays: Relays,
     transactions: Coordinator,
 ) -> Node:
