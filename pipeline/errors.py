@@ -8,6 +8,7 @@
   x DecodeError           bytes that are no AMQP value or message (`pipeline.codec.amqp_types`)
   x BrokenFrame           a value in a peer's frame can't be read (`ingest.net.link`)
   x SparkUnavailable      no Java, or no jars, for a Spark job (`jobs.session.session`)
+  x JavaGone              a job's JVM has ended (`jobs.session.job_options`)
   x StoreError            the disk or a table isn't what it must be
     x JournalBroken       a frame that isn't the last one is damaged
     x JournalVersion      written by another version of the program

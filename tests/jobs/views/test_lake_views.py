@@ -11,7 +11,7 @@ from doc_blocks import blocks
 from pyspark.sql import SparkSession
 from spark_place import Place, assert_rows, first_part, second_part
 
-from distributary.jobs.materialize.materialize import main, once
+from distributary.jobs.materialize.materialize import once
 from distributary.jobs.session.job_options import folder
 from distributary.jobs.upkeep.spark_upkeep import main as upkeep
 from distributary.jobs.views.audit_job import main as audit
@@ -108,28 +108,6 @@ def test_a_log_without_tables_is_not_left_out(spark: SparkSession, tmp_path: Pat
     DiskLake(tmp_path).replace(None, LAKE)
     with pytest.raises(InvalidRequest, match=r"no tables in .*logs/orders"):
         register(spark, str(tmp_path))
-
-
-def test_the_job_does_log_after_log(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each from where it was; for an interval there is a job for each."""
-    places = [Place(spark, tmp_path), Place(spark, tmp_path / "logs" / "orders")]
-    for place in places:
-        first_part(place)
-    DiskLake(tmp_path).replace(None, LAKE)
-    assert main(["--home", str(tmp_path), "--json"]) == 0
-    said = capsys.readouterr()
-    assert len([json.loads(line) for line in said.out.splitlines()]) == 2
-    assert "about its log main" not in said.err
-    assert [place.table("messages").count() for place in places] == [10, 10]
-    second_part(places[1])
-    assert main(["--home", str(tmp_path)]) == 0
-    assert places[1].table("messages").count() == 13
-    assert main(["--home", str(tmp_path)]) == 0
-    assert "Nothing new" in capsys.readouterr().out
-    assert main(["--home", str(tmp_path), "--trigger", "2 seconds"]) == 2
-    assert "start a job for each, such as --home" in capsys.readouterr().err
 
 
 def test_a_job_about_one_log_says_which(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
