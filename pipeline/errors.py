@@ -3,6 +3,7 @@
 * DistributaryError
   x IllegalTransition     an event that the state does not expect: a bug of ours or of a caller
   x InvalidRequest        a person or a peer asked for something that can't be
+    x NotInLog              a log's tables don't have what another log of its lake may have
     x PlacementRefused      topics can't be placed now: somebody serves or has them
     x SelectorError       a text that is no selector (`pipeline.selector.lexer`)
   x DecodeError           bytes that are no AMQP value or message (`pipeline.codec.amqp_types`)
@@ -44,6 +45,11 @@ class IllegalTransition(DistributaryError):
 
 class InvalidRequest(DistributaryError):
     """What was asked for can't be done; the message says what, where and what to do."""
+
+
+class NotInLog(InvalidRequest):
+    """The tables of one log don't have the subscription or topic that was asked for; those of
+    another log of its lake may."""
 
 
 class PlacementRefused(InvalidRequest):

@@ -15,10 +15,11 @@ from distributary.jobs.materialize.materialize import once
 from distributary.jobs.session.job_options import folder
 from distributary.jobs.upkeep.spark_upkeep import main as upkeep
 from distributary.jobs.views.audit_job import main as audit
-from distributary.jobs.views.notebook_views import lake_tables, register
+from distributary.jobs.views.notebook_views import register
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
+from distributary.pipeline.transforms.schema.lake_rows import lake_tables
 from distributary.pipeline.transforms.views.view_registry import VIEWS
 
 LAKE = Placement(1, ("main", "orders", "never"))
