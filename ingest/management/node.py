@@ -26,13 +26,16 @@ from distributary.ingest.net.relayed_link import NotAsked, Relays
 from distributary.ingest.publish import relay
 from distributary.ingest.runtime.settings import ManagementLimits
 from distributary.pipeline.codec import sections
+from distributary.pipeline.codec.amqp_types import Value
 from distributary.pipeline.codec.sections import DecodeError, Message
 from distributary.pipeline.management import management_messages
 from distributary.pipeline.management.management_messages import (
     ABSENT,
     BAD_REQUEST,
     NODE,
+    OK,
     Answer,
+    Entity,
     Request,
     Verb,
     refused,
@@ -197,6 +200,8 @@ class Node:
             answer = await self._leases.answer(link, request)
         else:
             answer = await self._requests.answer(user, request)
+        if request.entity is Entity.NODE and request.verb is Verb.READ:
+            answer = self._with_logs(answer)
         _events.debug(
             "management.answered",
             user=user,
@@ -206,6 +211,14 @@ class Node:
             status=answer.status,
         )
         return answer
+
+    def _with_logs(self, answer: Answer) -> Answer:
+        """What a gateway of a lake says of itself names the lake's logs, too."""
+        own, others = self._relays.logs
+        if not others or answer.status != OK:
+            return answer
+        logs: list[Value] = [own, *others]
+        return Answer(answer.status, answer.description, {**answer.body, "logs": logs})
 
     def _message(self, link: Link, data: bytes) -> Message | AmqpError:
         """The request, if it is one and its answer has somewhere to go."""

@@ -37,9 +37,10 @@ def ask(client: Client, subscription: str | None = None) -> Live:
     return Live(asked_at, found, own_log(client))
 
 
-def own_log(client: Client) -> LogIdentity:
-    """Which topic_log is the gateway's. Raises InvalidRequest when it is one of before."""
-    return LogIdentity.of(client.ask(Verb.READ, Entity.NODE, "self").get("table"))
+def own_log(client: Client, log: str = "") -> LogIdentity:
+    """Which topic_log is the gateway's, or that of a log of its lake. Raises InvalidRequest when it
+    is one of before."""
+    return LogIdentity.of(client.ask(Verb.READ, Entity.NODE, "self", log=log).get("table"))
 
 
 def _found(durable: list[str], subscription: str) -> str:

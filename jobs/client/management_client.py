@@ -223,12 +223,19 @@ class Client:
             raise Unanswered(f"the gateway ended the connection: {_plain(error)}") from None
 
     def ask(
-        self, verb: Verb, entity: Entity, name: str = "", attributes: Mapping[str, object] = {}
+        self,
+        verb: Verb,
+        entity: Entity,
+        name: str = "",
+        attributes: Mapping[str, object] = {},
+        log: str = "",
     ) -> dict[str, Any]:
-        """What the answer's body says."""
+        """What the answer's body says. `log` of a lake is asked, if it is named."""
         said = {"operation": verb.value, "type": entity.value}
         if name:
             said["name"] = name
+        if log:
+            said["log"] = log
         body = {key: value for key, value in attributes.items() if value is not None}
         request = Message(
             body=body, properties=said, id=str(uuid.uuid4()), reply_to=self._address, durable=False
@@ -255,11 +262,12 @@ class Client:
             raise Refused(status, text)
         return {"said": text, **found}
 
-    def query(self, entity: Entity) -> list[dict[str, Any]]:
-        """All that there are, each with all that it says."""
+    def query(self, entity: Entity, log: str = "") -> list[dict[str, Any]]:
+        """All that there are, each with all that it says. `log` of a lake is asked, if it is
+        named."""
         rows: list[dict[str, Any]] = []
         while True:
-            part = self.ask(Verb.QUERY, entity, attributes={"offset": len(rows)})
+            part = self.ask(Verb.QUERY, entity, attributes={"offset": len(rows)}, log=log)
             rows += [dict(zip(part["attributeNames"], row, strict=True)) for row in part["results"]]
             if not part["results"] or len(rows) >= part["total"]:
                 return rows

@@ -23,6 +23,7 @@ KNOWN = {
     **{name: says for name, says in GATEWAY.items() if name != "gateway"},
     "consumer": "what its deliveries are called in acks, in front of the subscription's name",
     "log": "where topic_log is, if the executors find it elsewhere than the gateway does",
+    "lakeLog": "the log of a lake that has the subscription, where several have one of its id",
     "maxMessagesPerTrigger": "messages of one batch",
     "lingerSeconds": "seconds that a batch stays with the query when its driver is gone",
     "raw": "true: the bytes of the messages instead of their columns",
@@ -45,6 +46,7 @@ class Choices:
     key: Path | None = None
     consumer: str = "spark"
     log: str = ""
+    lake_log: str = ""
     storage: tuple[tuple[str, str], ...] = ()
     messages_max: int | None = None
     linger_seconds: int | None = None
@@ -79,6 +81,7 @@ def choices(options: Mapping[str, str]) -> Choices:
         key=file_of(said, "key"),
         consumer=consumer,
         log=_absolute(said.get("log", "")),
+        lake_log=said.get("lakeLog", ""),
         storage=tuple(sorted(storage)),
         messages_max=whole_of(said, "maxMessagesPerTrigger", 1),
         linger_seconds=whole_of(said, "lingerSeconds", 0),

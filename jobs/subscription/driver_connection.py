@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from distributary.jobs.client.lake_logs import log_of
 from distributary.jobs.client.management_client import Client, Gateway, Refused, Unanswered
 from distributary.jobs.session.job_settings import SubscriptionSettings
 from distributary.jobs.subscription.choices import Choices
@@ -31,7 +32,9 @@ from distributary.pipeline.schemas.schema_version import (
 class Lease:
     """A holder on a subscription (`ingest.management.leases`), and what it asks.
 
-    `holder` is its name, a new one if it is empty. Raises Unanswered and Refused, each a sentence.
+    `holder` is its name, a new one if it is empty. In a lake any gateway is asked, and the log that
+    has the subscription answers. Raises Unanswered and Refused, each a sentence, and InvalidRequest
+    where several logs have it.
     """
 
     def __init__(self, choices: Choices, settings: SubscriptionSettings, holder: str = "") -> None:
@@ -52,6 +55,13 @@ class Lease:
             float(settings.answer_seconds),
         )
         self._client = Client(gateway, choices.container or own)
+        try:
+            self._lake_log = log_of(
+                self._client, choices.subscription, choices.lake_log, "the option 'lakeLog'"
+            )
+        except BaseException:
+            self._client.close()
+            raise
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._lost: Unanswered | None = None
@@ -112,22 +122,22 @@ class Lease:
         log has them: the one that holds, then the others that bodies may name. Raises
         InvalidRequest where there is none."""
         topic = str(self._ask(Verb.READ, {})["topic"])
+        log = self._lake_log
         with self._lock:
-            found = self._client.query(Entity.SCHEMA)
+            found = self._client.query(Entity.SCHEMA, log)
             name = None if is_pattern(topic) else chosen(map(_name, found), topic)
             if name is None:
                 raise InvalidRequest(
                     f"the option 'typed' needs a schema of {topic}, and there is none: "
                     "`distributary schema set` sets one"
                 )
-            held = self._client.ask(Verb.READ, Entity.SCHEMA, name)
+            held = self._client.ask(Verb.READ, Entity.SCHEMA, name, log=log)
             texts = [_text(name, held)]
             if held["format"] == Format.AVRO.value and held["registry_id"]:
                 for version in range(1, int(held["version"])):
                     said = {"version": version}
-                    texts.append(
-                        _text(name, self._client.ask(Verb.READ, Entity.SCHEMA, name, said))
-                    )
+                    former = self._client.ask(Verb.READ, Entity.SCHEMA, name, said, log)
+                    texts.append(_text(name, former))
         return name, texts
 
     def close(self) -> None:
@@ -149,7 +159,7 @@ class Lease:
             with self._lock:
                 if self._lost is not None:
                     raise self._lost
-                return self._client.ask(verb, Entity.SUBSCRIPTION, name, said)
+                return self._client.ask(verb, Entity.SUBSCRIPTION, name, said, self._lake_log)
         except Refused as error:
             raise Refused(error.status, f"subscription {name}: {error}") from None
         except Unanswered as error:

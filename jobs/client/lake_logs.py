@@ -1,0 +1,39 @@
+"""Which log of a lake has a subscription: any gateway of the lake is asked.
+
+Rule: nothing is guessed. Of two subscriptions with one id in two logs the one is meant that was
+said, and a log that can't be asked may have one, too.
+"""
+
+from distributary.jobs.client.management_client import Client, Refused
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.management.management_messages import ABSENT, Entity, Verb
+from distributary.pipeline.model.subscription import SubscriptionKey
+
+
+def log_of(client: Client, subscription: str, said: str, option: str) -> str:
+    """The log of the durable subscription with this id; empty where the gateway's home has one log,
+    or none has it: whoever asks for it hears that. `said` is the one that was named by `option`, if
+    any was. Raises InvalidRequest where several have it, or may."""
+    if said or SubscriptionKey.parse(subscription).queue:  # a queue is where it is placed
+        return said
+    logs = client.ask(Verb.READ, Entity.NODE, "self").get("logs", [])
+    having, unasked = list[str](), dict[str, str]()
+    for log in logs:
+        try:
+            client.ask(Verb.READ, Entity.SUBSCRIPTION, subscription, log=log)
+        except Refused as refused:
+            if refused.status != ABSENT:
+                unasked[log] = str(refused)
+        else:
+            having.append(log)
+    if len(having) > 1:
+        raise InvalidRequest(
+            f"{subscription} is a subscription in the logs {' and '.join(having)}, one in each: "
+            f"name the log that is meant by {option}"
+        )
+    for log, why in unasked.items():
+        raise InvalidRequest(
+            f"whether {subscription} is a subscription in the log {log}, too, can't be asked: "
+            f"{why}. Name the log that is meant by {option}"
+        )
+    return having[0] if having else ""
