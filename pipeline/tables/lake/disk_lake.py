@@ -12,7 +12,8 @@ import msgspec
 
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import PLACEMENT
+from distributary.pipeline.lake.placement_text import read_placement
+from distributary.pipeline.log_names import PLACEMENT, log_below
 from distributary.pipeline.tables.home.home import Home, make_folder
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 from distributary.pipeline.tables.lake.lake import (
@@ -21,9 +22,7 @@ from distributary.pipeline.tables.lake.lake import (
     SECRET_BYTES,
     OwnerAddress,
     changed_meanwhile,
-    log_below,
     read_address,
-    read_placement,
     read_secret,
 )
 

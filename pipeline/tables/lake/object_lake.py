@@ -7,7 +7,8 @@ import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import LOGS, MAIN, PLACEMENT
+from distributary.pipeline.lake.placement_text import read_placement
+from distributary.pipeline.log_names import LOGS, MAIN, PLACEMENT, log_below
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
@@ -15,9 +16,7 @@ from distributary.pipeline.tables.lake.lake import (
     SECRET_BYTES,
     OwnerAddress,
     changed_meanwhile,
-    log_below,
     read_address,
-    read_placement,
     read_secret,
 )
 from distributary.pipeline.tables.object_home.object_home import ObjectHome

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog
-from distributary.pipeline.log_names import PLACEMENT
-from distributary.pipeline.tables.lake.lake import log_below, read_placement
+from distributary.pipeline.lake.placement_text import read_placement
+from distributary.pipeline.log_names import PLACEMENT, log_below
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.schema.session_files import content, is_there
 
