@@ -19,6 +19,7 @@ from distributary.pipeline.model.subscription import SubscriptionKey
 #: Every option, in the words of Spark, and what it says.
 KNOWN = {
     "gateway": GATEWAY["gateway"],
+    "home": "the home of a lake on a disk, instead of the gateway: its gateways are found there",
     "subscription": "its id, such as global/orders, container/billing/orders or queue/orders",
     **{name: says for name, says in GATEWAY.items() if name != "gateway"},
     "consumer": "what its deliveries are called in acks, in front of the subscription's name",
@@ -46,6 +47,7 @@ class Choices:
     key: Path | None = None
     consumer: str = "spark"
     log: str = ""
+    home: str = ""
     lake_log: str = ""
     storage: tuple[tuple[str, str], ...] = ()
     messages_max: int | None = None
@@ -62,8 +64,11 @@ class Choices:
 def choices(options: Mapping[str, str]) -> Choices:
     """The options of a query, whatever the case of their names. Raises InvalidRequest."""
     said, storage = named("the source 'subscription'", options, KNOWN, STORAGE)
-    require(said, KNOWN, "gateway", "subscription")
-    address, user, password = address_of(said["gateway"])
+    require(said, KNOWN, *(() if said.get("home") else ("gateway",)), "subscription")
+    if said.get("home") and said.get("gateway"):
+        raise InvalidRequest("the options 'gateway' and 'home' are both said: one of them is asked")
+    named_one = said.get("gateway", "")
+    address, user, password = address_of(named_one) if named_one else ("", "", "")
     consumer = said.get("consumer", "spark")
     if not consumer or "/" in consumer:
         raise InvalidRequest(f"the option 'consumer' is '{consumer}': a name without '/'")
@@ -81,6 +86,7 @@ def choices(options: Mapping[str, str]) -> Choices:
         key=file_of(said, "key"),
         consumer=consumer,
         log=_absolute(said.get("log", "")),
+        home=_absolute(said.get("home", "")),
         lake_log=said.get("lakeLog", ""),
         storage=tuple(sorted(storage)),
         messages_max=whole_of(said, "maxMessagesPerTrigger", 1),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from distributary.jobs.client.lake_logs import log_of
+from distributary.jobs.client.lake_logs import addresses, log_of
 from distributary.jobs.client.management_client import Client, Gateway, Refused, Unanswered
 from distributary.jobs.session.job_settings import SubscriptionSettings
 from distributary.jobs.subscription.choices import Choices
@@ -45,16 +45,7 @@ class Lease:
         linger = choices.linger_seconds
         self._linger = settings.linger_seconds if linger is None else linger
         own = f"{choices.consumer}-{self.holder[:8]}-{secrets.token_hex(2)}"
-        gateway = Gateway(
-            choices.address,
-            choices.user,
-            choices.password,
-            choices.authority,
-            choices.certificate,
-            choices.key,
-            float(settings.answer_seconds),
-        )
-        self._client = Client(gateway, choices.container or own)
+        self._client = _connected(choices, settings, choices.container or own)
         try:
             self._lake_log = log_of(
                 self._client, choices.subscription, choices.lake_log, "the option 'lakeLog'"
@@ -176,6 +167,28 @@ class Lease:
             except Unanswered as error:
                 self._lost = error
                 return
+
+
+def _connected(choices: Choices, settings: SubscriptionSettings, container: str) -> Client:
+    """To the gateway that is named, or to the first one of the lake that answers. Raises
+    Unanswered."""
+    found = [choices.address] if choices.address else addresses(choices.home, choices.lake_log)
+    silent: Unanswered | None = None
+    for address in found:
+        gateway = Gateway(
+            address,
+            choices.user,
+            choices.password,
+            choices.authority,
+            choices.certificate,
+            choices.key,
+            float(settings.answer_seconds),
+        )
+        try:
+            return Client(gateway, container)
+        except Unanswered as error:
+            silent = silent or error
+    raise silent or Unanswered("there is no gateway to ask")
 
 
 def _name(row: Mapping[str, Any]) -> str:

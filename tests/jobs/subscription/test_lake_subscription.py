@@ -58,6 +58,8 @@ def test_a_query_takes_from_the_log_that_has_it(
     mine.publish(range(50))
     theirs = seen_from(gateways["main"], mine.topic)
     assert theirs.pending(spark).count() == 50
+    by_home = {"home": str(gateways["main"].home), "subscription": "global/orders.taken"}
+    assert spark.read.format("subscription").options(**by_home).load().count() == 50
     assert drained(spark, theirs, tmp_path) == list(range(50))
     assert mine.settled()
 
