@@ -168,7 +168,7 @@ def journal(home: Home, into: BackupFolder, behind: int) -> list[CopiedSegment]:
     that are used again meanwhile aren't among them. Raises JournalBroken for damage."""
     if not home.journal_dir.is_dir():
         return []
-    paths, _ = segment.live_paths(home.journal_dir)
+    paths, _ = segment.live_paths(segment.paths(home.journal_dir))
     return [one for path in paths if (one := _segment(home, path, into, behind))]
 
 

@@ -25,7 +25,8 @@ LOOKS: Final = 6
 BEATS: Final = 3
 #: The part of a lease that one request about it may take.
 _REQUEST: Final = 1 / 6
-#: Seconds between two attempts to show a sign of life.
+#: Seconds between two attempts to show a sign of life, or to look for one, while the store doesn't
+#: answer.
 _AGAIN_SECONDS: Final = 0.1
 #: Seconds between two looks of a standby while the owner is leaving.
 LEAVING_SECONDS: Final = 0.03
@@ -130,6 +131,7 @@ class LeaseStandby:
         self._claim = Claim(token_hex(8), socket.gethostname(), os.getpid())
         self._seen: _Seen | None = None
         self._since = 0.0
+        self._wait = lease_seconds / LOOKS
 
     @property
     def owner_pid(self) -> int:
@@ -146,7 +148,7 @@ class LeaseStandby:
     @property
     def seconds(self) -> float:
         """Seconds between two attempts."""
-        return LEAVING_SECONDS if self.leaving else self._lease / LOOKS
+        return LEAVING_SECONDS if self.leaving else self._wait
 
     def close(self) -> None:
         """Nothing: that one waits leaves no trace."""
@@ -154,6 +156,7 @@ class LeaseStandby:
     def attempt(self, now: float) -> LeaseOwner | None:
         """The home, if nobody owns it or its owner has shown no life for a lease; `now` in seconds
         of any clock that runs evenly. None also while the store doesn't answer."""
+        self._wait = _AGAIN_SECONDS  # in case the store doesn't answer
         try:
             return self.tried(_seen(self._store), now)
         except OSError:
@@ -168,7 +171,11 @@ class LeaseStandby:
             return LeaseOwner(self._home, self._store, seen.claim, seen.tag, self._lease)
         if self._seen is None or seen.tag != self._seen.tag:
             self._seen, self._since = seen, now
-        return self._take(seen) if now - self._since >= self._lease else None
+        left = self._since + self._lease - now
+        if left <= 0:
+            return self._take(seen)
+        self._wait = min(self._lease / LOOKS, left)  # the look that decides comes in time
+        return None
 
     def look(self) -> _Seen | None:
         """What stands there. Raises OSError."""
