@@ -24,7 +24,7 @@ from distributary.jobs.materialize.batch import Materialization, Step
 from distributary.jobs.materialize.batch_progress import Lines, Progress, brought
 from distributary.jobs.materialize.found_logs import of_logs, require_log
 from distributary.jobs.materialize.progress import Gauges, Watch
-from distributary.jobs.materialize.side_by_side import FAIR, SideBySide, Turns
+from distributary.jobs.materialize.side_by_side import FAIR, SideBySide, Slots
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import (
     DONE,
@@ -88,7 +88,7 @@ class Settings:
 
     `restart`: begin anew from the log as it is, and pass over what is gone from it. `before` is
     told each step before it is done. `between` is called after each batch. `query` is the name of
-    the query in its session; `turns` are had by batches of logs that are done side by side.
+    the query in its session; `slots` are had by batches of logs that are done side by side.
     """
 
     locations: TableLocations
@@ -99,7 +99,7 @@ class Settings:
     before: Step = lambda _step: None
     between: Callable[[SparkSession], None] = lambda _spark: None
     query: str = QUERY
-    turns: Turns = field(default_factory=lambda: Turns(1, StopRequest()))
+    slots: Slots = field(default_factory=lambda: Slots(1, StopRequest()))
 
 
 def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
@@ -180,7 +180,7 @@ class _Batches:
     tables: Materialization | None = None
 
     def run(self, rows: DataFrame, number: int) -> None:
-        with self.settings.turns.turn():
+        with self.settings.slots.slot():
             self._run(rows.sparkSession, number)
 
     def _run(self, spark: SparkSession, number: int) -> None:
@@ -271,8 +271,8 @@ def command(
         gauges.serve(metrics)
     ends = given.materialize.trigger == AVAILABLE_NOW
     spark = session(({} if ends else of_long_life()) | (FAIR if of_lake else {}))
-    lines, turns = Lines(gauges, as_json=as_json), Turns(given.materialize.logs_at_once, request)
-    job = _Job(spark, given, lines, turns, request, set(logs) if restart_from_snapshot else set())
+    lines, slots = Lines(gauges, as_json=as_json), Slots(given.materialize.logs_at_once, request)
+    job = _Job(spark, given, lines, slots, request, set(logs) if restart_from_snapshot else set())
     request.listen()
     failed: dict[str, str] = {}
     with _listening(spark, lines.watch):
@@ -306,7 +306,7 @@ class _Job:
     spark: SparkSession
     given: JobSettings
     lines: Lines
-    turns: Turns
+    slots: Slots
     request: StopRequest
     restart: set[str]
 
@@ -326,7 +326,7 @@ class _Job:
                 restart=restart,
                 between=between,
                 query=query,
-                turns=self.turns,
+                slots=self.slots,
             )
             run(self.spark, settings, self.request)
 

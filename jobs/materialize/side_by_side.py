@@ -2,7 +2,7 @@
 
 Rule 1: what fails of one log stops no other one, and is said with the log's name. Only Java's end
         is the end of all.
-Rule 2: so many batches run at once; others wait for their turn.
+Rule 2: so many batches run at once; others wait for a slot.
 Rule 3: with an interval, logs are looked for again: one that is new begins, one that failed begins
         anew.
 """
@@ -36,14 +36,14 @@ FAIR: Final = {"spark.scheduler.mode": "FAIR"}
 Logs: TypeAlias = Mapping[str, TableLocations]
 
 
-class Turns:
-    """So many at once. Who waits for a turn hears within a second that the job is to stop."""
+class Slots:
+    """So many at once. Who waits for one hears within a second that the job is to stop."""
 
     def __init__(self, most: int, request: StopRequest) -> None:
         self._free, self._request, self._condition = most, request, Condition()
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def slot(self) -> Iterator[None]:
         """Have one while the block runs. Raises DistributaryError when the job is to stop."""
         with self._condition:
             while not self._free and not self._request.asked:

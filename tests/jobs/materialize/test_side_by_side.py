@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_place import Place, first_part, second_part
 
 from distributary.jobs.materialize.materialize import main
-from distributary.jobs.materialize.side_by_side import SideBySide, Turns
+from distributary.jobs.materialize.side_by_side import SideBySide, Slots
 from distributary.jobs.session.stopping import StopRequest
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.tables.writer_lock import NAME
@@ -56,20 +56,20 @@ def test_logs_are_done_at_the_same_time(spark: SparkSession) -> None:
     assert sorted(done) == ["main", "orders"]
 
 
-def test_so_many_have_a_turn(spark: SparkSession) -> None:
+def test_so_many_have_a_slot(spark: SparkSession) -> None:
     """A third batch waits; and whoever waits hears that the job is to stop."""
     assert spark
     request, gone, taken = StopRequest(), Event(), list[int]()
-    turns = Turns(2, request)
+    slots = Slots(2, request)
 
     def work(nth: int) -> None:
-        with turns.turn():
+        with slots.slot():
             taken.append(nth)
             gone.wait(PATIENCE)
 
     with ThreadPoolExecutor(3) as pool:
         running = [pool.submit(work, nth) for nth in range(3)]
-        until(lambda: len(taken) == 2, "two turns")
+        until(lambda: len(taken) == 2, "two slots")
         request.asked = True
         until(lambda: any(one.done() for one in running), "the third to hear it")
         gone.set()
