@@ -116,7 +116,8 @@ def test_a_subscription_begins_in_the_past_of_its_log(
     assert backfill.main(["global/late", "--since", "0", "--rewind", *of_lake]) == 0
     with Peer(orders.port) as peer:
         row = Manager(peer).done("READ", "subscription", "global/late")
-    assert (row["topic"], row["floor"]) == ("orders.past", 0)
+    assert row["topic"] == "orders.past"
+    assert row["backlog"] >= 20
     capsys.readouterr()
     several = ["global/any", "--topic", "pattern://#", "--since", "0", *of_lake]
     assert backfill.main(several) == 2
