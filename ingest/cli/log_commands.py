@@ -11,12 +11,12 @@ import msgspec
 
 from distributary.ingest.cli.options.command_options import REFUSED, json_option
 from distributary.ingest.runtime import load_settings
-from distributary.pipeline.errors import InvalidRequest, PlacementRefused
+from distributary.pipeline.errors import InvalidRequest, MoveRefused, PlacementRefused
 
 if TYPE_CHECKING:
     from distributary.ingest.runtime.settings import Settings
     from distributary.pipeline.lake.placement import Placement
-    from distributary.pipeline.tables.lake.lake import Lake
+    from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
 _home = click.option(
     "--home", required=True, help="The whole home: a folder, or s3://bucket/prefix."
@@ -28,18 +28,20 @@ _config = click.option(
 
 @click.group()
 def log() -> None:
-    """List and make the logs of a home, and place topics in them.
+    """List and make the logs of a home, place topics in them, and move them to other machines.
 
     \b
     Examples:
       distributary log create orders --home /srv/log
       distributary log place 'orders.#' orders --home /srv/log
+      distributary log move orders machine-b --home /srv/log
       distributary serve --home /srv/log --log orders --listen 10.0.0.7:5672
 
     A home has the log `main`; with another one it is a lake. Each log has a gateway of its own,
     and any of them serves any client.
     Exit code 0: done. 1: a disk, a store or a table can't be read or written. 2: the command line
-    can't be. 4: not now: a gateway runs, or a log has a topic that would be placed elsewhere.
+    can't be. 4: not now: a gateway runs, a log has a topic that would be placed elsewhere, or
+    nobody stands by where a log is to move.
     """
 
 
@@ -48,14 +50,15 @@ def log() -> None:
 @_config
 @json_option
 def list_logs(home: str, config: Path | None, as_json: bool) -> None:
-    """List the logs, where their owners listen, and the rules by which topics are placed.
+    """List the logs, where their owners listen, who stands by, and the rules for topics.
 
     \b
     Examples:
       distributary log list --home /srv/log
       distributary log list --home s3://bucket/log --json
 
-    It may run beside the gateways. Where an owner listened last is shown also when it has ended.
+    It may run beside the gateways. Where an owner listened last is shown also when it has ended;
+    its machine only while it lives. A gateway that was killed is shown for some seconds more.
     """
     settings = load_settings.load(config, flags={})
     _show(_lake(home, settings), as_json=as_json)
@@ -104,6 +107,12 @@ def create(name: str, home: str, config: Path | None, as_json: bool) -> None:
 @click.argument("pattern")
 @click.argument("logs", nargs=-1, metavar="LOG...")
 @click.option("--before", metavar="PATTERN", help="Put the rule before the one of this pattern.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Divide each topic over N of the logs, by the group-id or message-id of its messages.",
+)
 @click.option("--remove", is_flag=True, help="Take the rule of the pattern away.")
 @_home
 @_config
@@ -112,6 +121,7 @@ def place(
     pattern: str,
     logs: tuple[str, ...],
     before: str | None,
+    partitions: int | None,
     remove: bool,
     home: str,
     config: Path | None,
@@ -123,39 +133,89 @@ def place(
     Examples:
       distributary log place 'orders.#' orders --home /srv/log
       distributary log place 'queue://work.*' main orders prices --home /srv/log
+      distributary log place 'queue://hot' main orders prices --partitions 3 --home /srv/log
       distributary log place orders.urgent main --before 'orders.#' --home /srv/log
       distributary log place 'orders.#' --remove --home /srv/log
 
     The first rule whose pattern matches a topic says its log; without one it is main. Patterns
-    have * for a word and # for any number of words, whatever style consumers use.
+    have * for a word and # for any number of words, whatever style consumers use. With
+    --partitions each topic is in several logs at once, and a message in one of them.
     Stop all gateways of the lake first. What a log has doesn't move: a rule that would place a
     topic elsewhere of which there are messages, a subscription or a schema is refused.
     """
     from distributary.ingest.placing import topic_placing  # noqa: PLC0415 (with the tables half a second)
 
     settings = load_settings.load(config, flags={})
-    change = _change(pattern, logs, before, settings, remove=remove)
+    change = (
+        _removed(pattern, logs, before, partitions)
+        if remove
+        else _placed(pattern, logs, before, partitions or 1, settings)
+    )
     lake = _lake(home, settings)
     with _refusing():
         topic_placing.place(lake, settings, change)
     _show(lake, as_json=as_json)
 
 
-def _change(
-    pattern: str, logs: tuple[str, ...], before: str | None, settings: "Settings", *, remove: bool
-) -> "Callable[[Placement], Placement]":
-    """What is asked for. Raises InvalidRequest for words that don't go together."""
-    from distributary.pipeline.lake.placement import with_rule, without_rule  # noqa: PLC0415 (as above)
+@log.command()
+@click.argument("name", metavar="LOG")
+@click.argument("to", metavar="MACHINE_OR_ADDRESS")
+@_home
+@_config
+@json_option
+def move(name: str, to: str, home: str, config: Path | None, as_json: bool) -> None:
+    """Have a log's owner hand it over to the gateway that stands by for it there.
 
-    if remove:
-        if logs or before is not None:
-            raise InvalidRequest("--remove takes a pattern alone: without a log and --before")
-        return lambda placement: without_rule(placement, pattern)
+    \b
+    Examples:
+      distributary log move orders machine-b --home /srv/log
+      distributary log move orders 10.0.0.9:5672 --home s3://bucket/log
+
+    `distributary log list` shows who stands by. Clients of the owner connect anew; links through
+    other gateways pause for less than a second. The former owner stands by from then on.
+    If the gateway there isn't ready in time, the owner serves on and this ends with exit code 4.
+    """
+    from distributary.ingest.fleet import asked_moves  # noqa: PLC0415 (with the tables half a second)
+
+    settings = load_settings.load(config, flags={})
+    lake = _lake(home, settings)
+    with _refusing():
+        done = asked_moves.move(lake, name, to)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(done), indent=2).decode())
+    else:
+        click.echo(f"{name} is at {done.url} on {done.machine}")
+
+
+def _removed(
+    pattern: str, logs: tuple[str, ...], before: str | None, partitions: int | None
+) -> "Callable[[Placement], Placement]":
+    """A rule is taken away. Raises InvalidRequest for words that don't go with that."""
+    from distributary.pipeline.lake.placement import without_rule  # noqa: PLC0415 (as above)
+
+    if logs or before is not None or partitions is not None:
+        raise InvalidRequest(
+            "--remove takes a pattern alone: without a log, --before and --partitions"
+        )
+    return lambda placement: without_rule(placement, pattern)
+
+
+def _placed(
+    pattern: str,
+    logs: tuple[str, ...],
+    before: str | None,
+    partitions: int,
+    settings: "Settings",
+) -> "Callable[[Placement], Placement]":
+    """A rule is made, or has other logs. Raises InvalidRequest where none are named."""
+    from distributary.pipeline.lake.placement import with_rule  # noqa: PLC0415 (as above)
+
     if not logs:
         raise InvalidRequest(f"say the log of {pattern}, or --remove")
 
     def changed(placement: "Placement") -> "Placement":
-        new, most = with_rule(placement, pattern, logs, before), settings.fleet.rules_max
+        new = with_rule(placement, pattern, logs, before, partitions)
+        most = settings.fleet.rules_max
         if len(new.rules) > most:
             raise InvalidRequest(f"{most} rules are the most (fleet.rules_max)")
         return new
@@ -168,7 +228,7 @@ def _refusing() -> Iterator[None]:
     """What can't be done now has an exit code of its own."""
     try:
         yield
-    except PlacementRefused as error:
+    except (PlacementRefused, MoveRefused) as error:
         click.echo(f"distributary: {error}", err=True)
         sys.exit(REFUSED)
 
@@ -188,24 +248,60 @@ def _lake(home: str, settings: "Settings") -> "Lake":
 
 def _show(lake: "Lake", *, as_json: bool) -> None:
     """What there is."""
-    placement = lake.placement()
-    rows = [(log, lake.log_home(log), lake.address_of(log)) for log in placement.logs]
+    from distributary.ingest.fleet.asked_moves import living  # noqa: PLC0415 (as above)
+
+    placement, members = lake.placement(), living(lake)
+    rows = [
+        _Row(
+            log,
+            lake.log_home(log),
+            lake.address_of(log),
+            next((one.machine for one in members if one.log == log), None),
+            [_Gateway(one.machine, one.url) for one in members if log in one.waits],
+        )
+        for log in placement.logs
+    ]
+    relays = [_Gateway(one.machine, one.url) for one in members if not one.log and not one.waits]
     if as_json:
-        logs = [
-            {
-                "log": log,
-                "home": home,
-                "owner": None if owner is None else msgspec.to_builtins(owner),
-            }
-            for log, home, owner in rows
-        ]
-        rules = msgspec.to_builtins(placement.rules)
-        found = {"home": lake.address, "version": placement.version, "logs": logs, "rules": rules}
+        found = {
+            "home": lake.address,
+            "version": placement.version,
+            "logs": rows,
+            "relays": relays,
+            "rules": placement.rules,
+            "move": lake.move(),
+        }
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
     width = max(len(log) for log in placement.logs)
-    for log, home, owner in rows:
-        click.echo(f"{log:{width}}  {home}  {'never served' if owner is None else owner.url}")
+    for row in rows:
+        where = "never served" if row.owner is None else row.owner.url
+        where += f" on {row.machine}" if row.machine is not None else ""
+        click.echo(f"{row.log:{width}}  {row.home}  {where}{_listed(', standby', row.standbys)}")
+    for relay in relays:
+        click.echo(f"no log{_listed('', [relay])}")
     for rule in placement.rules:
-        click.echo(f"{rule.pattern} -> {', '.join(rule.logs)}")
+        parts = f", {rule.partitions} partitions each" * (rule.partitions > 1)
+        click.echo(f"{rule.pattern} -> {', '.join(rule.logs)}{parts}")
     click.echo("all else -> main" if placement.rules else "all topics -> main")
+
+
+def _listed(what: str, gateways: "list[_Gateway]") -> str:
+    return "".join(f"{what} {one.url} on {one.machine}" for one in gateways)
+
+
+class _Gateway(msgspec.Struct, frozen=True):
+    """A gateway, as it is shown."""
+
+    machine: str
+    url: str
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """A log, as it is shown: `machine` is its owner's while that one lives."""
+
+    log: str
+    home: str
+    owner: "OwnerAddress | None"
+    machine: str | None
+    standbys: list[_Gateway]

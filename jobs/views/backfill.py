@@ -276,13 +276,13 @@ def _placed(home: Path | None, topic: str) -> str:
     lake = None if home is None else disk_lake(home)
     if lake is None:
         return ""
-    log = lake.placement().log_of_pattern(topic)
-    if log is None:
+    logs = lake.placement().logs_of_pattern(topic)
+    if len(logs) != 1:
         raise InvalidRequest(
             f"The topics of '{topic}' may be in several logs of {home}, and a subscription lies in "
             "one: make one for the topics of each log."
         )
-    return log
+    return logs[0]
 
 
 def _folder(home: Path | None, tables: str | None, log: str) -> str | None:

@@ -3,7 +3,8 @@
 It only says when to try: whoever is wrong about it loses nothing by that (`take_over`). An owner
 replaces its own words by new ones, if they still stand (`If-Match`). Whoever wants the home takes
 it when the words are gone or a farewell, or haven't changed for a whole lease of its own clock.
-An owner that is about to say farewell says so before, and who waits looks often from then on.
+An owner that is about to say farewell says so before, and who waits looks often from then on. It
+may name its heir, whom all others let take the home first (`pipeline.fleet.heirs`).
 """
 
 import os
@@ -17,6 +18,7 @@ from typing import Final
 import msgspec
 
 from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StoreError
+from distributary.pipeline.fleet.heirs import HEIR_SECONDS, NOBODY, Patience
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.object_home.object_home import LEASE, ObjectHome
 
@@ -36,7 +38,8 @@ _SEEN_LOOKS: Final = 1.5
 
 class Claim(msgspec.Struct, frozen=True):
     """What the object says. `owner` is a random name of the process; one that says `farewell` has
-    given the home back, and one that says `leaving` will soon."""
+    given the home back, and one that says `leaving` will soon; `heir` is the number of who is to
+    take it first."""
 
     owner: str
     host: str
@@ -44,6 +47,7 @@ class Claim(msgspec.Struct, frozen=True):
     beat: int = 0
     farewell: bool = False
     leaving: bool = False
+    heir: int = NOBODY
 
 
 _DECODER: Final = msgspec.json.Decoder(Claim)
@@ -79,13 +83,20 @@ class LeaseOwner:
             claim = msgspec.structs.replace(self._claim, beat=self._claim.beat + 1)
             self._say(claim)
 
-    def leave(self) -> float:
-        """Say that the home will be given back soon. After so many seconds whoever waits for it
-        has seen that: nobody knows whether somebody does. Raises as `beat`."""
+    def leave(self, heir: int = NOBODY) -> float:
+        """Say that the home will be given back soon, and who is to take it first. After so many
+        seconds whoever waits for it has seen that: nobody knows whether somebody does. Raises as
+        `beat`."""
         with self._lock:
             self.check()
-            self._say(msgspec.structs.replace(self._claim, leaving=True))
+            self._say(msgspec.structs.replace(self._claim, leaving=True, heir=heir))
         return self._lease / LOOKS * _SEEN_LOOKS
+
+    def stay(self) -> None:
+        """Say that the home won't be given back soon, after all. Raises as `beat`."""
+        with self._lock:
+            self.check()
+            self._say(msgspec.structs.replace(self._claim, leaving=False, heir=NOBODY))
 
     def _say(self, claim: Claim) -> None:
         try:
@@ -125,8 +136,10 @@ class LeaseOwner:
 class LeaseStandby:
     """Waits for a home: call `attempt` again and again."""
 
-    def __init__(self, home: ObjectHome, lease_seconds: float) -> None:
+    def __init__(self, home: ObjectHome, lease_seconds: float, me: int = NOBODY) -> None:
+        """`me`: the number by which an owner may name it."""
         self._home, self._lease = home, lease_seconds
+        self._me, self._patience = me, Patience(me)
         self._store = home.store(max(lease_seconds * _REQUEST, _AGAIN_SECONDS))
         self._claim = Claim(token_hex(8), socket.gethostname(), os.getpid())
         self._seen: _Seen | None = None
@@ -136,14 +149,24 @@ class LeaseStandby:
     @property
     def owner_pid(self) -> int:
         """The pid of the owner that was seen, on its own host; 0 when it isn't known."""
-        claim = self._seen.claim if self._seen is not None else None
-        return claim.pid if claim is not None else 0
+        return self._owner.pid if self._owner is not None else 0
 
     @property
     def leaving(self) -> bool:
-        """Whether the owner said, when it was last looked at, that it will give the home back."""
-        claim = self._seen.claim if self._seen is not None else None
-        return claim is not None and claim.leaving
+        """Whether the owner said, when it was last looked at, that it will give the home back, and
+        to nobody else."""
+        owner = self._owner
+        return owner is not None and owner.leaving and owner.heir in {NOBODY, self._me}
+
+    @property
+    def named(self) -> bool:
+        """Whether the owner has named this one as its heir, when it was last looked at."""
+        owner = self._owner
+        return owner is not None and owner.heir == self._me != NOBODY
+
+    @property
+    def _owner(self) -> Claim | None:
+        return self._seen.claim if self._seen is not None else None
 
     @property
     def seconds(self) -> float:
@@ -165,16 +188,19 @@ class LeaseStandby:
     def tried(self, seen: _Seen | None, now: float) -> LeaseOwner | None:
         """The same, with what stands there. Raises OSError when it isn't known whether the home is
         ours; the next attempt tells."""
-        if seen is None or seen.claim is None or seen.claim.farewell:
+        claim = None if seen is None else seen.claim
+        if seen is None or claim is None:
             return self._take(seen)
-        if seen.claim.owner == self._claim.owner:  # the answer was lost
-            return LeaseOwner(self._home, self._store, seen.claim, seen.tag, self._lease)
+        if claim.owner == self._claim.owner and not claim.farewell:  # the answer was lost
+            return LeaseOwner(self._home, self._store, claim, seen.tag, self._lease)
         if self._seen is None or seen.tag != self._seen.tag:
             self._seen, self._since = seen, now
         left = self._since + self._lease - now
-        if left <= 0:
+        free = claim.farewell or left <= 0
+        if self._patience.may_take(claim.heir, free=free, now=now):
             return self._take(seen)
-        self._wait = min(self._lease / LOOKS, left)  # the look that decides comes in time
+        # The look that decides comes in time.
+        self._wait = min(self._lease / LOOKS, left) if not free else self._lease / LOOKS
         return None
 
     def look(self) -> _Seen | None:
@@ -192,11 +218,12 @@ class LeaseStandby:
 def acquire_lease(home: ObjectHome, lease_seconds: float) -> LeaseOwner:
     """Own the home now, or when its owner has shown no life for a lease: a process that was killed
     leaves its words. Raises HomeLocked when its owner lives, StoreError when the store doesn't
-    answer, InvalidRequest where no home can be. Blocks for a lease and a little."""
+    answer, InvalidRequest where no home can be. Blocks for a lease and a little, and where an heir
+    was named that doesn't come for HEIR_SECONDS more."""
     standby = LeaseStandby(home, lease_seconds)
     first: _Seen | None = None
     begun, error = time.monotonic(), OSError("its store doesn't answer")
-    while (now := time.monotonic()) - begun < 2 * lease_seconds:
+    while (now := time.monotonic()) - begun < 2 * lease_seconds + HEIR_SECONDS:
         try:
             seen = standby.look()
             if (owner := standby.tried(seen, now)) is not None:
