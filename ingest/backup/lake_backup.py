@@ -15,13 +15,12 @@ from distributary.ingest.backup.backup_folder import MANIFEST
 from distributary.pipeline.backup import backup_plan
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import MAIN, PLACEMENT
+from distributary.pipeline.lake.placement_text import read_placement
+from distributary.pipeline.log_names import MAIN, PLACEMENT, log_below
 from distributary.pipeline.tables.home.home import Home, make_folder
 from distributary.pipeline.tables.lake.disk_lake import DiskLake, write_whole
 from distributary.pipeline.tables.lake.lake import (
     SECRET,
-    log_below,
-    read_placement,
     read_secret,
 )
 

@@ -36,6 +36,11 @@ _JVM_GONE = (
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+class JavaGone(DistributaryError):
+    """The JVM has ended in the middle of what it was asked for: nothing can go on."""
+
+
 _LOCATION_OPTIONS = (
     click.option("--home", type=click.Path(path_type=Path), help="Home of a gateway."),
     click.option("--log", help="topic_log, instead of the home's."),
@@ -167,7 +172,8 @@ def in_a_sentence() -> Iterator[None]:
         said = _sentence(error)
         if said is None:
             raise
-        raise DistributaryError(said) from error
+        kind = JavaGone if said == _JVM_GONE else DistributaryError
+        raise kind(said) from error
 
 
 def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:
