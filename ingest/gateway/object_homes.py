@@ -7,7 +7,12 @@ from distributary.ingest.commit.objects.object_home_opening import (
 from distributary.ingest.commit.table_location import object_home
 from distributary.ingest.gateway.ownership.any_home import OwnedHome, Waiting, WaitingHome
 from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.tables.object_home.lease import LeaseOwner, LeaseStandby, acquire_lease
+from distributary.pipeline.tables.object_home.lease import (
+    LeaseOwner,
+    LeaseStandby,
+    acquire_lease,
+    lease_of,
+)
 
 
 class GatewayObjectHome:
@@ -23,7 +28,8 @@ class GatewayObjectHome:
         return self._owned(acquire_lease(self._home, self._lease))
 
     def standby(self) -> Waiting:
-        return WaitingHome(LeaseStandby(self._home, self._lease), self._owned, self._ahead.read)
+        standby = LeaseStandby(lease_of(self._home, self._lease))
+        return WaitingHome(standby, self._owned, self._ahead.read)
 
     def _owned(self, owner: LeaseOwner) -> OwnedHome:
         home, ahead = self._home, self._ahead

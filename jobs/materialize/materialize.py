@@ -38,7 +38,6 @@ from distributary.jobs.tables.table_locations import TableLocations, on_a_disk
 from distributary.jobs.tables.writer_lock import require_no_writer, writing
 from distributary.jobs.upkeep.spark_upkeep import run as upkeep
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.tables.home.home import Home
 
 QUERY = "materialize"
 
@@ -70,6 +69,7 @@ Examples:
   distributary jobs materialize --home build/demo --trigger "2 seconds" \\
       --metrics 127.0.0.1:9101 --upkeep-every 60
   distributary jobs materialize --home build/demo --restart-from-snapshot
+  distributary jobs materialize --home s3://bucket/orders
   spark-submit jobs/materialize/materialize.py --home build/demo
   spark-submit --packages io.delta:delta-spark_4.2_2.13:4.4.0 jobs/materialize/materialize.py \\
       --log s3a://lake/topic_log --tables s3a://lake/tables --checkpoint s3a://lake/checkpoint
@@ -148,7 +148,7 @@ def once(spark: SparkSession, home: str) -> list[Progress]:
     Raises InvalidRequest when there is no topic_log, TablesLocked when another job writes.
     """
     told: list[Progress] = []
-    for locations in _of_logs(Path(home), None, None, None):
+    for locations in _of_logs(home, None, None, None):
         require_log(spark, locations.log)
         with writing(spark, locations.tables, QUERY):
             build(spark, Settings(locations, report=told.append)).awaitTermination()
@@ -156,15 +156,14 @@ def once(spark: SparkSession, home: str) -> list[Progress]:
 
 
 def _of_logs(
-    home: Path | None, log: str | None, tables: str | None, checkpoint: str | None
+    home: str | None, log: str | None, tables: str | None, checkpoint: str | None
 ) -> list[TableLocations]:
     """Where the job reads and writes: of a lake, of which nothing else is said, in the home of each
     log that was served. Raises InvalidRequest, before a JVM starts, where there is no log."""
     whole = home is not None and log is None and tables is None and checkpoint is None
     homes = served_homes(home) if whole and home is not None else {}
     found = [
-        locations_of(one, str(Home(one).topic_log), None, None, query=QUERY)
-        for one in homes.values()
+        locations_of(one.root, one.topic_log, None, None, query=QUERY) for one in homes.values()
     ] or [locations_of(home, log, tables, checkpoint, query=QUERY)]
     for one in found:
         if on_a_disk(one.log) and not (Path(one.log) / "_delta_log").is_dir():
@@ -271,7 +270,7 @@ def main(argv: Sequence[str]) -> int:
 @json_option("Progress as one JSON object a line.")
 def command(
     *,
-    home: Path | None,
+    home: str | None,
     log: str | None,
     tables: str | None,
     checkpoint: str | None,
@@ -288,14 +287,15 @@ def command(
     if len(logs) > 1 and trigger != AVAILABLE_NOW:
         raise InvalidRequest(
             f"{home} has {len(logs)} logs, which are done one after another: with --trigger "
-            f"start a job for each, such as --home {Path(logs[-1].log).parents[1]}"
+            f"start a job for each, such as --home {logs[-1].tables.removesuffix('/tables')}"
         )
     for locations in logs:
         require_no_writer(locations.tables)
     gauges = Gauges()
     if metrics is not None:
         gauges.serve(metrics)
-    spark = session(None if trigger == AVAILABLE_NOW else of_long_life())
+    places = [one.tables for one in logs]
+    spark = session(None if trigger == AVAILABLE_NOW else of_long_life(), places)
     minutes = given.materialize.upkeep_minutes if upkeep_every is None else upkeep_every
     lines = Lines(QUERY, gauges, as_json=as_json)
     for locations in logs:

@@ -291,6 +291,9 @@ def _confs(spark: SparkSession, settings: UpkeepSettings) -> Iterator[None]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(
             spark.sparkContext.defaultParallelism
         ),
+        # VACUUM makes a version between its list of files and their removal. So a job that has lost
+        # the tables on a store removes nothing: what it lists while it has them nobody needs again.
+        "spark.databricks.delta.vacuum.logging.enabled": "true",
     }
     before = {key: spark.conf.get(key, None) for key in ours}
     try:
@@ -327,7 +330,7 @@ def main(argv: Sequence[str]) -> int:
 @json_option("One JSON object for each table, a line each.")
 def command(
     *,
-    home: Path | None,
+    home: str | None,
     log: str | None,
     tables: str | None,
     settings_file: Path | None,
@@ -338,7 +341,7 @@ def command(
     for where in found.values():
         require_tables(where)
         require_no_writer(where)
-    spark = session()
+    spark = session(places=found.values())
     if not dry_run:
         _keep_stdout(spark)
     for name, where in found.items():

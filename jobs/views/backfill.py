@@ -216,7 +216,7 @@ def command(
     rewind: bool,
     no_hint: bool,
     dry_run: bool,
-    home: Path | None,
+    home: str | None,
     log: str | None,
     tables: str | None,
     settings_file: Path | None,
@@ -260,7 +260,7 @@ def _require_own(gateway: Gateway, where: str) -> None:
     """What is found in the tables of another gateway's log says nothing of this one's messages."""
     with Client(gateway) as client:
         identity = own_log(client)
-    spark = session()
+    spark = session(places=[where])
     require_own(spark, find_tables(spark, where).folder, identity, beside=True)
 
 

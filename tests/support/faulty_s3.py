@@ -224,7 +224,7 @@ class _Server:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while (request := await _read_request(reader)) is not None:
+            while (request := await _read_request(reader, writer)) is not None:
                 answer = await self._answer(request)
                 if answer is None:
                     break
@@ -296,7 +296,9 @@ class _Server:
         task.add_done_callback(self.later.discard)
 
 
-async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
+async def _read_request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> _Request | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
     except asyncio.IncompleteReadError:
@@ -305,10 +307,23 @@ async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
     method, target, _ = first.split(" ")
     pairs = (line.partition(":") for line in lines)
     headers = {name.lower(): value.strip() for name, _, value in pairs}
+    if "expect" in headers:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     body = await reader.readexactly(int(headers.get("content-length", 0)))
+    if "aws-chunked" in headers.get("content-encoding", ""):
+        body = b"".join(_chunks(body))
     parts = urlsplit(target)
     query = {name: values[0] for name, values in parse_qs(parts.query, True).items()}
     return _Request(method, parts.path, query, headers, body)
+
+
+def _chunks(body: bytes) -> Iterator[bytes]:
+    """What Amazon's own client sends in chunks: the size of each in front of it, at last nothing
+    and a checksum."""
+    while (size := int(body.partition(b"\r\n")[0].partition(b";")[0], 16)) > 0:
+        chunk = body.partition(b"\r\n")[2]
+        yield chunk[:size]
+        body = chunk[size + len(b"\r\n") :]
 
 
 def _bytes(answer: _Answer, *, head: bool) -> bytes:

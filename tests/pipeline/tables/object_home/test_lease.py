@@ -13,6 +13,7 @@ from distributary.pipeline.tables.object_home.lease import (
     LeaseOwner,
     LeaseStandby,
     acquire_lease,
+    lease_of,
 )
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
@@ -52,7 +53,7 @@ def test_a_free_home_is_taken_at_once_and_given_back(home: ObjectHome) -> None:
 
 def test_an_owner_that_lives_is_not_disturbed(home: ObjectHome) -> None:
     """A start is refused when it has seen a sign of life; a standby goes on waiting."""
-    owner, standby = acquire_lease(home, LEASE), LeaseStandby(home, LEASE)
+    owner, standby = acquire_lease(home, LEASE), LeaseStandby(lease_of(home, LEASE))
     for nth in range(5):
         assert standby.attempt(nth * LEASE) is None
         owner.beat()
@@ -61,7 +62,7 @@ def test_an_owner_that_lives_is_not_disturbed(home: ObjectHome) -> None:
 
 def test_a_start_is_refused_while_its_owner_beats(home: ObjectHome, s3: FaultyS3) -> None:
     owner = acquire_lease(home, 5.0)
-    other = LeaseStandby(home, LEASE)
+    other = LeaseStandby(lease_of(home, LEASE))
     assert other.attempt(0.0) is None
     owner.beat()
     s3.plan(Plan())
@@ -70,7 +71,7 @@ def test_a_start_is_refused_while_its_owner_beats(home: ObjectHome, s3: FaultyS3
 
 def test_a_silent_owner_loses_its_home_and_knows_it(home: ObjectHome) -> None:
     former = acquire_lease(home, LEASE)
-    owner = taken(LeaseStandby(home, LEASE))
+    owner = taken(LeaseStandby(lease_of(home, LEASE)))
     with pytest.raises(HomeLost, match="has another owner now"):
         former.beat()
     with pytest.raises(HomeLost):
@@ -81,7 +82,7 @@ def test_a_silent_owner_loses_its_home_and_knows_it(home: ObjectHome) -> None:
 
 def test_of_two_that_want_it_one_gets_it(home: ObjectHome) -> None:
     acquire_lease(home, LEASE)
-    one, other = LeaseStandby(home, LEASE), LeaseStandby(home, LEASE)
+    one, other = LeaseStandby(lease_of(home, LEASE)), LeaseStandby(lease_of(home, LEASE))
     assert other.attempt(10.0) is None
     owner = taken(one)
     assert other.attempt(10.01 + LEASE) is None
@@ -106,7 +107,7 @@ def test_a_lost_answer_loses_no_home(home: ObjectHome, s3: FaultyS3) -> None:
 
 
 def test_whoever_took_it_without_hearing_so_has_it(home: ObjectHome, s3: FaultyS3) -> None:
-    standby = LeaseStandby(home, LEASE)
+    standby = LeaseStandby(lease_of(home, LEASE))
     s3.plan(Plan(lost=1.0, hang_seconds=0.2))
     assert standby.attempt(0.0) is None
     s3.plan(Plan())
@@ -126,7 +127,7 @@ def test_a_store_that_is_not_there_is_one_sentence() -> None:
 
 def test_an_owner_that_leaves_is_looked_at_often(home: ObjectHome) -> None:
     """It says so once, and with each sign of life, until its farewell."""
-    owner, standby = acquire_lease(home, LEASE), LeaseStandby(home, LEASE)
+    owner, standby = acquire_lease(home, LEASE), LeaseStandby(lease_of(home, LEASE))
     assert standby.attempt(10.0) is None
     assert (standby.leaving, standby.seconds) == (False, LEASE / LOOKS)
     assert owner.leave() > LEASE / LOOKS
@@ -139,6 +140,6 @@ def test_an_owner_that_leaves_is_looked_at_often(home: ObjectHome) -> None:
     assert after is not None
     owner.release()  # a second time it says nothing
     after.beat()
-    other = LeaseStandby(home, LEASE)
+    other = LeaseStandby(lease_of(home, LEASE))
     assert other.attempt(0.0) is None
     assert not other.leaving
