@@ -39,6 +39,9 @@ public class ConditionalLogStore extends HadoopFileSystemLogStore {
   /** Begins what is said to a job that isn't the writer any more. */
   public static final String LOST = "DISTRIBUTARY_WRITER_LOST";
 
+  /** Attempts to read a lease. */
+  private static final int READS_MAX = 5;
+
   private static final String CONDITIONAL = "fs.option.create.conditional.overwrite";
 
   /** By folder: where its lease lies, and whom it must name. */
@@ -125,15 +128,24 @@ public class ConditionalLogStore extends HadoopFileSystemLogStore {
       if (path.toString().startsWith((String) folder.getKey())) {
         String[] taken = (String[]) folder.getValue();
         Path lease = new Path(taken[0]);
-        String said = "";
-        try {
-          said = new String(
-              content(lease.getFileSystem(configuration), lease), StandardCharsets.UTF_8);
-        } catch (FileNotFoundException absent) {
-          said = "";
-        }
+        String said = words(lease.getFileSystem(configuration), lease);
         if (said.indexOf("\"" + taken[1] + "\"") < 0) {
           throw new IOException(LOST + ": " + lease + " names another writer; nothing was written");
+        }
+      }
+    }
+  }
+
+  /** What a lease says. S3A looks at an object and then reads it: in between it may be renewed. */
+  private static String words(FileSystem files, Path lease) throws IOException {
+    for (int left = READS_MAX; true; left--) {
+      try {
+        return new String(content(files, lease), StandardCharsets.UTF_8);
+      } catch (FileNotFoundException absent) {
+        return "";
+      } catch (IOException error) {
+        if (left == 1) {
+          throw error;
         }
       }
     }

@@ -12,7 +12,6 @@ Rule 3: a former job removes nothing that a later one has written: VACUUM makes 
         is removed with what is in it.
 """
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,6 +35,7 @@ from distributary.pipeline.tables.object_home.lease import (
     LeaseOwner,
     LeaseStandby,
     acquired,
+    renewed,
     request_seconds,
 )
 from distributary.pipeline.tables.object_home.store_conditions import keeps_conditions
@@ -61,7 +61,7 @@ def leased(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
         raise _locked(folder, held.claim) from None
     failed = True
     try:
-        with _renewed(owner, lease.seconds / BEATS):
+        with renewed(owner, lease.seconds / BEATS):
             _require_conditions(lease.store, folder)
             java_class(spark, LOG_STORE).take(folder, f"{folder}/{NAME}", owner.name)
             if not owner.follows_farewell:
@@ -96,29 +96,6 @@ def require_no_lease(folder: str) -> None:
 def _lease(folder: str) -> Lease:
     store = ObjectStore(folder, {}, seconds_max=request_seconds(LEASE_SECONDS))
     return Lease(folder, store, NAME, LEASE_SECONDS, f"the tables in {folder} have another writer")
-
-
-@contextmanager
-def _renewed(owner: LeaseOwner, seconds: float) -> Iterator[None]:
-    """Show a sign of life so often while the block runs; until another one has the lease."""
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(seconds):
-            try:
-                owner.beat()
-            except BeatFailed:
-                continue  # the store doesn't answer; commits fail then, too
-            except HomeLost:
-                return
-
-    thread = threading.Thread(target=renew, name="lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _require_conditions(store: ObjectStore, folder: str) -> None:

@@ -281,6 +281,11 @@ def _set(spark: SparkSession, path: str, properties: dict[str, str]) -> None:
     spark.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ({pairs})")
 
 
+#: VACUUM makes a version between its list of files and their removal. So a job that has lost the
+#: tables on a store removes nothing; and what it lists while it has them nobody needs again.
+VACUUM = {"spark.databricks.delta.vacuum.logging.enabled": "true"}
+
+
 @contextmanager
 def _confs(spark: SparkSession, settings: UpkeepSettings) -> Iterator[None]:
     """The session's settings for upkeep while the block runs; then as they were."""
@@ -291,9 +296,7 @@ def _confs(spark: SparkSession, settings: UpkeepSettings) -> Iterator[None]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(
             spark.sparkContext.defaultParallelism
         ),
-        # VACUUM makes a version between its list of files and their removal. So a job that has lost
-        # the tables on a store removes nothing: what it lists while it has them nobody needs again.
-        "spark.databricks.delta.vacuum.logging.enabled": "true",
+        **VACUUM,
     }
     before = {key: spark.conf.get(key, None) for key in ours}
     try:

@@ -188,6 +188,11 @@ class ObjectStore:
         with _as_os_errors(path):
             return bytes(obstore.get(self._store, path).bytes())
 
+    def part(self, path: str, at: int, size: int) -> bytes:
+        """So many bytes of an object from there on, fewer at its end. Raises FileNotFoundError."""
+        with _as_os_errors(path):
+            return bytes(obstore.get_range(self._store, path, start=at, length=size))
+
     def exists(self, path: str) -> bool:
         return bool(self._modified(path))
 

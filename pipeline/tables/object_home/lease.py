@@ -11,7 +11,8 @@ import os
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import Final
 
@@ -231,6 +232,30 @@ def acquired(standby: LeaseStandby, lease: Lease) -> LeaseOwner:
             raise LeaseHeld(seen.claim)
         time.sleep(standby.seconds)
     raise StoreError(f"the lease of {lease.url} can't be taken: {error}")
+
+
+@contextmanager
+def renewed(owner: LeaseOwner, seconds: float) -> Iterator[None]:
+    """Show a sign of life so often, on a thread, while the block runs; until another one has the
+    lease. For whoever has no loop of its own."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(seconds):
+            try:
+                owner.beat()
+            except BeatFailed:
+                continue  # the store doesn't answer; whatever the lease is for fails then, too
+            except HomeLost:
+                return
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def lease_of(home: ObjectHome, seconds: float) -> Lease:
