@@ -122,7 +122,7 @@ def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = (
     made = builder.getOrCreate()
     for name in _ASKED_FOR:
         java_import(SparkContext._jvm, name)
-    if _knows(SparkContext._jvm, S3_CLASS):
+    if knows(SparkContext._jvm, S3_CLASS):
         add_log_store(SparkContext._jvm, cast("Any", made).sparkContext._jsc)
     return made
 
@@ -202,7 +202,7 @@ def _adopt_jvm(*, s3: bool) -> dict[str, str]:
     given = dict(SparkConf(_jvm=jvm).getAll())
     needed = [("Delta", DELTA_CLASS, DELTA_JARS), *([("S3", S3_CLASS, S3_JARS)] if s3 else [])]
     for what, name, jars in needed:
-        if _knows(jvm, name):
+        if knows(jvm, name):
             continue
         if not given.get("spark.master", LOCAL).startswith(LOCAL):
             group, artifact, version = jars[0]
@@ -210,17 +210,17 @@ def _adopt_jvm(*, s3: bool) -> dict[str, str]:
                 f"A cluster's machines need the {what} jars: "
                 f"give spark-submit `--packages {group}:{artifact}:{version}`, or `--jars`."
             )
-        _add_jars(jvm, maven_jars(jars))
+        add_jars(jvm, maven_jars(jars))
     return given
 
 
-def _knows(jvm: object, name: str) -> bool:
+def knows(jvm: object, name: str) -> bool:
     """Whether the JVM has this class."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[attr-defined]
     return loader.getResource(f"{name.replace('.', '/')}.class") is not None
 
 
-def _add_jars(jvm: object, jars: Iterable[Path]) -> None:
+def add_jars(jvm: object, jars: Iterable[Path]) -> None:
     """What `--jars` would have done, for a local Spark: one class loader serves all of it."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[attr-defined]
     for jar in jars:

@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from faulty_s3 import FaultyS3
 from pyspark.sql import SparkSession
 
-from distributary.jobs.session.session import _add_jars, _knows, maven_jars
+from distributary.jobs.session.session import add_jars, knows, maven_jars
 from distributary.jobs.tables.object_stores import S3_CLASS, S3_JARS, add_log_store
 
 
 @contextmanager
 def on_s3(spark: SparkSession, s3: FaultyS3) -> Iterator[SparkSession]:
     """The session knows this S3 while the block runs. Others of its JVM may know another."""
-    if not _knows(spark._jvm, S3_CLASS):
-        _add_jars(spark._jvm, maven_jars(S3_JARS))
-    add_log_store(spark._jvm, spark.sparkContext._jsc)
+    if not knows(spark._jvm, S3_CLASS):
+        add_jars(spark._jvm, maven_jars(S3_JARS))
+    add_log_store(spark._jvm, spark._jsc)
     settings = {
         "fs.s3a.endpoint": f"http://{s3.host}:{s3.port}",
         "fs.s3a.path.style.access": "true",

@@ -108,6 +108,7 @@ def test_a_lake_is_copied_log_by_log(
     """And none of its logs is served until all of them, and its placement, are there."""
     copy = tmp_path / "copy"
     ran(0, "log", "create", "orders", "--home", HOME)
+    ran(0, "log", "place", "orders.#", "orders", "--home", HOME)
     for log in ("main", "orders"):
         gateway = make(QUICK)
         gateway.options = ["--log", log]

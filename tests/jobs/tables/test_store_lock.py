@@ -126,6 +126,7 @@ def test_a_job_that_was_followed_removes_nothing(store: SparkSession, s3: Faulty
     objects(s3).put(stray, b"of the next job")
     settings = {
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         **VACUUM,
     }
     for name, value in settings.items():
@@ -152,7 +153,8 @@ def put_version(spark: SparkSession, name: str, line: str) -> None:
     paths = java_class(spark, "org.apache.hadoop.fs.Path")
     lines = java_class(spark, "java.util.ArrayList")()
     lines.add(line)
-    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
+    configuration = sessions.active().sessionState().newHadoopConf()
     made = java_class(spark, LOG_STORE)(configuration)
     made.write(paths(f"s3a://lake/log/{name}"), lines.iterator(), False, configuration)
 
