@@ -70,7 +70,7 @@ def lake_of(home: str) -> Lake | None:
     # Loading the client of object stores takes a while, and most homes need none.
     from distributary.pipeline.tables.lake.object_lake import object_lake  # noqa: PLC0415
 
-    return object_lake(_objects(job_home(home).root))
+    return object_lake(_objects(home.rstrip("/")))
 
 
 def served_homes(home: str) -> dict[str, JobHome]:
