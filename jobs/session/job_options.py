@@ -1,6 +1,7 @@
 """What the command lines of all jobs have in common: where the tables are, settings, exit codes."""
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from distributary.jobs.tables.lake_homes import job_home, lake_of, served_homes
+from distributary.jobs.tables.object_stores import spark_address
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file
 from distributary.pipeline.log_names import MAIN
@@ -81,13 +83,14 @@ def locations(
         checkpoint = checkpoint or of_home.checkpoint(query)
     if log is None or tables is None or checkpoint is None:
         raise click.UsageError("give --home, or all of --log, --tables and --checkpoint")
-    return TableLocations(log, tables.rstrip("/"), checkpoint.rstrip("/"))
+    said = (log, tables.rstrip("/"), checkpoint.rstrip("/"))
+    return TableLocations(*(spark_address(one, os.environ) for one in said))
 
 
 def folder(home: str | None, tables: str | None) -> str:
     """The folder of Spark's tables. Raises click.UsageError when neither says it."""
     if tables is not None:
-        return tables.rstrip("/")
+        return spark_address(tables.rstrip("/"), os.environ)
     if home is None:
         raise click.UsageError("give --home or --tables")
     _tell_main(home)

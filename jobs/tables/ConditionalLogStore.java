@@ -56,14 +56,6 @@ public class ConditionalLogStore extends HadoopFileSystemLogStore {
     TAKEN.put(folder + "/", new String[] {lease, owner});
   }
 
-  /** No longer; unless another owner of this JVM has taken it meanwhile. */
-  public static void giveBack(String folder, String owner) {
-    String[] taken = (String[]) TAKEN.get(folder + "/");
-    if (taken != null && taken[1].equals(owner)) {
-      TAKEN.remove(folder + "/");
-    }
-  }
-
   public void write(
       Path path, Iterator<String> actions, Boolean overwrite, Configuration configuration)
       throws IOException {

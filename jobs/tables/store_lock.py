@@ -22,7 +22,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from distributary.jobs.tables.delta_commit import make_version
-from distributary.jobs.tables.delta_files import java_class
+from distributary.jobs.tables.delta_files import HADOOP_PATH, java_class
 from distributary.jobs.tables.object_stores import LOG_STORE
 from distributary.jobs.tables.spark_tables import typed_names
 from distributary.pipeline.errors import BeatFailed, HomeLost, StoreError, TablesLocked
@@ -63,7 +63,8 @@ def leased(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
     try:
         with renewed(owner, lease.seconds / BEATS):
             _require_conditions(lease.store, folder)
-            java_class(spark, LOG_STORE).take(folder, f"{folder}/{NAME}", owner.name)
+            at = java_class(spark, HADOOP_PATH)(folder).toString()  # as Delta's paths begin
+            java_class(spark, LOG_STORE).take(at, f"{at}/{NAME}", owner.name)
             if not owner.follows_farewell:
                 _fence(spark, folder)
             yield
