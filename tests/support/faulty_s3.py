@@ -98,7 +98,7 @@ class _Bucket:
         self.uploads: dict[str, dict[int, bytes]] = {}
 
     def done(self, request: _Request) -> _Answer:
-        key = unquote(request.path.partition(f"/{BUCKET}")[2].lstrip("/"))
+        key = unquote(request.path.lstrip("/").partition("/")[2])  # of whatever bucket
         match request.method:
             case "PUT" if "partNumber" in request.query:
                 parts = self.uploads.setdefault(request.query["uploadId"], {})

@@ -10,9 +10,15 @@ from distributary.jobs.session.session import add_jars, knows, maven_jars
 from distributary.jobs.tables.object_stores import S3_CLASS, S3_JARS, add_log_store
 
 
+def bucket_of(s3: FaultyS3) -> str:
+    """A name of the bucket `lake` that no other S3 of the tests has."""
+    return f"lake-{s3.port}"
+
+
 @contextmanager
 def on_s3(spark: SparkSession, s3: FaultyS3) -> Iterator[SparkSession]:
-    """The session knows this S3 while the block runs. Others of its JVM may know another."""
+    """The session knows this S3 while the block runs. Hadoop keeps a client for each bucket, so
+    each S3 of a JVM needs a bucket of its own (`bucket_of`)."""
     if not knows(spark._jvm, S3_CLASS):
         add_jars(spark._jvm, maven_jars(S3_JARS))
     add_log_store(spark._jvm, spark._jsc)
@@ -23,8 +29,6 @@ def on_s3(spark: SparkSession, s3: FaultyS3) -> Iterator[SparkSession]:
         "fs.s3a.access.key": "spark",
         "fs.s3a.secret.key": "secret",
         "fs.s3a.connection.ssl.enabled": "false",
-        # By bucket and scheme, whichever server that is.
-        "fs.s3a.impl.disable.cache": "true",
     }
     for name, value in settings.items():
         spark.conf.set(name, value)

@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from faulty_s3 import FaultyS3, Plan, faulty_s3
 from fork_server import commands
 from gateway_peer import Connect
-from gateway_process import Gateway
+from gateway_process import Gateway, free_port
 
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 
 HOME = "s3://lake/home"
 SETTINGS = {"owner": {"lease_ms": 1_500}, "commit": {"interval_ms": 600_000}}
+
+
+Doctor = Callable[..., dict[str, list[str]]]
 
 
 @pytest.fixture
@@ -23,9 +27,17 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
         yield found
 
 
-def doctor(code: int, home: str = HOME) -> dict[str, list[str]]:
+@pytest.fixture
+def doctor(tmp_path: Path) -> Doctor:
+    """Asks it; other programs of this machine have no part in that."""
+    config = tmp_path / "doctor.toml"
+    config.write_text(f"[gateway]\nlisten = '127.0.0.1:{free_port()}'\n[http]\nlisten = ''\n")
+    return lambda code, home=HOME: asked(code, home, config)
+
+
+def asked(code: int, home: str, config: Path) -> dict[str, list[str]]:
     """Its sentences by subject, each with its verdict."""
-    done = commands().run("doctor", "--home", home, "--json")
+    done = commands().run("doctor", "--home", home, "--config", str(config), "--json")
     assert done.returncode == code, done.stdout + done.stderr
     found: dict[str, list[str]] = {}
     for one in json.loads(done.stdout):
@@ -34,7 +46,7 @@ def doctor(code: int, home: str = HOME) -> dict[str, list[str]]:
 
 
 def test_a_home_and_its_owner_are_told(
-    own_gateway: Callable[..., Gateway], connect: Connect, s3: FaultyS3
+    own_gateway: Callable[..., Gateway], connect: Connect, s3: FaultyS3, doctor: Doctor
 ) -> None:
     assert doctor(0)["home"] == [f"good: {HOME} has no log yet."]
     gateway = own_gateway(SETTINGS)
@@ -61,9 +73,10 @@ def test_a_home_and_its_owner_are_told(
     assert "a restore was cut off" in doctor(1)["home"][0]
 
 
-def test_what_is_bad_is_told(s3: FaultyS3) -> None:
+def test_what_is_bad_is_told(s3: FaultyS3, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     s3.plan(Plan(unconditional="if-match"))
     assert doctor(1)["store"][0].startswith("bad: It ignores conditions of puts")
     s3.plan(Plan(latency_ms=150))
     assert doctor(0)["puts"][0].startswith("look: A put takes")
-    assert "can't be used" in doctor(1, "s3://nowhere/home")["store"][0]
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert "can't be used" in doctor(1)["store"][0]

@@ -10,7 +10,7 @@ import pytest
 from faulty_s3 import FaultyS3, Plan, faulty_s3
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
-from spark_s3 import on_s3
+from spark_s3 import bucket_of, on_s3
 
 from distributary.jobs.tables import store_lock
 from distributary.jobs.tables.delta_files import java_class, newest_version
@@ -22,8 +22,6 @@ from distributary.pipeline.errors import StoreError, TablesLocked
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.object_home.lease import Claim
 
-FOLDER = "s3a://lake/tables"
-TABLE = f"{FOLDER}/acks"
 LEASE = 1.5
 
 
@@ -34,13 +32,19 @@ def s3() -> Iterator[FaultyS3]:
 
 
 @pytest.fixture(scope="module")
-def store(spark: SparkSession, s3: FaultyS3) -> Iterator[SparkSession]:
+def folder(s3: FaultyS3) -> str:
+    """Where the tables lie."""
+    return f"s3a://{bucket_of(s3)}/tables"
+
+
+@pytest.fixture(scope="module")
+def store(spark: SparkSession, s3: FaultyS3, folder: str) -> Iterator[SparkSession]:
     """A session that writes to the S3; a table is there, and Python knows the S3, too."""
     with pytest.MonkeyPatch.context() as patch, on_s3(spark, s3):
         for name, value in s3.options().items():
             patch.setenv(name, value)
         patch.setattr(store_lock, "LEASE_SECONDS", LEASE)
-        spark.range(3).write.format("delta").save(TABLE)
+        spark.range(3).write.format("delta").save(f"{folder}/acks")
         yield spark
 
 
@@ -51,15 +55,19 @@ def _sound(s3: FaultyS3) -> Iterator[None]:
 
 
 def objects(s3: FaultyS3) -> ObjectStore:
-    return ObjectStore(FOLDER, s3.options())
+    return ObjectStore("s3://lake/tables", s3.options())
 
 
-def rows(spark: SparkSession) -> int:
-    return spark.read.format("delta").load(TABLE).count()
+def rows(spark: SparkSession, folder: str) -> int:
+    return spark.read.format("delta").load(f"{folder}/acks").count()
 
 
-def append(spark: SparkSession) -> None:
-    spark.range(1).write.format("delta").mode("append").save(TABLE)
+def append(spark: SparkSession, folder: str) -> None:
+    spark.range(1).write.format("delta").mode("append").save(f"{folder}/acks")
+
+
+def version(spark: SparkSession, folder: str) -> int:
+    return newest_version(spark, f"{folder}/acks")
 
 
 def follow(s3: FaultyS3) -> None:
@@ -68,59 +76,65 @@ def follow(s3: FaultyS3) -> None:
     objects(s3).put(NAME, msgspec.json.encode(claim))
 
 
-def test_a_second_job_is_told_who_the_first_is(store: SparkSession) -> None:
+def test_a_second_job_is_told_who_the_first_is(store: SparkSession, folder: str) -> None:
     """Before a JVM starts, and at the lease itself: machine, pid, job, since when."""
     said = rf"by `materialize` with pid {os.getpid()} on \S+, since 20\d\d-"
-    with writing(store, FOLDER, "materialize"):
+    with writing(store, folder, "materialize"):
         with pytest.raises(TablesLocked, match=said):
-            require_no_lease(FOLDER)
-        with pytest.raises(TablesLocked, match=said), writing(store, FOLDER, "upkeep"):
+            require_no_lease(folder)
+        with pytest.raises(TablesLocked, match=said), writing(store, folder, "upkeep"):
             pytest.fail("it got the lease")
-    require_no_lease(FOLDER)
+    require_no_lease(folder)
 
 
-def test_the_lease_goes_with_its_block(store: SparkSession) -> None:
+def test_the_lease_goes_with_its_block(store: SparkSession, folder: str) -> None:
     """At once, whatever ended it. Only after a failure something of it may be under way, and the
     next job makes a version of each table."""
-    before = newest_version(store, TABLE)
-    with writing(store, FOLDER, "materialize"):
-        append(store)
-    with writing(store, FOLDER, "upkeep"):
-        assert newest_version(store, TABLE) == before + 1
-    with pytest.raises(ZeroDivisionError), writing(store, FOLDER, "upkeep"):
+    before = version(store, folder)
+    with writing(store, folder, "materialize"):
+        append(store, folder)
+    with writing(store, folder, "upkeep"):
+        assert version(store, folder) == before + 1
+    with pytest.raises(ZeroDivisionError), writing(store, folder, "upkeep"):
         _ = 1 / 0
-    with writing(store, FOLDER, "upkeep"):
-        assert newest_version(store, TABLE) == before + 2
+    with writing(store, folder, "upkeep"):
+        assert version(store, folder) == before + 2
 
 
-def test_a_job_that_ended_without_a_word_is_followed(store: SparkSession, s3: FaultyS3) -> None:
+def test_a_job_that_ended_without_a_word_is_followed(
+    store: SparkSession, s3: FaultyS3, folder: str
+) -> None:
     """After its lease; what it had begun can't be put any more."""
     follow(s3)
-    require_no_lease(FOLDER)
-    before = newest_version(store, TABLE)
-    with writing(store, FOLDER, "materialize"):
-        assert newest_version(store, TABLE) == before + 1
+    require_no_lease(folder)
+    before = version(store, folder)
+    with writing(store, folder, "materialize"):
+        assert version(store, folder) == before + 1
 
 
-def followed(spark: SparkSession, s3: FaultyS3, job: str, then: Callable[[], None]) -> None:
+def followed(spark: SparkSession, s3: FaultyS3, folder: str, then: Callable[[], None]) -> None:
     """A job is followed by another one, and goes on."""
-    with writing(spark, FOLDER, job):
+    with writing(spark, folder, "job"):
         follow(s3)
         then()
 
 
-def test_a_job_that_was_followed_changes_nothing(store: SparkSession, s3: FaultyS3) -> None:
+def test_a_job_that_was_followed_changes_nothing(
+    store: SparkSession, s3: FaultyS3, folder: str
+) -> None:
     """Its next commit fails, and it is told by whom it was followed."""
-    with writing(store, FOLDER, "upkeep"):
-        before, version = rows(store), newest_version(store, TABLE)
+    with writing(store, folder, "upkeep"):
+        before = (rows(store, folder), version(store, folder))
     said = r"taken over by `upkeep` with pid 77 on far, since 2023"
     with pytest.raises(TablesLocked, match=said):
-        followed(store, s3, "materialize", lambda: append(store))
-    assert (rows(store), newest_version(store, TABLE)) == (before, version)
+        followed(store, s3, folder, lambda: append(store, folder))
+    assert (rows(store, folder), version(store, folder)) == before
     assert b'"another"' in objects(s3).read(NAME)
 
 
-def test_a_job_that_was_followed_removes_nothing(store: SparkSession, s3: FaultyS3) -> None:
+def test_a_job_that_was_followed_removes_nothing(
+    store: SparkSession, s3: FaultyS3, folder: str
+) -> None:
     """It has begun a VACUUM: files that its list has stay, as the next job may need them."""
     stray = "acks/part-stray.parquet"
     objects(s3).put(stray, b"of the next job")
@@ -131,12 +145,12 @@ def test_a_job_that_was_followed_removes_nothing(store: SparkSession, s3: Faulty
     }
     for name, value in settings.items():
         store.conf.set(name, value)
-    vacuum = f"VACUUM delta.`{TABLE}` RETAIN 0 HOURS"
+    vacuum = f"VACUUM delta.`{folder}/acks` RETAIN 0 HOURS"
     try:
         with pytest.raises(TablesLocked):
-            followed(store, s3, "upkeep", lambda: _ran(store, vacuum))
+            followed(store, s3, folder, lambda: _ran(store, vacuum))
         assert objects(s3).exists(stray)
-        with writing(store, FOLDER, "upkeep"):
+        with writing(store, folder, "upkeep"):
             _ran(store, vacuum)
         assert not objects(s3).exists(stray)
     finally:
@@ -148,7 +162,7 @@ def _ran(spark: SparkSession, sql: str) -> None:
     spark.sql(sql)
 
 
-def put_version(spark: SparkSession, name: str, line: str) -> None:
+def put_version(spark: SparkSession, s3: FaultyS3, name: str, line: str) -> None:
     """By the log store itself, as one more driver would."""
     paths = java_class(spark, "org.apache.hadoop.fs.Path")
     lines = java_class(spark, "java.util.ArrayList")()
@@ -156,7 +170,7 @@ def put_version(spark: SparkSession, name: str, line: str) -> None:
     sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
     configuration = sessions.active().sessionState().newHadoopConf()
     made = java_class(spark, LOG_STORE)(configuration)
-    made.write(paths(f"s3a://lake/log/{name}"), lines.iterator(), False, configuration)
+    made.write(paths(f"s3a://{bucket_of(s3)}/log/{name}"), lines.iterator(), False, configuration)
 
 
 def test_one_of_several_makes_a_version(store: SparkSession, s3: FaultyS3) -> None:
@@ -165,7 +179,7 @@ def test_one_of_several_makes_a_version(store: SparkSession, s3: FaultyS3) -> No
 
     def put(line: str) -> None:
         try:
-            put_version(store, "0.json", line)
+            put_version(store, s3, "0.json", line)
         except Py4JJavaError as error:
             refused.append(str(error.java_exception))
 
@@ -184,20 +198,23 @@ def test_a_lost_answer_is_no_refusal(store: SparkSession, s3: FaultyS3, seed: in
     """What was put and repeated by the client itself is ours, once."""
     s3.plan(Plan(lost=0.4, errors=0.1, hang_seconds=0.2, seed=seed))
     for number in range(4):
-        put_version(store, f"{seed}-{number}.json", "ours")
+        put_version(store, s3, f"{seed}-{number}.json", "ours")
     s3.plan(Plan())
     for number in range(4):
         log = ObjectStore("s3://lake/log", s3.options())
         assert log.read(f"{seed}-{number}.json") == b"ours\n"
 
 
-def test_a_store_without_conditions_is_refused(store: SparkSession, s3: FaultyS3) -> None:
+def test_a_store_without_conditions_is_refused(
+    store: SparkSession, s3: FaultyS3, folder: str
+) -> None:
     s3.plan(Plan(unconditional="if-none-match"))
-    with pytest.raises(StoreError, match="ignores conditions"), writing(store, FOLDER, "upkeep"):
+    with pytest.raises(StoreError, match="ignores conditions"), writing(store, folder, "upkeep"):
         pytest.fail("it writes")
 
 
 def test_a_store_that_is_gone_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     with pytest.raises(StoreError, match="See to the store"):
-        require_no_lease(FOLDER)
+        require_no_lease("s3a://lake/tables")
