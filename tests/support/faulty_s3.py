@@ -104,6 +104,8 @@ class _Bucket:
                 parts = self.uploads.setdefault(request.query["uploadId"], {})
                 parts[int(request.query["partNumber"])] = request.body
                 return _Answer(200, headers={"etag": f'"{len(parts)}"'})
+            case "PUT" if "x-amz-copy-source" in request.headers:
+                return self._copied(unquote(request.headers["x-amz-copy-source"]), key)
             case "PUT":
                 return self._put(key, request.body, request.headers)
             case "POST" if "delete" in request.query:
@@ -141,6 +143,14 @@ class _Bucket:
         made = _Object(data, f'"{hashlib.md5(data).hexdigest()}"')  # noqa: S324 (as S3 does)
         self.objects[key] = made
         return _Answer(200, headers={"etag": made.tag})
+
+    def _copied(self, source: str, key: str) -> _Answer:
+        found = self.objects.get(source.lstrip("/").partition("/")[2])
+        if found is None:
+            return _error(404, "NoSuchKey")
+        tag = escape(self._put(key, found.data, {}).headers["etag"])
+        said = f"<CopyObjectResult><ETag>{tag}</ETag></CopyObjectResult>"
+        return _Answer(200, said.encode())
 
     def _begun(self, key: str) -> _Answer:
         upload = f"{len(self.uploads)}-{time.time_ns()}"
