@@ -29,6 +29,8 @@ settings.load_profile("house")
 #: after that is wrong. So there is none unless something hangs, however busy the machine is.
 SPARK_SECONDS_MAX = 1_200
 class_archive.use()
+# Of each process that imports numpy, half of the import is threads that wait for a matrix.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -75,7 +75,7 @@ class DiskReader:
         home = self.home
         if not home.journal_dir.is_dir():
             return []
-        paths, _ = segment.live_paths(home.journal_dir)
+        paths, _ = segment.live_paths(segment.paths(home.journal_dir))
         return [one for path in paths if (one := _segment(home, path, into, behind))]
 
     def needed(self, segments: list[SegmentGroups], group: int) -> list[SegmentGroups] | None:

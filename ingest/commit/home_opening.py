@@ -137,12 +137,12 @@ def _open_store(home: Home, settings: Settings, owner: Owner, ahead: "ReadAhead 
             "journal there: start with --home and that home's address"
         )
     if owner.taken or place.answers_late:
-        table.fence(owner.epoch)
+        table.fence(owner.epoch, owner.check)
     used = settings.journal.durability == "journal"
     journal = Journal.open(
         home.journal_dir,
         segment_bytes=settings.journal.segment_bytes,
-        epoch=owner.epoch,
+        epoch=max(owner.epoch, table.state.epoch),
         adopt=used and not owner.taken,
         owned=owner.check,
     )
@@ -158,6 +158,7 @@ def _open_store(home: Home, settings: Settings, owner: Owner, ahead: "ReadAhead 
         [Standpoint(one.key.id, one.floor, one.began) for one in state.subscriptions],
         head=state.next_sequence,
         next_group=state.next_group,
+        owned=owner.check,
     )
     pace = Pace.of(settings.journal)
     store = Store(

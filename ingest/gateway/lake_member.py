@@ -27,6 +27,8 @@ from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 _events = structlog.get_logger("gateway")
 
 #: Hosts to listen on that say no machine.
+#: Leases between two looks of a gateway whether its address stands: on a store each is a read.
+LEASES: Final = 3
 _ANY_HOST: Final = frozenset({"", "0.0.0.0", "::", "*"})  # noqa: S104 (it is what is refused)
 
 
@@ -164,7 +166,9 @@ def advertised(settings: Settings) -> str:
 
 
 class AddressNotice:
-    """Says in the lake where this gateway listens, until it has been said. On the loop's thread."""
+    """Says in the lake where this gateway listens, until it has been said. Then it looks now and
+    then whether that still stands: a former owner that wakes may say its own, and would be asked
+    for ever. On the loop's thread."""
 
     def __init__(
         self, member: LakeMember, settings: Settings, loop: asyncio.AbstractEventLoop
@@ -174,7 +178,8 @@ class AddressNotice:
             advertised(settings), settings.gateway.container_id, time.time_ns() // 1_000
         )
         self._again_seconds = settings.fleet.address_retry_ms / 1_000
-        self._worker: Worker[None] = Worker("address", loop)
+        self._look_seconds = LEASES * settings.owner.lease_ms / 1_000
+        self._worker: Worker[bool] = Worker("address", loop)
         self._timer: asyncio.TimerHandle | None = None
         self._say()
 
@@ -185,12 +190,21 @@ class AddressNotice:
         self._worker.leave()
 
     def _say(self) -> None:
-        member, address = self._member, self._address
-        self._worker.submit(lambda: member.lake.say_address(member.log, address), self._said)
+        self._worker.submit(self._stands, self._said)
 
-    def _said(self, result: Failure | None) -> None:
-        if result is None:
-            _events.info("address.said", log=self._member.log, url=self._address.url)
+    def _stands(self) -> bool:
+        """On the worker's thread: say it where another one stands, or none; whether that was so."""
+        lake, log = self._member.lake, self._member.log
+        if lake.address_of(log) == self._address:
+            return False
+        lake.say_address(log, self._address)
+        return True
+
+    def _said(self, result: Failure | bool) -> None:
+        if not isinstance(result, Failure):
+            if result:
+                _events.info("address.said", log=self._member.log, url=self._address.url)
+            self._timer = self._loop.call_later(self._look_seconds, self._say)
             return
         if not isinstance(result.error, StoreError):
             self._loop.call_exception_handler(

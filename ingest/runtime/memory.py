@@ -8,6 +8,8 @@ the jemalloc inside of deltalake keeps for ten seconds what a commit has freed. 
 hand, must not map its buffers anew for each page: reading cost four times as much when it did.
 
 What libraries import only if it is there, a gateway is without (HIDDEN): it has no use for it.
+Nothing here multiplies matrices: the threads that numpy's BLAS starts for that would spin for as
+much of a processor as the rest of its import takes.
 """
 
 import ctypes
@@ -56,8 +58,10 @@ class _Without:
 
 
 def set_up() -> None:
-    """To be called before pyarrow, deltalake and structlog are imported."""
+    """To be called before numpy, pyarrow, deltalake and structlog are imported. Processes that are
+    started later inherit the variables."""
     sys.meta_path.insert(0, _Without)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
     os.environ.setdefault("_RJEM_MALLOC_CONF", DELTALAKE_ALLOCATOR)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

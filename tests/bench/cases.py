@@ -19,6 +19,7 @@ from tests.bench.crowd import crowd
 from tests.bench.decoding import decode
 from tests.bench.diskless import on_a_store
 from tests.bench.dispatching import dispatch
+from tests.bench.halves import halves
 from tests.bench.handing_over import handing_over
 from tests.bench.hostile import hostile
 from tests.bench.large_operations import OPERATIONS
@@ -391,6 +392,13 @@ CASES = (
         "traces",
         traced,
         Budget(facts_max={"unsampled_publish": 1.05, "unsampled_drain": 1.05}),
+        own=True,
+    ),
+    Case(
+        "halves",
+        "halves",
+        halves,
+        Budget(facts_max={"publish_lost_pct": 10, "drain_lost_pct": 10}),
         own=True,
     ),
     Case(

@@ -62,6 +62,7 @@ UPKEEP: Mapping[str, Scenario] = {
         of.lost_checkpoints(2),
         disks.failed_syncs("sync of merged files fails", settings=of.OFTEN),
     ),
+    "held": of.held_owners("before the last checkpoint is named"),
 }
 
 #: Bytes are others than they were.
@@ -144,6 +145,10 @@ def _paused(draw: random.Random) -> Scenario:
     return of.paused_owners(*draw.sample(list(POINTS), 2))
 
 
+def _held(draw: random.Random) -> Scenario:
+    return of.held_owners(*draw.sample(list(UPKEEP_POINTS), 2))
+
+
 def _delta(draw: random.Random) -> Scenario:
     return of.without_journal(
         draw.choice(
@@ -197,6 +202,7 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     "full journal": (1, lambda draw: disks.full_disk("journal", 2)),
     "full tables": (1, lambda draw: disks.full_disk("tables", 2)),
     "paused owner": (2, _paused),
+    "held owner": (2, _held),
     "without a journal": (3, _delta),
     "built elsewhere": (
         3,

@@ -14,7 +14,7 @@ from bank import Bank, check_versions
 from checker import Report
 from faults import ANY_CALL, Fault, Layer, Where
 from history import How
-from points import ALL_POINTS, POINTS
+from points import ALL_POINTS, POINTS, UPKEEP_POINTS
 from world import TOPICS, World, settings_of
 
 Settings = Mapping[str, Mapping[str, object]]
@@ -280,6 +280,18 @@ def paused_owners(*names: str) -> Scenario:
             world.taken_over(Fault(POINTS[name], "pause", world.draw.randint(1, 3)))
 
     return Scenario(harm, {"owner": {"lease_ms": 900}})
+
+
+def held_owners(*names: str) -> Scenario:
+    """The same at points of upkeep, until the next owner has committed and merged: one that wakes
+    in front of a removal or a rename takes nothing of the next one's."""
+
+    def harm(world: World) -> None:
+        for name in names:
+            world.work_for(world.draw.randrange(20, 120))
+            world.taken_over(Fault(UPKEEP_POINTS[name], "pause", 1), merged=True)
+
+    return Scenario(harm, {**TIDY, "owner": {"lease_ms": 900}}, slow=True)
 
 
 def handed_over(times: int) -> Scenario:

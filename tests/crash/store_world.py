@@ -1,7 +1,8 @@
 """A home without a disk, its gateways, its clients, and a store that fails.
 
 One gateway owns the home, another waits for it. What is done to the owner: it is killed, paused, or
-cut off from the store, or told to end. The other one takes the home over; what the former one still
+cut off from the store, or told to end; or it is held at a request about the table, and the next one
+commits and merges before it wakes. The other one takes the home over; what the former one still
 says to its clients must be true, and when it wakes, or has given up, it ends with code 1; one that
 was told to end with code 0.
 """
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
@@ -25,7 +27,18 @@ from history import Ended, How
 from world import PATIENCE, World
 
 ADDRESS = "s3://lake/home"
-HARMS = ("killed", "paused", "cut off", "handed over")
+HARMS = ("killed", "paused", "cut off", "handed over", "held")
+#: Requests at which an owner is held: each life makes them, upkeep's and those of a commit.
+_TABLE = "home/tables/topic_log"
+HELD_AT = (
+    f"LIST {_TABLE}/record=message/day=",
+    f"DELETE .*{_TABLE}/record=message/.*planted",
+    f"PUT {_TABLE}/record=message/",
+    rf"PUT {_TABLE}/_delta_log/\d+.json",
+    "DELETE .*home/journal/",
+)
+#: Commits that the next owner makes before one that was held wakes, beside those of a merge.
+HELD_COMMITS = 5
 #: Seconds after a harm until the former owner's sockets are closed, on a machine that has little
 #: time; its threads may wait for the store for longer.
 HEARD_SECONDS_MAX = 45.0
@@ -52,7 +65,7 @@ class StoreWorld(World):
         self.seconds: list[float] = []
         self._stack = ExitStack()
         self.s3: FaultyS3 = self._stack.enter_context(faulty_s3())
-        self._made = 0
+        self._made = self._planted = 0
         super().__init__(folder, draw, settings=settings, slow=slow)
         self._of_store(self.gateway)
         self.plan = Plan()
@@ -106,8 +119,11 @@ class StoreWorld(World):
                 raise OwnerLost from None
             raise
 
-    def take_over(self, harm: str) -> None:
-        """The owner is harmed, and the standby takes the home over and serves."""
+    def take_over(self, harm: str, *, hold: bool = False) -> None:
+        """The owner is harmed, and the standby takes the home over and serves. With `hold` requests
+        that are held stay so."""
+        if harm == "held" and not self._reaches(self.draw.choice(HELD_AT)):
+            harm = "lost"
         former, standby = self.gateway, self.waiting
         assert standby is not None
         assert former.process is not None
@@ -121,10 +137,15 @@ class StoreWorld(World):
         if harm == "paused" and not self._parted:  # it wakes into a home in which others work
             with suppress(OwnerLost):
                 self.work_for(self.draw.randrange(2, 12))
+        if harm == "held" and not self._parted:
+            with suppress(OwnerLost):
+                self._merge()
         if harm == "killed":
             former.process.wait()
-        elif harm == "paused":
+        elif harm in {"paused", "held"}:
             os.kill(former.process.pid, signal.SIGCONT)
+        if not hold:
+            self.s3.hold()
         for ear in ears:
             ear.hear_out(self.history, place)
         assert time.monotonic() - before < HEARD_SECONDS_MAX, f"{harm}: its sockets stay open"
@@ -138,12 +159,41 @@ class StoreWorld(World):
         self._bugs(former)
         self.stand_by()
 
+    def _reaches(self, words: str) -> bool:
+        """The standby becomes the owner and goes on to a request like this, which gets no answer;
+        False if it is lost before. It has an orphan to remove."""
+        assert self.waiting is not None
+        self._planted += 1
+        day = f"{datetime.now(UTC):%Y-%m-%d}"
+        self.s3.put(f"{_TABLE}/record=message/day={day}/t0-planted{self._planted}.parquet", "x")
+        key = self.waiting.environment["AWS_ACCESS_KEY_ID"]
+        at_start = words.startswith("PUT")  # its start makes versions, too
+        self.s3.hold(*(() if at_start else (key, words)))
+        self.take_over("killed", hold=True)
+        self.s3.hold(key, words)
+        try:
+            self.work(lambda: self.s3.holding, f"it asks for {words}")
+        except OwnerLost:
+            return False
+        return True
+
+    def _merge(self) -> None:
+        """Work until the owner has made some versions and merged files."""
+        before = set(self.s3.names)
+
+        def done() -> bool:
+            new = [name for name in self.s3.names if name not in before]
+            versions = [name for name in new if name.endswith(".json")]
+            return len(versions) >= HELD_COMMITS and any("/t1-" in name for name in new)
+
+        self.work(done, "the next owner has merged")
+
     def _harm(self, owner: Gateway, pid: int, harm: str) -> None:
         """What is done to the owner; its clients go on as long as it may hear them."""
         match harm:
             case "killed":
                 os.kill(pid, signal.SIGKILL)
-            case "paused":
+            case "paused" | "held":
                 os.kill(pid, signal.SIGSTOP)
             case "cut off":
                 key = owner.environment["AWS_ACCESS_KEY_ID"]

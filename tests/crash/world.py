@@ -293,10 +293,11 @@ class World:
         self._disk.empty()
         self.arm(None)
 
-    def taken_over(self, fault: Fault) -> None:
+    def taken_over(self, fault: Fault, *, merged: bool = False) -> None:
         """The gateway is paused by the fault, a standby takes the home over and serves; then the
-        paused one wakes. It must see that it has lost the home: exit code 1. What it confirms
-        even then must be true. At the end the standby is gone and the first one serves again."""
+        paused one wakes, with `merged` not before the standby has merged files. It must see that it
+        has lost the home: exit code 1. What it confirms even then must be true. At the end the
+        standby is gone and the first one serves again."""
         standby = self._standby()
         standby.spawn()
         self.restless = False  # an owner that is paused answers nobody
@@ -315,6 +316,9 @@ class World:
         try:
             assert self.connect()
             self.work_for(30)
+            if merged:
+                known = self._merged_files()
+                self.work(lambda: bool(self._merged_files() - known), "the standby has merged")
             assert self._owner.process is not None
             self._owner.process.send_signal(signal.SIGCONT)
             self._owner.ended(1)
@@ -328,6 +332,9 @@ class World:
                 standby.kill()
         self.restless = True
         assert self.start()
+
+    def _merged_files(self) -> set[Path]:
+        return set((self.home / "tables" / "topic_log").glob("record=*/day=*/t1-*.parquet"))
 
     def hand_over(self) -> None:
         """The owner is told to end while a standby waits and all clients work: it goes on serving

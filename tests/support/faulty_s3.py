@@ -23,8 +23,8 @@ from email.utils import formatdate
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-#: Where the plan and the counts are; no bucket has such a name.
-PLAN, COUNTS = "/~plan", "/~counts"
+#: Where the plan, the counts, the hold and the names are; no bucket has such a name.
+PLAN, COUNTS, HOLD, NAMES = "/~plan", "/~counts", "/~hold", "/~names"
 BUCKET = "lake"
 
 
@@ -78,6 +78,20 @@ class _Request:
         found = re.search(r"Credential=([^/]+)/", self.headers.get("authorization", ""))
         return found[1] if found else ""
 
+    @property
+    def object(self) -> str:
+        """The key of the object that it is about."""
+        return unquote(self.path.lstrip("/").partition("/")[2])  # of whatever bucket
+
+    @property
+    def words(self) -> str:
+        """What is asked, in one line."""
+        if "list-type" in self.query:
+            return f"LIST {self.query.get('prefix', '')}"
+        if "delete" in self.query:
+            return f"DELETE {self.body.decode()}"
+        return f"{self.method} {self.object}"
+
 
 @dataclass(frozen=True)
 class _Answer:
@@ -98,7 +112,7 @@ class _Bucket:
         self.uploads: dict[str, dict[int, bytes]] = {}
 
     def done(self, request: _Request) -> _Answer:
-        key = unquote(request.path.lstrip("/").partition("/")[2])  # of whatever bucket
+        key = request.object
         match request.method:
             case "PUT" if "partNumber" in request.query:
                 parts = self.uploads.setdefault(request.query["uploadId"], {})
@@ -231,11 +245,12 @@ class _Server:
         self.draw = random.Random(0)
         self.counts: dict[str, int] = {}
         self.later: set[asyncio.Task[None]] = set()
+        self.hold, self.holding = ("", ""), False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while (request := await _read_request(reader, writer)) is not None:
-                answer = await self._answer(request)
+                answer = self._told(request) or await self._answer(request)
                 if answer is None:
                     break
                 writer.write(_bytes(answer, head=request.method == "HEAD"))
@@ -245,15 +260,31 @@ class _Server:
         finally:
             writer.close()
 
+    def _told(self, request: _Request) -> _Answer | None:
+        """What the test says and asks."""
+        said: object = None
+        match request.method, request.path:
+            case "PUT", path if path == PLAN:
+                words = json.loads(request.body)
+                self.plan = Plan(**{**words, "cut": tuple(words["cut"])})
+                self.draw = random.Random(self.plan.seed)
+            case "PUT", path if path == HOLD:
+                self.hold, self.holding = tuple(json.loads(request.body)), False
+            case _, path if path == HOLD:
+                said = self.holding
+            case _, path if path == COUNTS:
+                said = self.counts
+            case _, path if path == NAMES:
+                said = [*self.bucket.objects]
+            case _:
+                return None
+        return _Answer(200, json.dumps(said).encode())
+
     async def _answer(self, request: _Request) -> _Answer | None:
         """What is said; None: the connection ends without a word."""
-        if request.path == PLAN:
-            said = json.loads(request.body)
-            self.plan = Plan(**{**said, "cut": tuple(said["cut"])})
-            self.draw = random.Random(self.plan.seed)
-            return _Answer(200)
-        if request.path == COUNTS:
-            return _Answer(200, json.dumps(self.counts).encode())
+        while request.key and request.key == self.hold[0] and re.match(self.hold[1], request.words):
+            self.holding = True
+            await asyncio.sleep(0.02)
         plan, lot = self.plan, self.draw.random()
         if request.key in plan.cut:
             return await self._unheard(request)
@@ -361,6 +392,26 @@ class FaultyS3:
     def plan(self, plan: Plan) -> None:
         """From now on requests go wrong like this."""
         self._ask("PUT", PLAN, json.dumps(asdict(plan)))
+
+    def hold(self, key: str = "", words: str = "") -> None:
+        """From now on requests of the client with this access key whose words (the method, or LIST,
+        and the key or the prefix) match this pattern wait; those that waited for another one don't.
+        """
+        self._ask("PUT", HOLD, json.dumps([key, words]))
+
+    @property
+    def holding(self) -> bool:
+        """Whether a request waits."""
+        return bool(json.loads(self._ask("GET", HOLD, "")))
+
+    @property
+    def names(self) -> list[str]:
+        """The keys of all objects."""
+        return list(json.loads(self._ask("GET", NAMES, "")))
+
+    def put(self, key: str, data: str) -> None:
+        """Put an object by hand."""
+        self._ask("PUT", f"/{BUCKET}/{key}", data)
 
     def counts(self) -> dict[str, int]:
         """How many requests were done, by method; `GET list` are lists."""

@@ -2,8 +2,7 @@
 
 A put that was answered is durable, and one that must not replace anything is refused if something
 is there (`If-None-Match` on S3), so the order of durable steps is the same as on a disk. What the
-store doesn't have: an fsync that can fail, and a file's time that orphans are known by, so a
-process that dies in a commit leaves its data files behind.
+store doesn't have is an fsync that can fail.
 """
 
 import io
@@ -32,7 +31,7 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.delta.store import UndecidedError
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta, PutMode
+    from obstore import PutMode
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as Place
 
@@ -167,13 +166,10 @@ class ObjectStore:
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names of the objects right in a folder, and their bytes."""
-        return {name: one["size"] for name, one in self._listed(folder).items()}
-
-    def _listed(self, folder: str) -> "dict[str, ObjectMeta]":
-        found: dict[str, ObjectMeta] = {}
+        found: dict[str, int] = {}
         with _as_os_errors(folder):
             for some in obstore.list(self._store, prefix=folder):
-                found.update({one["path"].rpartition("/")[2]: one for one in some})
+                found.update({one["path"].rpartition("/")[2]: one["size"] for one in some})
         return found
 
     def remove(self, paths: Sequence[str]) -> None:
@@ -194,7 +190,12 @@ class ObjectStore:
             return bytes(obstore.get_range(self._store, path, start=at, length=size))
 
     def exists(self, path: str) -> bool:
-        return bool(self._modified(path))
+        try:
+            with _as_os_errors(path):
+                obstore.head(self._store, path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def each(self, paths: Sequence[str]) -> Iterator[bytes]:
         return _ahead(self.read, paths)
@@ -223,24 +224,6 @@ class ObjectStore:
                 return obstore.head(self._store, path)["size"]
         except FileNotFoundError:
             return 0
-
-    def modified(self, path: str) -> int:
-        return self._modified(path)
-
-    def _modified(self, path: str) -> int:
-        try:
-            with _as_os_errors(path):
-                at = obstore.head(self._store, path)["last_modified"]
-        except FileNotFoundError:
-            return 0
-        return int(at.timestamp() * 1e9)
-
-    def newer(self, folder: str, /, paths: set[str], since: int) -> set[str]:
-        if not paths:
-            return set()
-        listed = self._listed(folder)
-        found = ((path, listed.get(path.rpartition("/")[2])) for path in paths)
-        return {path for path, one in found if one is not None and _nanoseconds(one) >= since}
 
     def files(self, folder: str) -> list[str]:
         return self._names(folder, "objects")
@@ -316,11 +299,6 @@ def _ahead(read: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]:
             reading.append(pool.submit(read, path))
         while reading:
             yield reading.popleft().result()
-
-
-def _nanoseconds(one: "ObjectMeta") -> int:
-    """When it was written."""
-    return int(one["last_modified"].timestamp() * 1e9)
 
 
 @contextmanager

@@ -74,12 +74,6 @@ class Store(Protocol):
     def size(self, path: str) -> int:
         """Bytes of the file; 0 if there is none."""
 
-    def modified(self, path: str) -> int:
-        """When the file was written, or a name of the folder changed (ns); 0 if it's unknown."""
-
-    def newer(self, folder: str, /, paths: set[str], since: int) -> set[str]:
-        """Those of these files, all right in one folder, that were written at `since` or later."""
-
     def files(self, folder: str) -> list[str]:
         """The names of the files right in a folder, in no order; none when there is no folder."""
 
@@ -207,21 +201,10 @@ class LocalStore:
         return pq.ParquetFile(self.root / path, pre_buffer=False, page_checksum_verification=True)
 
     def size(self, path: str) -> int:
-        found = self._stat(path)
-        return found.st_size if found else 0
-
-    def modified(self, path: str) -> int:
-        found = self._stat(path)
-        return found.st_mtime_ns if found else 0
-
-    def newer(self, _folder: str, paths: set[str], since: int) -> set[str]:
-        return {path for path in paths if self.modified(path) >= since}
-
-    def _stat(self, path: str) -> os.stat_result | None:
         try:
-            return (self.root / path).stat()
+            return (self.root / path).stat().st_size
         except FileNotFoundError:
-            return None
+            return 0
 
     def files(self, folder: str) -> list[str]:
         return self._names(folder, folders=False)

@@ -6,7 +6,7 @@ deltalake (`pinned_table`), so that each of the two judges the other.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -106,7 +106,13 @@ def read(store: Store) -> TableLog:
     """The table as its newest version says. Raises StoreError when its log can't be read, lacks an
     entry, or is that of another table than a `topic_log`."""
     try:
-        version, fold, entry = _folded(store)
+        names = store.files(LOG)
+        try:
+            version, fold, entry = _folded(store, names)
+        except FileNotFoundError:  # cleaned up meanwhile, by a former owner that woke
+            if set(again := store.files(LOG)) == set(names):
+                raise
+            version, fold, entry = _folded(store, again)
         head = fold.head
         check_ours(store.uri, head)
         files = tuple(map(commits.file_of, fold.adds.values()))
@@ -116,8 +122,7 @@ def read(store: Store) -> TableLog:
     return TableLog(version, head, fold.transactions, files, entry)
 
 
-def _folded(store: Store) -> tuple[int, _Fold, bytes | None]:
-    names = store.files(LOG)
+def _folded(store: Store, names: Sequence[str]) -> tuple[int, _Fold, bytes | None]:
     entries = {
         v for name in names if name.endswith(".json") and (v := version_of(name)) is not None
     }

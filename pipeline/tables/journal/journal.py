@@ -70,6 +70,7 @@ class Journal:
         #: Bytes of frames that aren't recycled: what the committer has yet to take in.
         self.backlog_bytes = 0
         self._number = 0  # the highest that a file has or had
+        self._read: list[Path] = []  # every file that there was when it was opened
         self.dead: str | None = None  #: why nothing is appended or recycled until a restart
         self.opened = Opened(0, 0, 0, None)
 
@@ -90,7 +91,8 @@ class Journal:
         `recycle` with the table's last group: frames that it has are still here until then.
         Without `adopt` the files may be open elsewhere: they are only read, and the caller calls
         `clear` when the table has all; new ones are of a new generation, no lower than the
-        owner's `epoch`. `owned` raises HomeLost when the home is ours no more.
+        owner's `epoch`. That holds too where no file tells of the last one, so that no name comes
+        twice. `owned` raises HomeLost when the home is ours no more.
         """
         if segment_bytes < segment.FRAMES_START + frame.HEADER_BYTES:
             raise StoreError(f"segment_bytes = {segment_bytes} is too small for any frame")
@@ -327,12 +329,15 @@ class Journal:
                 self._spares.append(spare)
 
     def clear(self) -> None:
-        """Unlink every file: the table has all groups. The next append begins with a new file."""
+        """Unlink every file that was there when it was opened: the table has all groups. The next
+        append begins with a new file. Raises HomeLost: what another owner has made meanwhile isn't
+        among these, however late they go."""
         self.close()
+        self._owned()
         with self._lock:
             self._frames.clear()
             self.backlog_bytes = 0
-        for path in segment.paths(self._directory):
+        for path in self._read:
             path.unlink(missing_ok=True)
         segment.sync_directory(self._directory)
 
@@ -340,7 +345,8 @@ class Journal:
 
     def _read_all(self, epoch: int) -> None:
         """Scan the segments in order and check that each goes on where the one before ends."""
-        paths, strays = segment.live_paths(self._directory)
+        self._read = segment.paths(self._directory)
+        paths, strays = segment.live_paths(self._read)
         found: list[segment.Found] = []
         for path in paths:
             try:
@@ -358,9 +364,11 @@ class Journal:
         self._frames = deque(ref for one in found for ref in one.frames)
         self.backlog_bytes = sum(ref.size for ref in self._frames)
         self._number = max((live.number for live in self._live), default=0)
+        newest = max(map(segment.generation, self._read), default=0)
         if not self._adopt:
-            newest = max(map(segment.generation, segment.paths(self._directory)), default=0)
             self._number = max(newest + 1, epoch) * segment.GENERATION_SEGMENTS
+        elif not self._read:
+            self._number = epoch * segment.GENERATION_SEGMENTS
         cut = self._cut_end() if found and found[-1].torn else None
         size = self.backlog_bytes
         self.opened = Opened(len(found), len(self._frames), size, cut, tuple(strays))
@@ -376,11 +384,11 @@ class Journal:
 
         One of an older generation may be open in the hands of an owner that has lost the home.
         """
+        self._owned()  # so nothing that was read is of a later owner
         for stray in self.opened.strays:
             stray.unlink()
-        paths = segment.paths(self._directory)
-        now = max(map(segment.generation, paths), default=0)
-        for path in [path for path in paths if path.suffix == segment.SPARE_SUFFIX]:
+        now = max(map(segment.generation, self._read), default=0)
+        for path in [path for path in self._read if path.suffix == segment.SPARE_SUFFIX]:
             self._number = max(self._number, int(path.stem))
             size, old = path.stat().st_size, segment.generation(path) != now
             if old or size != self._segment_bytes or len(self._spares) >= SPARES_MAX:

@@ -222,14 +222,14 @@ def paths(directory: Path) -> list[Path]:
     return sorted(p for p in directory.iterdir() if p.suffix in (LIVE_SUFFIX, SPARE_SUFFIX))
 
 
-def live_paths(directory: Path) -> tuple[list[Path], list[Path]]:
-    """The segments of the newest generation, and those of older ones, which count no more.
+def live_paths(all_of_it: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Of a journal's files the segments of the newest generation, and those of older ones, which
+    count no more.
 
     A generation begins when the table has all that the older ones were accepted with, and their
     files are gone. What stands there again was written by an owner that had lost the home: nothing
     of it was accepted.
     """
-    all_of_it = paths(directory)
     newest = max(map(generation, all_of_it), default=0)
     live = [path for path in all_of_it if path.suffix == LIVE_SUFFIX]
     counting = [path for path in live if generation(path) == newest]
@@ -275,7 +275,7 @@ def versions(directory: Path) -> dict[Path, int]:
     """Of each segment that counts the version that its header says; damaged ones aren't among them,
     nor those that go meanwhile."""
     found = {}
-    for path in live_paths(directory)[0] if directory.is_dir() else ():
+    for path in live_paths(paths(directory))[0] if directory.is_dir() else ():
         with suppress(FileNotFoundError), path.open("rb") as file:
             head = file.read(_CRC_AT)
             if head.startswith(MAGIC) and len(head) == _CRC_AT:

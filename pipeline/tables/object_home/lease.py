@@ -27,7 +27,8 @@ LOOKS: Final = 6
 BEATS: Final = 3
 #: The part of a lease that one request about it may take.
 _REQUEST: Final = 1 / 6
-#: Seconds between two attempts to show a sign of life.
+#: Seconds between two attempts to show a sign of life, or to look for one, while the store doesn't
+#: answer.
 _AGAIN_SECONDS: Final = 0.1
 #: Seconds between two looks of a standby while the owner is leaving.
 LEAVING_SECONDS: Final = 0.03
@@ -156,6 +157,7 @@ class LeaseStandby:
         self._claim = Claim(token_hex(8), socket.gethostname(), os.getpid(), job=job, since=since)
         self._seen: _Seen | None = None
         self._since = 0.0
+        self._wait = lease.seconds / LOOKS
 
     @property
     def owner_pid(self) -> int:
@@ -172,7 +174,7 @@ class LeaseStandby:
     @property
     def seconds(self) -> float:
         """Seconds between two attempts."""
-        return LEAVING_SECONDS if self.leaving else self._lease.seconds / LOOKS
+        return LEAVING_SECONDS if self.leaving else self._wait
 
     def close(self) -> None:
         """Nothing: that one waits leaves no trace."""
@@ -180,6 +182,7 @@ class LeaseStandby:
     def attempt(self, now: float) -> LeaseOwner | None:
         """The lease, if nobody has it or its owner has shown no life for its time; `now` in seconds
         of any clock that runs evenly. None also while the store doesn't answer."""
+        self._wait = _AGAIN_SECONDS  # in case the store doesn't answer
         try:
             return self.tried(_seen(self._lease), now)
         except OSError:
@@ -194,7 +197,11 @@ class LeaseStandby:
             return LeaseOwner(self._lease, seen.claim, seen.tag)
         if self._seen is None or seen.tag != self._seen.tag:
             self._seen, self._since = seen, now
-        return self._take(seen) if now - self._since >= self._lease.seconds else None
+        left = self._since + self._lease.seconds - now
+        if left <= 0:
+            return self._take(seen)
+        self._wait = min(self._lease.seconds / LOOKS, left)  # the look that decides comes in time
+        return None
 
     def look(self) -> _Seen | None:
         """What stands there. Raises OSError."""

@@ -17,7 +17,7 @@ Stores and slots belong to the loop's thread; `sync` may be called on another on
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Self
@@ -86,15 +86,22 @@ class DispatchMarks:
 
     @classmethod
     def open(
-        cls, path: Path, standpoints: Iterable[Standpoint], *, head: int, next_group: int
+        cls,
+        path: Path,
+        standpoints: Iterable[Standpoint],
+        *,
+        head: int,
+        next_group: int,
+        owned: Callable[[], None],
     ) -> tuple[Self, dict[str, PossiblyDelivered]]:
         """Read what the process before left, and begin anew; durable on return.
 
         `head` is the log's next sequence. For each subscription: what was possibly
-        delivered. Raises StoreError when the file can't be written.
+        delivered. Raises StoreError when the file can't be written, and what `owned` raises when
+        the home is another's by then.
         """
         boot = _boot_id()
-        file = MappedFile(path)
+        file = MappedFile(path, owned)
         return cls.begin(file, boot, _read(path, boot), standpoints, head, next_group)
 
     @classmethod

@@ -8,6 +8,7 @@ import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_hex
 from typing import Protocol
 
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
@@ -42,11 +43,18 @@ class MarksFile(Protocol):
 
 
 class MappedFile:
-    """The file at `path`, mapped: a store into it outlives the process."""
+    """The file at `path`, mapped: a store into it outlives the process.
 
-    def __init__(self, path: Path) -> None:
-        self._path, self.name = path, str(path)
-        self._temporary = path.with_name(f".{path.name}.tmp")
+    A new file is written under a name of its own before `owned` is asked, and what other owners
+    have left under such names goes before a new file is published. So one that is paused in front
+    of its rename, and wakes when the home is another's, finds nothing to rename.
+    """
+
+    def __init__(self, path: Path, owned: Callable[[], None]) -> None:
+        """`owned` raises HomeLost when the home is ours no more."""
+        self._path, self.name, self._owned = path, str(path), owned
+        self._temporary = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
+        self._left: list[Path] = []
         self._fd = -1
         self._mapped: mmap.mmap | bytearray = bytearray()
 
@@ -56,13 +64,16 @@ class MappedFile:
 
     def make(self, header: bytes, size: int) -> None:
         """A new file beside the old one, whole, so that no store meets a full disk."""
-        self._temporary.unlink(missing_ok=True)
+        self._left = list(self._path.parent.glob(f".{self._path.name}.*tmp"))
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._fd = os.open(self._temporary, flags, 0o644)
         write_all(self._fd, [header, bytes(size - len(header))], 0)
         self._mapped = mmap.mmap(self._fd, size)
 
     def publish(self) -> None:
+        self._owned()
+        for left in self._left:
+            left.unlink(missing_ok=True)
         self._temporary.rename(self._path)
         sync_directory(self._path.parent)
 

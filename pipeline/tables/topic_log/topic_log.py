@@ -331,17 +331,18 @@ class TopicLog:
             sync_seconds=time.perf_counter() - written,
         )
 
-    def fence(self, epoch: int) -> None:
+    def fence(self, epoch: int, owned: Callable[[], None]) -> None:
         """Make a version in which nothing changes but the owner: former owners, which opened the
-        table before, can't commit any more.
+        table before, can't commit any more. Its epoch is `epoch`, or a higher one than the table
+        has had.
 
-        Versions that the former owner made meanwhile are taken in. Raises ForeignCommit when it
-        keeps making them.
+        Versions that the former owner made meanwhile are taken in, as long as `owned` doesn't raise
+        HomeLost: a later owner isn't fenced off. Raises ForeignCommit when it keeps making them.
         """
-        text = commits.encode("FENCE", at=_now(), transactions={OWNER_APP: epoch})
         for _ in range(FENCE_TRIES_MAX):
+            owned()
             try:
-                self._writer.make(lambda _: text, lambda at, _: at.fenced(epoch))
+                self._claim(max(epoch, self.state.epoch + 1))
             except ForeignCommit:
                 self._writer.reopen(TableState.of(_open(self._store)))
             else:
@@ -349,6 +350,10 @@ class TopicLog:
         raise ForeignCommit(
             f"somebody else goes on committing to {self.path}; stop the other writer"
         )
+
+    def _claim(self, epoch: int) -> None:
+        text = commits.encode("FENCE", at=_now(), transactions={OWNER_APP: epoch})
+        self._writer.make(lambda _: text, lambda at, _: at.fenced(epoch))
 
     def own(self, epoch: int, live: int) -> None:
         """Make one version in which nothing changes but the owner's epoch, and which owner's

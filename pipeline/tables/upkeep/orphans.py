@@ -1,58 +1,89 @@
-"""Data files that a killed process left behind: written, but named by no commit.
+"""Data files that no version of the table names: a process that was killed left them behind.
 
-They can only be younger than the last commit, so only folders that changed since are looked into;
-but what was being spread may be older, and is known by its name. A file goes when neither the table
-nor any entry of its log names it; a few entries are read at a time.
+The table is the judge, and no clock. A file goes when it was seen *before* a version that we made,
+and neither the table nor an entry of its log names it. Nobody can name it any more: it was written
+for a version behind one that its writer knew, and ours came between. So it doesn't matter how late
+it is removed, and whose the table is by then: what the next owner writes comes after a version of
+its own, and then we make none.
 """
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
-from distributary.pipeline.tables.arrow import topic_log_schema
+from distributary.pipeline import topic_log_columns as columns
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.delta.table_state import TableState
-from distributary.pipeline.tables.upkeep import recluster
 
-#: Entries that one step reads at most.
+#: Folders that one step looks into at most, and entries that it reads: on a store each is a
+#: request.
+FOLDERS_MAX: Final = 8
 ENTRIES_MAX: Final = 200
+#: Files that one step removes at most.
+FILES_MAX: Final = 50
+_RECORD, _DAY = (f"{name}=" for name in columns.PARTITIONS)
 
 
 class Orphans:
     """What one life of a gateway found; for the committer's thread."""
 
-    def __init__(self, store: Store, state: TableState, opened: int) -> None:
-        """`state` is the table of now, `opened` the version of the start: what was left behind is
-        younger. What this life has written itself is named by then."""
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._next = state.version
-        since = store.modified(commits.json_name(opened))
-        live = {file.path for file in state.files}
-        messages = commits.partition(topic_log_schema.MESSAGE, "").partition("/")[0]
-        written = f"/{commits.file_name(recluster.TIER, '').partition('-')[0]}-"
+        self._folders: Iterator[str] | None = _folders(store)
         self._suspects: set[str] = set()
-        for record in store.folders(""):
-            for day in store.folders(record):
-                folder = f"{record}/{day}"
-                if record != messages and store.modified(folder) < since:
-                    continue
-                paths = {f"{folder}/{name}" for name in store.files(folder)} - live
-                spread = {path for path in paths if written in path}
-                self._suspects |= spread | store.newer(folder, paths - spread, since)
+        self._seen_at = 0  #: the version at which all were seen
+        self._next = 0  #: the next entry to be read
 
-    def step(self, oldest: int) -> tuple[int, bool]:
-        """Go on to look for them, down to the oldest entry: how many files went, whether done."""
+    @property
+    def looking(self) -> bool:
+        """Whether folders are still looked into. Meanwhile nobody writes a file that a later step
+        is to name."""
+        return self._folders is not None
+
+    def look(self, state: TableState) -> None:
+        """Look into some more folders; `state` is the table of now, and nothing is under way that
+        isn't in it."""
+        assert self._folders is not None  # noqa: S101
+        live = {file.path for file in state.files}
+        some = list(islice(self._folders, FOLDERS_MAX))
+        for folder in some:
+            names = (name for name in self._store.files(folder) if name.endswith(".parquet"))
+            self._suspects |= {f"{folder}/{name}" for name in names} - live
+        if len(some) < FOLDERS_MAX:
+            self._folders = None
+            self._seen_at = self._next = state.version
+
+    def step(self, state: TableState, oldest: int) -> tuple[int, bool] | None:
+        """Read entries down to the oldest one, then remove what none of them names: how many files
+        went, whether all is done. None before a version was made since they were seen."""
+        if not self._suspects:
+            return 0, True
+        if state.version == self._seen_at:
+            return None
         last = max(oldest, self._next - ENTRIES_MAX + 1)
         while self._suspects and self._next >= last:
             self._suspects -= self._named(self._next)
             self._next -= 1
         if self._suspects and self._next >= oldest:
             return 0, False
-        self._store.delete(sorted(self._suspects))
-        return len(self._suspects), True
+        going = sorted(self._suspects)[:FILES_MAX]
+        self._store.delete(going)
+        self._suspects -= set(going)
+        return len(going), not self._suspects
 
     def _named(self, version: int) -> set[str]:
         try:
             entry = commits.parse(self._store.read(commits.json_name(version)))
         except FileNotFoundError:
-            return set()  # cleaned up
+            return set()  # cleaned up, and before that the files that it removed
         return {file.path for file in entry.added} | set(entry.removed)
+
+
+def _folders(store: Store) -> Iterator[str]:
+    """Those of the partitions."""
+    for record in store.folders(""):
+        if record.startswith(_RECORD):
+            for day in store.folders(record):
+                if day.startswith(_DAY):
+                    yield f"{record}/{day}"

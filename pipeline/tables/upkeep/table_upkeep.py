@@ -69,9 +69,8 @@ class Steps:
         self._settled_asked = 0
         self._reclusterer = Recluster(writer)
         self._events_asked = ""  #: the first day to keep when nothing more could be forgotten
-        #: What is found at the first step: nobody waits for it at a start.
-        self._orphans: Orphans | None = None
-        self._looked = False
+        #: Looked for by the first steps: nobody waits for it at a start.
+        self._orphans: Orphans | None = Orphans(self._store)
         self._kinds: list[Callable[[int, Owed], Upkeep | None]] = [
             self._checkpoint,
             self._merge,
@@ -89,9 +88,10 @@ class Steps:
         began = time.perf_counter()
         turn = self._kinds
         try:
-            if not self._looked:  # before any step writes what is named later
-                self._orphans = Orphans(self._store, self._writer.state, self._writer.opened)
-                self._looked = True
+            if self._orphans is not None and self._orphans.looking:
+                self._orphans.look(self._writer.state)
+                if self._orphans.looking:
+                    return Upkeep("orphans", 0, 0, time.perf_counter() - began)
             for nth, kind in enumerate(turn):
                 # Also one that fails has had its turn: a rotten file must not stop all others.
                 self._kinds = turn[nth + 1 :] + turn[: nth + 1]
@@ -288,7 +288,10 @@ class Steps:
     def _remove_orphans(self, _now: int, _owed: Owed) -> Upkeep | None:
         if self._orphans is None:
             return None
-        files, done = self._orphans.step(self._entries.oldest)
+        found = self._orphans.step(self._writer.state, self._entries.oldest)
+        if found is None:
+            return None
+        files, done = found
         if done:
             self._orphans = None
         return Upkeep("orphans", files, 0, 0.0) if files or not done else None

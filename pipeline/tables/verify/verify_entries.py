@@ -145,7 +145,14 @@ def _check_pointer(folder: LogFolder, findings: Findings) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         findings.note(f"{uri} is torn; readers list the folder instead")
         return
-    if said not in folder.checkpoints:
+    if said in folder.checkpoints:
+        return
+    if said < max(folder.checkpoints, default=-1):
+        findings.note(
+            f"{uri} names an older checkpoint, of version {said}, which is gone: a former owner of "
+            "the home said so too late; readers find the newer one, and the next one is named again"
+        )
+    else:
         findings.problem(
             f"{uri} names a checkpoint of version {said}, which isn't there, so Delta readers "
             f"can't open the table. If the entries go back to version 0 or to an older "

@@ -78,7 +78,7 @@ def _read(directory: Path) -> JournalView:
     frames: dict[int, list[JournalFrame]] = {}
     found: list[segment.Found] = []
     try:
-        paths, strays = segment.live_paths(directory)
+        paths, strays = segment.live_paths(segment.paths(directory))
         for path in paths:
             one = segment.scan(path, access=os.O_RDONLY)
             found.append(one)

@@ -17,6 +17,7 @@ from proton import Delivery
 
 from distributary.pipeline.lake.placement import Placement, Rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
+from distributary.pipeline.tables.lake.lake import OwnerAddress
 
 Make = Callable[..., Gateway]
 LAKE = Placement(1, ("main", "orders"), (Rule("orders.#", ("orders",)),))
@@ -257,6 +258,21 @@ def test_an_address_that_is_not_taken_is_said_again(own_gateway: Make, home: Pat
     (home / "address").rmdir()
     gateway.await_event("address.said")
     until(lambda: DiskLake(home).address_of("main"), "its address")
+    gateway.stop()
+
+
+def test_an_address_that_a_former_owner_said_too_late_does_not_stay(
+    own_gateway: Make, home: Path
+) -> None:
+    """Other gateways would ask there for ever."""
+    gateway = of_log(own_gateway({"owner": {"lease_ms": 1_000}}), home)
+    gateway.start()
+    gateway.await_event("address.said")
+    lake = DiskLake(home)
+    ours = lake.address_of("main")
+    assert ours is not None
+    lake.say_address("main", OwnerAddress("amqp://127.0.0.1:1", ours.container, ours.since - 1))
+    until(lambda: lake.address_of("main") == ours, "its address again")
     gateway.stop()
 
 

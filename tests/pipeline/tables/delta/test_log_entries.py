@@ -10,9 +10,11 @@ from deltalake import DeltaTable, write_deltalake
 from table_groups import DAY_US, NOON
 from table_story import Story, assert_same
 
-from distributary.pipeline.tables.delta import checkpoint, log_entries
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.tables.delta import checkpoint, log_entries, table_log
 from distributary.pipeline.tables.delta.commits import json_path, read_commit
 from distributary.pipeline.tables.delta.store import LocalStore
+from distributary.pipeline.tables.delta.table_log import version_of
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 from distributary.pipeline.tables.upkeep import table_upkeep
 from distributary.pipeline.tables.upkeep.table_upkeep import SEEN_INTERVAL_US, UpkeepLimits
@@ -106,6 +108,68 @@ def small_steps(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(table_upkeep, "CHECKPOINT_COMMITS", 10)
     patch.setattr(log_entries, "ENTRIES_MAX", 10)
     patch.setattr(table_upkeep, "ENTRIES_MAX", 10)
+
+
+class LateStore(LocalStore):
+    """Its first list of the log is one of before."""
+
+    def __init__(self, root: Path, before: list[str]) -> None:
+        super().__init__(root)
+        self._before: list[str] | None = before
+
+    def files(self, folder: str) -> list[str]:
+        before, self._before = self._before, None
+        return before if before is not None else super().files(folder)
+
+
+def test_what_a_former_owner_cleans_up_while_the_next_one_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is read anew, from what is left; one that really lacks something is refused."""
+    small_steps(monkeypatch)
+    story = Story(tmp_path / "log", LITTLE_LOG)
+    for _ in range(15):
+        story.commit(1)
+        story.upkeep()
+    names = LocalStore(story.log.path).files("_delta_log")
+    for _ in range(40):
+        story.commit(1)
+        story.upkeep()
+    oldest = min(version_of(name) or 0 for name in names if name.endswith(".json"))
+    assert not json_path(story.log.path, oldest).exists()
+    late = TopicLog.open(story.log.path, store=LateStore(story.log.path, names), create=False)
+    assert late.state == story.log.state
+    for path in (story.log.path / "_delta_log").glob("*.checkpoint.parquet"):
+        path.unlink()
+    with pytest.raises(StoreError):
+        TopicLog.open(story.log.path, create=False)
+
+
+def test_a_pointer_that_a_former_owner_set_back_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a checkpoint that was cleaned up, or one that came back with it: readers find the newer
+    one, and the next checkpoint sets it right."""
+    small_steps(monkeypatch)
+    story = Story(tmp_path / "log", LITTLE_LOG)
+    store = LocalStore(story.log.path)
+    old: dict[str, bytes] = {}
+    while not old or store.exists(min(old)):
+        story.commit(1)
+        story.upkeep()
+        if not old and store.exists(checkpoint.POINTER):
+            at = table_log.checkpoint_name(checkpoint.pointed(store))
+            old = {at: store.read(at), checkpoint.POINTER: store.read(checkpoint.POINTER)}
+    store.replace(checkpoint.POINTER, old[checkpoint.POINTER])
+    assert_same(story)
+    store.replace(min(old), old[min(old)])
+    assert_same(story)
+    story.reopen()
+    assert_same(story)
+    for _ in range(11):
+        story.commit(1)
+        story.upkeep()
+    assert checkpoint.pointed(store) == log_entries.LogEntries(store).checkpointed
 
 
 def test_old_entries_go_and_what_they_removed(

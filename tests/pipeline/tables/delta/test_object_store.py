@@ -14,7 +14,7 @@ from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.recovery import snapshot
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
-from distributary.pipeline.tables.upkeep import table_upkeep, tiers
+from distributary.pipeline.tables.upkeep import orphans, table_upkeep, tiers
 from distributary.pipeline.tables.upkeep.table_upkeep import UpkeepLimits
 from distributary.pipeline.tables.verify.home_info import take
 from distributary.pipeline.tables.verify.verify_home import verify
@@ -112,6 +112,56 @@ def test_a_log_lives_there(
     assert table.to_pyarrow_table().num_rows == 81
 
 
+def test_orphans_go_there_too(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In all folders, whatever their time, when a version was made since they were seen; what an
+    entry still names stays, merged away or not."""
+    monkeypatch.setattr(tiers, "FAN_IN", 4)
+    monkeypatch.setattr(orphans, "FOLDERS_MAX", 1)
+    log = opened(store, tmp_path)
+    for n in range(4):
+        log.commit(
+            [
+                framed(
+                    group(n + 1, n, run("t", bodies(1, 10)), settlements=[settled(range(n, n + 1))])
+                )
+            ]
+        )
+    while log.upkeep(now=NOON, floor=0):
+        pass
+    named = parquets(store)
+    strays = {
+        f"record={record}/day={day}/{name}.parquet"
+        for record in ("message", "settlement", "subscription")
+        for day in ("2020-01-01", "2027-01-01")
+        for name in ("t0-a", "t1-b", "t10-c")
+    }
+    for stray in strays:
+        store.put(stray, b"PAR1")
+    store.put("record=message/day=2020-01-01/notes.txt", b"not ours")
+    log = opened(store, tmp_path)
+    while log.upkeep(now=NOON, floor=0):
+        assert strays <= parquets(store)
+    assert parquets(store) == named | strays
+    log.commit([framed(group(5, 4, run("t", bodies(1, 10))))])
+    while log.upkeep(now=NOON, floor=0):
+        pass
+    assert parquets(store) == named | {file.path for file in log.state.files}
+    assert store.exists("record=message/day=2020-01-01/notes.txt")
+
+
+def parquets(store: ObjectStore) -> set[str]:
+    return {
+        f"{record}/{day}/{name}"
+        for record in store.folders("")
+        if record.startswith("record=")
+        for day in store.folders(record)
+        for name in store.files(f"{record}/{day}")
+        if name.endswith(".parquet")
+    }
+
+
 def test_verify_and_info_read_it_there(store: ObjectStore, tmp_path: Path) -> None:
     """The table is sound, and counted; and a file that is missing there is named with its URL."""
     home = Home(tmp_path)
@@ -136,7 +186,7 @@ def test_verify_and_info_read_it_there(store: ObjectStore, tmp_path: Path) -> No
 def test_a_former_owner_commits_nothing(store: ObjectStore, tmp_path: Path) -> None:
     """After a fence the version that the former owner would make is taken."""
     old, new = opened(store, tmp_path), opened(store, tmp_path)
-    new.fence(3)
+    new.fence(3, lambda: None)
     with pytest.raises(ForeignCommit):
         old.commit([framed(group(1, 0, run("t", [b"x"])))])
     new.commit([framed(group(1, 0, run("t", [b"x"])))])

@@ -60,6 +60,21 @@ def test_an_owner_that_lives_is_not_disturbed(home: ObjectHome) -> None:
     assert standby.owner_pid > 0
 
 
+def test_a_standby_looks_when_the_lease_is_over(home: ObjectHome, s3: FaultyS3) -> None:
+    """Not a look later; and a look without an answer is soon repeated."""
+    lease = 10 * LEASE
+    acquire_lease(home, lease)
+    standby = LeaseStandby(lease_of(home, lease))
+    assert standby.attempt(0.0) is None
+    assert standby.attempt(lease - 0.01) is None
+    assert standby.seconds == pytest.approx(0.01)
+    s3.plan(Plan(errors=1.0))
+    assert standby.attempt(lease) is None
+    assert standby.seconds < lease / LOOKS
+    s3.plan(Plan())
+    assert standby.attempt(lease) is not None
+
+
 def test_a_start_is_refused_while_its_owner_beats(home: ObjectHome, s3: FaultyS3) -> None:
     owner = acquire_lease(home, 5.0)
     other = LeaseStandby(lease_of(home, LEASE))

@@ -195,6 +195,6 @@ def test_what_a_table_says_of_itself_is_known_after_a_start(tmp_path: Path) -> N
         assert TopicLog.open(log.path).identity == log.identity
         require_same(log.uri, {}, log.identity)
         seen.add(log.identity)
-    log.fence(7)
+    log.fence(7, lambda: None)
     assert TopicLog.open(log.path).identity == log.identity
     assert len({one.entry for one in seen}) == 13

@@ -1,6 +1,7 @@
 """Marks as a process leaves them, whatever way it ends, and what the next one makes of them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from open_files import open_below
 
-from distributary.pipeline.errors import StoreError
+from distributary.pipeline.errors import HomeLost, StoreError
 from distributary.pipeline.log.failures import (
     POSSIBLY_DELIVERED_STEPS_MAX,
     Failures,
@@ -42,13 +43,23 @@ class Lives:
         self.floors = dict.fromkeys("abc", 0)
         self.began: dict[str, int] = {}
         self.group = 0
+        self.lost = False
+        self.before_publish: Callable[[], None] = lambda: None
+
+    def owned(self) -> None:
+        """The moment between a new file of marks and its name."""
+        if self.lost:
+            raise HomeLost("it is another's")
+        self.before_publish()
 
     def start(self, head: int = HEAD) -> tuple[DispatchMarks, dict[str, PossiblyDelivered]]:
         self.group += 10
         points = [
             Standpoint(name, floor, self.began.get(name, 0)) for name, floor in self.floors.items()
         ]
-        return DispatchMarks.open(self.path, points, head=head, next_group=self.group)
+        return DispatchMarks.open(
+            self.path, points, head=head, next_group=self.group, owned=self.owned
+        )
 
     def below(self, head: int = HEAD) -> dict[str, int]:
         """What the next process finds in doubt; it ends without doing anything."""
@@ -277,3 +288,34 @@ def test_a_count_is_never_too_low(ends: list[tuple[int, int]], one: int, known: 
     if len({position for position, _ in ends}) <= POSSIBLY_DELIVERED_STEPS_MAX:
         assert found == exact
     assert (one < possible.below) == bool(deaths)
+
+
+def test_an_owner_that_is_paused_in_its_start_replaces_nothing(lives: Lives) -> None:
+    """Its marks are written, and it was the owner when it looked; then it sleeps until the next one
+    serves: the next one's marks stay, and outlive it."""
+    marks: list[DispatchMarks] = []
+
+    def taken_over() -> None:
+        lives.before_publish = lambda: None
+        marks.append(lives.start()[0])
+        marks[0].deliver(marks[0].attach("a"), 7)
+        marks[0].sync()
+
+    lives.before_publish = taken_over
+    with pytest.raises(StoreError):
+        lives.start()
+    marks[0].deliver(marks[0].attach("a"), 9)
+    marks[0].close()
+    assert lives.below() == {"a": 9, "b": 0, "c": 0}
+    assert not list(lives.path.parent.glob("*.tmp"))
+
+
+def test_marks_are_made_by_the_owner_alone(lives: Lives) -> None:
+    """Who has lost the home leaves it as it is, its next owner's unfinished file too."""
+    other = lives.path.with_name(".dispatch.beef.tmp")
+    other.write_bytes(b"the next owner's")
+    before = lives.path.read_bytes()
+    lives.lost = True
+    with pytest.raises(HomeLost):
+        lives.start()
+    assert (lives.path.read_bytes(), other.read_bytes()) == (before, b"the next owner's")

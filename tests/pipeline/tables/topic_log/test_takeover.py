@@ -1,5 +1,6 @@
 """A home changes hands while its former owner may still live: the two meet in no file."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from distributary.pipeline.errors import HomeLost, StoreError
 from distributary.pipeline.tables.journal import segment
 from distributary.pipeline.tables.journal.journal import Journal
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+from distributary.pipeline.tables.upkeep.tiers import FAN_IN
 
 
 def taken_over(directory: Path, epoch: int = 0) -> Journal:
@@ -126,6 +128,40 @@ def test_nothing_is_reported_durable_once_the_home_is_lost(tmp_path: Path) -> No
     journal.close()
 
 
+def test_an_owner_that_is_paused_in_its_start_unlinks_nothing_of_the_next(tmp_path: Path) -> None:
+    """It has read the journal and would empty it; meanwhile the next one has, and has accepted."""
+    filled(tmp_path, 10)
+    lost = False
+
+    def owned() -> None:
+        if lost:
+            raise HomeLost("it is another's")
+
+    former = Journal.open(tmp_path, segment_bytes=SMALL, epoch=2, adopt=False, owned=owned)
+    journal = taken_over(tmp_path, 3)
+    append_all(journal, range(11, 21))
+    lost = True
+    with pytest.raises(HomeLost):
+        former.clear()
+    lost = False  # it had looked before it was paused
+    former.clear()
+    journal.close()
+    again = Journal.open(tmp_path, segment_bytes=SMALL)
+    assert [ref.group for ref in again.frames()] == list(range(11, 21))
+    again.close()
+
+
+def test_an_empty_journal_begins_with_a_name_that_no_owner_had(tmp_path: Path) -> None:
+    """One that is paused may still unlink its own segment."""
+    former = Journal.open(tmp_path, segment_bytes=SMALL, epoch=1)
+    paused = append(former, 1).segment
+    taken_over(tmp_path, 2).close()
+    journal = Journal.open(tmp_path, segment_bytes=SMALL, epoch=3)
+    assert append(journal, 2).segment > paused
+    journal.close()
+    former.close()
+
+
 def test_what_the_former_owner_commits_at_the_last_moment_is_no_orphan(tmp_path: Path) -> None:
     """Its files are there when the new owner opens the table, its commit comes after that and
     before the fence. Upkeep removes what no commit names, and only that."""
@@ -138,10 +174,66 @@ def test_what_the_former_owner_commits_at_the_last_moment_is_no_orphan(tmp_path:
     (path,) = new.files("message", 0)
     path.with_name("t0-half.parquet").write_bytes(b"PAR1")
     hidden.rename(name)
-    new.fence(2)
+    new.fence(2, lambda: None)
     for now in range(100):
         new.upkeep(now=now, floor=0)
-    assert len(new.files("message", 0)) == 2
+    assert path.with_name("t0-half.parquet").exists()
+    new.commit([framed(group(3, 2, run("t", [b"new"])))])
+    for now in range(100):
+        new.upkeep(now=now, floor=0)
+    assert not path.with_name("t0-half.parquet").exists()
+    assert len(new.files("message", 0)) == 3
     assert all(file.exists() for file in new.files("message", 0))
     page = new.page("t", 0, 1_000)
-    assert [bytes(batch.blob) for batch in page.batches] in ([b"first", b"last"], [b"firstlast"])
+    assert b"".join(bytes(batch.blob) for batch in page.batches) == b"firstlastnew"
+
+
+def test_a_former_owner_that_wakes_takes_no_file_of_the_next_for_an_orphan(tmp_path: Path) -> None:
+    """Wherever it was paused in its upkeep: the next one has committed and merged meanwhile, which
+    the former one sees on the disk and knows nothing of."""
+    for paused_after in range(4):
+        log = tmp_path / f"log-{paused_after}"
+        former = TopicLog.open(log)
+        former.commit([framed(group(1, 0, run("t", [b"0"])))])
+        (path,) = former.files("message", 0)
+        path.with_name("t0-half.parquet").write_bytes(b"PAR1")
+        for now in range(paused_after):
+            former.upkeep(now=now, floor=0)
+            if now == 1:
+                former.commit([framed(group(2, 1, run("t", [b"1"])))])
+        new = TopicLog.open(log)
+        new.fence(2, lambda: None)
+        first, n = new.journal_version + 1, new.sequence_version
+        for nth in range(FAN_IN):
+            one = group(first + nth, n + nth, run("t", [b"x"]))
+            new.commit([framed(one)])
+        upkeep(new)
+        for now in range(20):
+            with suppress(StoreError):
+                former.upkeep(now=now, floor=0)
+        assert all(file.exists() for file in new.files("message", 0))
+        page = TopicLog.open(log).page("t", 0, 1 << 20)
+        assert sum(batch.count for batch in page.batches) == n + FAN_IN
+        assert not path.with_name("t0-half.parquet").exists()
+
+
+def upkeep(log: TopicLog) -> None:
+    while log.upkeep(now=0, floor=0) is not None:
+        pass
+
+
+def test_a_fence_is_above_all_epochs_that_the_table_had(tmp_path: Path) -> None:
+    """Also where the lock file was lost, and with it how many owners there were. Who has lost the
+    home fences nobody off."""
+    log = TopicLog.open(tmp_path / "log")
+    log.fence(7, lambda: None)
+    again = TopicLog.open(log.path)
+    again.fence(1, lambda: None)
+    assert again.state.epoch == TopicLog.open(log.path).state.epoch == 8
+
+    def lost() -> None:
+        raise HomeLost("it is another's")
+
+    with pytest.raises(HomeLost):
+        log.fence(9, lost)
+    again.commit([framed(group(1, 0, run("t", [b"x"])))])

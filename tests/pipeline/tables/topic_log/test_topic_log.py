@@ -274,7 +274,7 @@ def test_after_a_fence_only_the_new_owner_commits(tmp_path: Path) -> None:
     former owner had committed."""
     old, new = TopicLog.open(tmp_path / "log"), TopicLog.open(tmp_path / "log")
     old.commit([framed(group(1, 0, run("t", [b"x"])))])
-    new.fence(7)
+    new.fence(7, lambda: None)
     with pytest.raises(ForeignCommit):
         old.commit([framed(group(2, 1, run("t", [b"y"])))])
     assert (new.version, new.journal_version, new.sequence_version) == (2, 1, 1)

@@ -167,6 +167,10 @@ def test_no_file_that_the_log_names_is_an_orphan(tmp_path: Path) -> None:
     stray = next(iter(before)).with_name("t0-stray.parquet")
     stray.write_bytes(b"")
     story.reopen()
+    assert story.upkeep() == []
+    assert stray.exists()
+    story.commit(1)
+    before |= set(story.log.files("message", 0)) | set(story.log.files("settlement", 0))
     assert story.upkeep() == ["orphans"]
     assert set(story.log.path.rglob("*.parquet")) == before
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from table_groups import bodies, framed, group, run
+from table_groups import NOON, bodies, framed, group, run
 from verify_homes import GROUPS, MadeHome, broken_middle, replaced, snapshot
 
 from distributary.pipeline.errors import InvalidRequest
@@ -24,6 +24,7 @@ from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal import frame, segment
 from distributary.pipeline.tables.journal.journal import Journal
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+from distributary.pipeline.tables.upkeep import table_upkeep
 from distributary.pipeline.tables.verify.check import Verdict
 from distributary.pipeline.tables.verify.verify_home import verify
 
@@ -321,3 +322,18 @@ def test_a_pointer_to_no_checkpoint_is_named_and_a_torn_one_is_a_note(made: Made
     report = made.verify()
     assert report.sound
     assert any("_last_checkpoint is torn" in note for c in report.checks for note in c.notes)
+
+
+def test_a_pointer_to_an_older_checkpoint_that_is_gone_is_a_note(
+    made: MadeHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A former owner that woke may have named it, and readers find the newer one."""
+    monkeypatch.setattr(table_upkeep, "CHECKPOINT_COMMITS", 1)
+    while made.log.upkeep(now=NOON, floor=0):
+        pass
+    stale_pointer(made)
+    report = made.verify()
+    assert report.sound
+    assert any(
+        "an older checkpoint, of version 1" in note for c in report.checks for note in c.notes
+    )

@@ -147,7 +147,9 @@ def test_marks_are_read_and_damage_of_them_is_a_note(made: MadeHome) -> None:
         return check.counted, check.notes
 
     assert said() == ("there were no marks", ())
-    file, _ = DispatchMarks.open(made.home.marks, [Standpoint(KEY.id, 5)], head=17, next_group=6)
+    file, _ = DispatchMarks.open(
+        made.home.marks, [Standpoint(KEY.id, 5)], head=17, next_group=6, owned=lambda: None
+    )
     file.attach(KEY.id)
     file.close()
     assert said() == ("marks of this boot", ())
