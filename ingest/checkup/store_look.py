@@ -63,7 +63,7 @@ def _puts(store: ObjectStore) -> tuple[list[float], float]:
             store.put(path, data)
             times.append(time.perf_counter() - began)
         ours = datetime.now(UTC).timestamp()
-        return times, store.modified(path) / 1e9 - ours
+        return times, store.written_at(path) - ours
     finally:
         store.delete([path])
 
