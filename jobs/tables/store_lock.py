@@ -30,10 +30,10 @@ from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.object_home.lease import (
     BEATS,
     Claim,
-    Lease,
     LeaseHeld,
     LeaseOwner,
     LeaseStandby,
+    StoreLease,
     acquired,
     renewed,
     request_seconds,
@@ -94,9 +94,11 @@ def require_no_lease(folder: str) -> None:
             raise _locked(folder, now)
 
 
-def _lease(folder: str) -> Lease:
+def _lease(folder: str) -> StoreLease:
     store = ObjectStore(folder, {}, seconds_max=request_seconds(LEASE_SECONDS))
-    return Lease(folder, store, NAME, LEASE_SECONDS, f"the tables in {folder} have another writer")
+    return StoreLease(
+        folder, store, NAME, LEASE_SECONDS, f"the tables in {folder} have another writer"
+    )
 
 
 def _require_conditions(store: ObjectStore, folder: str) -> None:
@@ -129,7 +131,7 @@ def _lost(owner: LeaseOwner) -> bool:
     return False
 
 
-def _claim(lease: Lease) -> Claim | None:
+def _claim(lease: StoreLease) -> Claim | None:
     """What the lease says; None if nothing that can be read."""
     try:
         seen = LeaseStandby(lease).look()

@@ -52,7 +52,7 @@ class Claim(msgspec.Struct, frozen=True):
     since: int = 0
 
 
-class Lease(msgspec.Struct, frozen=True):
+class StoreLease(msgspec.Struct, frozen=True):
     """Which object it is, how long it lasts, and what is said to whoever has lost it. Requests of
     the store take `request_seconds(seconds)` at most."""
 
@@ -88,7 +88,9 @@ class LeaseOwner:
     taken: Final = True
     beats: Final = BEATS
 
-    def __init__(self, lease: Lease, claim: Claim, tag: Tag, former: Claim | None = None) -> None:
+    def __init__(
+        self, lease: StoreLease, claim: Claim, tag: Tag, former: Claim | None = None
+    ) -> None:
         """`former` is the farewell of the one before, which None says none of."""
         self._lease = lease
         self._claim, self._tag = claim, tag
@@ -151,7 +153,7 @@ class LeaseOwner:
 class LeaseStandby:
     """Waits for a lease: call `attempt` again and again."""
 
-    def __init__(self, lease: Lease, job: str = "", since: int = 0) -> None:
+    def __init__(self, lease: StoreLease, job: str = "", since: int = 0) -> None:
         """`job` and `since` are for a claim of a job."""
         self._lease = lease
         self._claim = Claim(token_hex(8), socket.gethostname(), os.getpid(), job=job, since=since)
@@ -220,7 +222,7 @@ def request_seconds(lease_seconds: float) -> float:
     return max(lease_seconds * _REQUEST, _AGAIN_SECONDS)
 
 
-def acquired(standby: LeaseStandby, lease: Lease) -> LeaseOwner:
+def acquired(standby: LeaseStandby, lease: StoreLease) -> LeaseOwner:
     """Have the lease now, or when its owner has shown no life for so long: a process that was
     killed leaves its words. Raises LeaseHeld when its owner lives, StoreError when the store
     doesn't answer. Blocks for a lease and a little."""
@@ -265,13 +267,13 @@ def renewed(owner: LeaseOwner, seconds: float) -> Iterator[None]:
         thread.join()
 
 
-def lease_of(home: ObjectHome, seconds: float) -> Lease:
+def lease_of(home: ObjectHome, seconds: float) -> StoreLease:
     """The lease of a home. Raises InvalidRequest where no home can be."""
     lost = (
         f"{home.url} has another owner now: this one gave no sign of life for longer than "
         "owner.lease_ms. What it accepted is kept; it does nothing more"
     )
-    return Lease(home.url, home.store(request_seconds(seconds)), LEASE, seconds, lost)
+    return StoreLease(home.url, home.store(request_seconds(seconds)), LEASE, seconds, lost)
 
 
 def acquire_lease(home: ObjectHome, seconds: float) -> LeaseOwner:
@@ -292,7 +294,7 @@ def _in_use(home: ObjectHome, claim: Claim | None) -> str:
     )
 
 
-def _seen(lease: Lease) -> _Seen | None:
+def _seen(lease: StoreLease) -> _Seen | None:
     """What stands there; None if nothing does. Raises OSError."""
     try:
         data, tag = lease.store.tagged(lease.path)
