@@ -6,6 +6,7 @@ import cproton
 from cproton import lib as proton
 
 from distributary.client.connection.client_settings import ConnectionSettings
+from distributary.ingest.native.pump import address
 from distributary.ingest.native.pump_library import lib
 
 
@@ -21,6 +22,48 @@ class Watching(Protocol):
 
     def passed(self) -> None:
         """All that came in one read was told, or links had their turn to send."""
+
+
+class EngineSessions:
+    """The sessions of a connection beside the one that it has by itself."""
+
+    __slots__ = ("_sessions", "_unbegun")
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, ClientSession] = {}
+        self._unbegun: set[int] = set()  #: that are to end when their begin is answered
+
+    def begin(self, connection: Any, session: ClientSession) -> Any:
+        """Proton's pointer, good until it has `ended`."""
+        pointer = proton.pn_session(connection)
+        self._sessions[address(pointer)] = session
+        proton.pn_session_open(pointer)
+        return pointer
+
+    def end(self, pointer: Any) -> None:
+        """End it, when the other side has answered its begin: before, that answer would be an error
+        of the whole connection to the engine, which knows the channel no more."""
+        if proton.pn_session_state(pointer) & proton.PN_REMOTE_UNINIT:
+            self._unbegun.add(address(pointer))
+        else:
+            proton.pn_session_close(pointer)
+
+    def begun(self, pointer: Any) -> None:
+        """The other side has answered its begin."""
+        if address(pointer) in self._unbegun:
+            self._unbegun.remove(address(pointer))
+            proton.pn_session_close(pointer)
+
+    def ended(self, pointer: Any) -> None:
+        """The other side has answered its end."""
+        if (session := self._sessions.pop(address(pointer), None)) is not None:
+            session.ended()
+            proton.pn_session_free(pointer)
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        for session in self._sessions.values():
+            session.ended()
 
 
 class EngineQueue:

@@ -70,7 +70,7 @@ class Wire(asyncio.BufferedProtocol):
         self._pump = Pump(settings.message_bytes_max)
         self._pump.columns.late = self._pump.columns.reasons = True
         self._links: dict[int, ClientLink] = {}
-        self._sessions: dict[int, engine_objects.ClientSession] = {}
+        self._sessions = engine_objects.EngineSessions()
         self._dirty: dict[ClientLink, None] = {}
         self._watching: dict[engine_objects.Watching, None] = {}
         self._due = self._paused = self._closing = self._open = self.alive = False
@@ -138,8 +138,7 @@ class Wire(asyncio.BufferedProtocol):
         links, self._links = self._links, {}
         for link in links.values():
             link.lost()
-        for session in self._sessions.values():
-            session.ended()
+        self._sessions.lost()
         self._free()
         if not self.opened.done():
             self.opened.set_exception(reason)
@@ -191,10 +190,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def begin(self, session: engine_objects.ClientSession) -> Any:
         """A session of its own; Proton's pointer, good until it has `ended`."""
-        pointer = proton.pn_session(self.connection)
-        self._sessions[address(pointer)] = session
-        proton.pn_session_open(pointer)
-        return pointer
+        return self._sessions.begin(self.connection, session)
 
     def end_session(self, pointer: Any, links: Iterable[Any], condition: str, text: str) -> None:
         """End a session with these links, for this reason if there is one."""
@@ -202,15 +198,14 @@ class Wire(asyncio.BufferedProtocol):
             self._dirty.pop(self._links.pop(address(link)), None)
         if condition:
             tell(proton.pn_session_condition(pointer), condition, text)
-        proton.pn_session_close(pointer)
+        self._sessions.end(pointer)
         self.later()
 
     def _session_closed(self, pointer: Any) -> None:
         if not proton.pn_session_state(pointer) & cproton.PN_LOCAL_CLOSED:
             self._refuse(f"{self} ended the session", proton.pn_session_remote_condition(pointer))
-        elif (session := self._sessions.pop(address(pointer), None)) is not None:
-            session.ended()
-            proton.pn_session_free(pointer)
+        else:
+            self._sessions.ended(pointer)
 
     def touch(self, link: ClientLink) -> None:
         """It has something for the engine: it is asked for it once in this turn."""
@@ -357,6 +352,8 @@ class Wire(asyncio.BufferedProtocol):
                 self._open = not will_close(self.connection)
             case proton.PN_CONNECTION_REMOTE_CLOSE:
                 self._closed(proton.pn_connection_remote_condition(self.connection))
+            case proton.PN_SESSION_REMOTE_OPEN:
+                self._sessions.begun(proton.pn_event_session(event))
             case proton.PN_SESSION_REMOTE_CLOSE:
                 self._session_closed(proton.pn_event_session(event))
             case proton.PN_LINK_REMOTE_OPEN:

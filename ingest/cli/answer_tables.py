@@ -2,18 +2,22 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from distributary.ingest.cli.options.command_options import print_json
+from distributary.ingest.cli.options.command_options import print_json, say_missing
 from distributary.ingest.cli.options.wide_tables import print_table
+from distributary.pipeline.log_names import MAIN
+
+if TYPE_CHECKING:
+    from distributary.jobs.client.management_client import Listed
 
 #: What stands in one piece: names and ids.
-NAMES = frozenset({"name", "topic", "example"})
+NAMES = frozenset({"name", "log", "topic", "example"})
 #: Columns of a list: the key, its heading.
 SUBSCRIPTIONS = (
     ("name", "Subscription"),
@@ -95,11 +99,24 @@ def show_rows(
 def print_rows(
     columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], what: str, *, as_json: bool
 ) -> None:
-    """What a list has, for programs or for people."""
+    """What a list has, for programs or for people; the log of each where there are others than
+    `main`."""
     if as_json:
         print_json(rows)
-    else:
+    elif all(row.get("log", MAIN) == MAIN for row in rows):
         show_rows(columns, rows, what)
+    else:
+        # A floor is a place in its own log: beside others it says nothing.
+        shown = [one for one in columns if one[0] != "floor"]
+        show_rows([("log", "Log"), *shown], rows, what)
+
+
+def print_listed(
+    columns: Sequence[tuple[str, str]], listed: "Listed", what: str, *, as_json: bool
+) -> None:
+    """What a gateway lists; and which logs that is without."""
+    print_rows(columns, listed.rows, what, as_json=as_json)
+    say_missing(listed.missing)
 
 
 def show_row(row: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distributary.ingest.cli.answer_tables import QUEUES, TOPICS, print_rows, show_row
+from distributary.ingest.cli.answer_tables import QUEUES, TOPICS, print_listed, show_row
 from distributary.ingest.cli.options.command_options import (
     connected,
     json_option,
@@ -47,8 +47,7 @@ def list_queues(client: "Client", as_json: bool) -> None:
     Example:
       distributary queue list --json
     """
-    rows = client.query(Entity.QUEUE)
-    print_rows(QUEUES, rows, "queues", as_json=as_json)
+    print_listed(QUEUES, client.listed(Entity.QUEUE), "queues", as_json=as_json)
 
 
 @queue.command(name="show")
@@ -152,8 +151,7 @@ def list_topics(client: "Client", as_json: bool) -> None:
     Example:
       distributary topic list
     """
-    rows = client.query(Entity.TOPIC)
-    print_rows(TOPICS, rows, "topics", as_json=as_json)
+    print_listed(TOPICS, client.listed(Entity.TOPIC), "topics", as_json=as_json)
 
 
 @topic.command(name="show")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from distributary.ingest.cli.answer_tables import SUBSCRIPTIONS, print_rows, show_row
+from distributary.ingest.cli.answer_tables import SUBSCRIPTIONS, print_listed, show_row
 from distributary.ingest.cli.options.command_options import (
     asking,
     connected,
@@ -41,8 +41,9 @@ def subscription() -> None:
       distributary subscription set queue/orders delivery_attempts_max=5 lock_ms=30000
 
     The gateway answers when what was asked is durable.
-    Exit code 0: done. 1: no gateway, or it failed. 2: something can't be meant. 3: there is no such
-    subscription. 4: it was refused.
+    Of a home with several logs any gateway answers for all of them.
+    Exit code 0: done. 1: no gateway, or it failed, or a list is without a log that has no gateway.
+    2: something can't be meant. 3: there is no such subscription. 4: it was refused.
     """
 
 
@@ -58,9 +59,10 @@ def list_(client: "Client", topic: str | None, as_json: bool) -> None:
       distributary subscription list
       distributary subscription list --topic orders --json
     """
-    rows = client.query(_SUBSCRIPTION)
-    rows = [row for row in rows if topic is None or row["topic"] == topic]
-    print_rows(SUBSCRIPTIONS, rows, "subscriptions", as_json=as_json)
+    listed = client.listed(_SUBSCRIPTION)
+    if topic is not None:
+        listed.rows[:] = [row for row in listed.rows if row["topic"] == topic]
+    print_listed(SUBSCRIPTIONS, listed, "subscriptions", as_json=as_json)
 
 
 @subscription.command()

@@ -18,6 +18,7 @@ from distributary.ingest.console.asking.metrics_poller import MetricsPoller
 from distributary.ingest.console.pages.login_pages import Door
 from distributary.ingest.console.pages.site import NAVIGATION, application
 from distributary.ingest.console.records.home_records import HomeRecords
+from distributary.ingest.console.records.lake_records import LakeRecords
 from distributary.ingest.console.settings.console_settings import ConsoleSettings, RequestSettings
 from distributary.ingest.console.web.browser_connections import close_silent
 from distributary.ingest.console.web.entrance import Entrance
@@ -93,7 +94,8 @@ async def _serve(
     templates = Templates(assets)
     shown = " or ".join(one.address for one in watched.gateways)
     poller = MetricsPoller(watched.metrics, settings.asking)
-    records = HomeRecords(watched.log, watched.home, settings.records)
+    main = HomeRecords(watched.log, watched.home, settings.records)
+    records = LakeRecords.of_home(main, watched.home, settings.records)
     console = Console(settings, templates, poller, records, NAVIGATION)
     secure = place.certificate is not None
     cookie = f"{'__Host-' if secure else ''}distributary-{place.port}"

@@ -58,8 +58,10 @@ class Entities:
         directory: SubscriptionDirectory,
         schemas: SchemaDirectory,
         users: Users,
+        name: str,
     ) -> None:
-        self._schemas = schemas
+        """`name`: the log's."""
+        self._schemas, self._name = schemas, name
         self._log, self._table = parts.log, parts.store.table
         self._directory, self._users = directory, users
         #: How much a subscription has waiting.
@@ -98,11 +100,11 @@ class Entities:
     def rows(
         self, entity: Entity, names: Iterable[Name], may_see: MaySee, *, policies: bool
     ) -> list[Row]:
-        """The attributes of the entities of `names`, of subscriptions without their policies if
-        these aren't wanted; those that don't exist any more are left out."""
+        """The attributes of the entities of `names`, with their log, of subscriptions without their
+        policies if these aren't wanted; those that don't exist any more are left out."""
         produced = self._users.produced()
         found = (self._row(entity, name, produced, may_see, policies=policies) for name in names)
-        return [row for row in found if row is not None]
+        return [{**row, "log": self._name} for row in found if row is not None]
 
     def _row(
         self,
@@ -212,6 +214,7 @@ class Entities:
         """The attributes of the gateway and its log."""
         return {
             "name": "self",
+            "log_name": self._name,
             "connections": self._users.connections,
             "internal_errors": self._users.internal_errors,
             "subscriptions": sum(1 for _ in self._directory.all()),

@@ -8,42 +8,27 @@ All methods run on the loop's thread.
 import asyncio
 import sys
 from array import array
-from functools import partial
 
-import structlog
-
-from distributary.ingest.management.lease_requests import LEASE_VERBS, LeaseRequests
+from distributary.ingest.management.asked_logs import AskedLogs
+from distributary.ingest.management.lease_requests import LeaseRequests
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.replies import Replies, ReplyLink
 from distributary.ingest.management.requests import Requests
-from distributary.ingest.management.whose import Whose
 from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net import termini
 from distributary.ingest.net.containment import stops_all
 from distributary.ingest.net.link import Link
-from distributary.ingest.net.relayed_link import NotAsked, Relays
+from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.publish import relay
 from distributary.ingest.runtime.settings import ManagementLimits
 from distributary.pipeline.codec import sections
 from distributary.pipeline.codec.sections import DecodeError, Message
 from distributary.pipeline.management import management_messages
-from distributary.pipeline.management.management_messages import (
-    ABSENT,
-    BAD_REQUEST,
-    NODE,
-    Answer,
-    Request,
-    Verb,
-    refused,
-)
+from distributary.pipeline.management.management_messages import NODE, Answer
+from distributary.pipeline.management.node_answers import NodeAnswer
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 from distributary.pipeline.subscriptions.attach_intent import Attach
-
-_events = structlog.get_logger("gateway")
-
-#: Verbs that change nothing.
-_LOOKING = frozenset({Verb.READ, Verb.OWED, Verb.HELD})
 
 #: What a request that is larger is refused with (AMQP 1.0, 2.8.17).
 _TOO_LARGE = "amqp:link:message-size-exceeded"
@@ -70,8 +55,7 @@ class Node:
         self._loop, self._limits, self._finish_pass = parts.host.loop, limits, parts.finish_pass
         self._decode, self._turns = parts.host.settings.amqp.decode, parts.turns
         self._requests, self._replies, self._leases = requests, replies, leases
-        style = parts.host.settings.delivery.pattern_style
-        self._relays, self._whose = relays, Whose(relays, parts.directory, style)
+        self._relays, self._logs = relays, AskedLogs(parts, requests, leases, relays)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attached(self, link: Link, attach: Attach) -> bool:
@@ -137,75 +121,23 @@ class Node:
             link.connection.touch()
         request = management_messages.parse(message)
         if isinstance(request, Answer):
-            answer: Answer | bytes = request
+            answer: Answer | NodeAnswer = request
         else:
             self._finish_pass()
-            answer = await self._asked(link, request)
+            answer = await self._logs.answer(link, request)
         asked = message.properties
         correlation = asked.message_id if asked.correlation_id is None else asked.correlation_id
         reply_to = asked.reply_to or ""
         own, _ = self._relays.logs
         data = (
-            management_messages.readdressed(answer, reply_to, correlation)
-            if isinstance(answer, bytes)
+            answer.readdressed(reply_to, correlation)
+            if isinstance(answer, NodeAnswer)
             else management_messages.encoded(answer, reply_to, correlation, own)
         )
-        self._replies.send(link, reply_to, data)
-        if link.alive and not link.ended:
+        later = self._replies.send(link, reply_to, data)
+        if link.alive and not link.ended and not later:
             link.grant(1)
         self._finish_pass()
-
-    async def _asked(self, link: Link, request: Request) -> Answer | bytes:
-        """The answer of the first log that has what the request names: ours, or encoded by the node
-        of its owner. Who only looks has the answer of a log behind one that couldn't be asked,
-        and those that are known to have no owner are asked last. Who changes something has that
-        failure: what another log has under that name may not be what was meant."""
-        logs = self._whose.logs(link, request)
-        if isinstance(logs, Answer):
-            return logs
-        own, _ = self._relays.logs
-        looks = request.verb in _LOOKING
-        away = {one.log for one in self._relays.owners() if not one.connected and looks}
-        absent: list[Answer | bytes] = []
-        failures: list[Answer | bytes] = []
-        for log in sorted(logs, key=away.__contains__):
-            mine = log == own
-            found = await (self._here(link, request) if mine else self._there(link, log, request))
-            if isinstance(found, NotAsked):
-                failures.append(refused(found))
-                if not looks:
-                    break
-            elif _status(found) != ABSENT:
-                return found
-            else:
-                absent.append(found)
-        return (failures or absent)[-1]
-
-    async def _there(self, link: Link, log: str, request: Request) -> Answer | bytes | NotAsked:
-        try:
-            management_messages.request_of(request, 0, "")
-        except ValueError as error:
-            return Answer(BAD_REQUEST, str(error))
-        found = await self._relays.ask(link, log, partial(management_messages.request_of, request))
-        if isinstance(found, AmqpError) and not isinstance(found, NotAsked):
-            return refused(found)
-        return found
-
-    async def _here(self, link: Link, request: Request) -> Answer:
-        user = link.connection.user
-        if request.verb in LEASE_VERBS:
-            answer = await self._leases.answer(link, request)
-        else:
-            answer = await self._requests.answer(user, request)
-        _events.debug(
-            "management.answered",
-            user=user,
-            operation=request.verb.value,
-            type=request.entity.value,
-            name=request.name,
-            status=answer.status,
-        )
-        return answer
 
     def _message(self, link: Link, data: bytes) -> Message | AmqpError:
         """The request, if it is one and its answer has somewhere to go."""
@@ -221,7 +153,3 @@ class Node:
 
     def _reject(self, link: Link, delivery: bytes, why: AmqpError) -> None:
         relay.reject(link, relay.Complaint(delivery, len(delivery) // 8, 1, why))
-
-
-def _status(answer: Answer | bytes) -> int | None:
-    return answer.status if isinstance(answer, Answer) else management_messages.status_of(answer)

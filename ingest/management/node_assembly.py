@@ -14,6 +14,7 @@ from distributary.ingest.management.requests import Requests
 from distributary.ingest.net.link import Link
 from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.subscriptions.operations import Operations
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.model.amqp_error import AmqpError
 
 
@@ -30,8 +31,9 @@ def open_node(
     most = min(limits.request_bytes_max, settings.amqp.message_bytes_max)
     limits = msgspec.structs.replace(limits, request_bytes_max=most)
     operations = Operations(parts.host.loop, messages, parts.directory, peers)
-    requests = Requests(
-        parts, Entities(messages, parts.directory, parts.schemas.directory, peers), operations
-    )
+    own, _ = relays.logs
+    schemas = parts.schemas.directory
+    entities = Entities(messages, parts.directory, schemas, peers, own or MAIN)
+    requests = Requests(parts, entities, operations)
     replies = Replies(messages.log, limits, resolve, relays)
     return Node(parts, limits, requests, replies, LeaseRequests(parts), relays)

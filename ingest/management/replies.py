@@ -8,12 +8,7 @@ from distributary.ingest.commit.group_log import Inside, Log
 from distributary.ingest.net.link import Link
 from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.runtime.settings import ManagementLimits
-from distributary.pipeline.model.amqp_error import (
-    LIMIT_EXCEEDED,
-    NOT_FOUND,
-    NOT_IMPLEMENTED,
-    AmqpError,
-)
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, NOT_FOUND, AmqpError
 from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.model.message import PublishBatch
 from distributary.pipeline.model.record_batch import RecordBatch
@@ -51,10 +46,10 @@ class ReplyLink:
 
 
 class Replies:
-    """The links that take answers; answers to other addresses are published.
+    """The links that take answers; answers to other addresses are published, by their owner if
+    they are in another log of a lake (`relays`).
 
-    `resolve` gives the destination to which a connection's user may send by an address; of a lake
-    it must be in our log (`relays`).
+    `resolve` gives the destination to which a connection's user may send by an address.
     """
 
     def __init__(
@@ -84,14 +79,7 @@ class Replies:
         if reply_link is not None:
             return self._too_many(reply_link)
         found = self._resolve(link, reply_to)
-        if isinstance(found, AmqpError):
-            return found
-        (own, _), log = self._relays.logs, self._relays.log_of(found)
-        if log == own:
-            return None
-        text = f"answers can't go to '{reply_to}', which is in another log than '{own}', that of "
-        text += "this gateway: take them by a temporary queue, or by a link from $management"
-        return AmqpError(NOT_IMPLEMENTED, text)
+        return found if isinstance(found, AmqpError) else None
 
     def _too_many(self, reply_link: ReplyLink) -> AmqpError | None:
         """Why no more answers may wait for this link, if that is so."""
@@ -104,15 +92,23 @@ class Replies:
         text = f"answers wait to be taken (management.{name}); give credit for them"
         return AmqpError(LIMIT_EXCEEDED, f"{size} bytes of {text}")
 
-    def send(self, link: Link, reply_to: str, data: bytes) -> None:
-        """Send an answer; it is dropped if the link that would take it has ended."""
+    def send(self, link: Link, reply_to: str, data: bytes) -> bool:
+        """Send an answer; it is dropped if the link that would take it has ended. Whether the
+        credit of its request comes back by itself, when the owner of another log takes it."""
         reply_link = self._reply_link(link, reply_to)
         if reply_link is not None:
             reply_link.add(data)
-            return
+            return False
         topic = self._resolve(link, reply_to) if link.alive else None
-        if isinstance(topic, str):
+        if not isinstance(topic, str):
+            return False
+        (own, _), log = self._relays.logs, self._relays.log_of(topic)
+        if log is None or log == own:
             self._log.write([_run(topic, data)], [], Inside())
+            return False
+        if not link.ended and not link.gone:  # `left` was said of it, and isn't said again
+            self._relays.publish(link, log, data)
+        return True
 
     def _reply_link(self, link: Link, address: str) -> ReplyLink | None:
         """The link of the same connection that has this address as its target's."""

@@ -12,6 +12,7 @@ import msgspec
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.link import Link, Peer
 from distributary.pipeline.log.transaction import InDoubt
+from distributary.pipeline.management.node_answers import NodeAnswer
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.subscriptions.attach_intent import Attach, AttachIntent
 
@@ -128,7 +129,7 @@ class Relays(Protocol):
 
     async def ask(
         self, link: Link, log: str, encoded: Callable[[int, str], bytes]
-    ) -> bytes | AmqpError:
+    ) -> NodeAnswer | AmqpError:
         """What the node of the owner of another log answers to a request that came by this link,
         which is encoded with a message-id and the address of its answer; or why there is no
         answer."""
@@ -147,6 +148,11 @@ class Relays(Protocol):
     def own_part(self, link: Link, received: Received) -> Received | None:
         """What is for our log of messages that name themselves where they go; the rest is on its
         way to other owners."""
+
+    def publish(self, link: Link, log: str, data: bytes) -> None:
+        """A message that this link's client has sent, so to speak, to a topic of another log: it
+        isn't persistent, names in `to` where it goes, and its credit comes back when it is on its
+        way."""
 
     def left(self, link: Link) -> None:
         """A link that isn't relayed has ended. May be said again."""
@@ -198,7 +204,7 @@ class NoRelays:
 
     async def ask(
         self, link: Link, log: str, encoded: Callable[[int, str], bytes]
-    ) -> bytes | AmqpError:
+    ) -> NodeAnswer | AmqpError:
         """There is no other log."""
         raise NotImplementedError
 
@@ -215,6 +221,10 @@ class NoRelays:
     def own_part(self, _link: Link, received: Received) -> Received | None:
         """All of it."""
         return received
+
+    def publish(self, link: Link, log: str, data: bytes) -> None:
+        """There is no other log."""
+        raise NotImplementedError
 
     def left(self, _link: Link) -> None:
         """Nothing of it was another log's."""

@@ -35,6 +35,10 @@ class SendersBytes:
             self._held[peer] = None
             peer.hold(True)
 
+    def forget(self, peer: Peer) -> None:
+        """This client has gone: nothing is kept of it, however long the others wait."""
+        self._held.pop(peer, None)
+
     def remove(self, size: int) -> None:
         """So much has its outcome, or is nobody's any more."""
         self._bytes -= size

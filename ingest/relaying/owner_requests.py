@@ -6,7 +6,6 @@ answers. What is held for that link, such as leases, ends with it.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -24,8 +23,7 @@ from distributary.ingest.relaying.held_bytes import RequestsBytes
 from distributary.ingest.relaying.owners.owner_terms import open_answers, open_requests
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.pipeline.amqp.relayed_for import RelayedFor
-from distributary.pipeline.codec import sections
-from distributary.pipeline.codec.sections import DecodeError
+from distributary.pipeline.management.node_answers import NodeAnswer, answer_of, asked_by
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
 
 #: Answers that the owner may send ahead.
@@ -122,37 +120,40 @@ class OwnerRequests:
         self._answers = _NodeLink(self, name, sends=False)
         self._sender = _NodeLink(self, name, sends=True)
         self._number = 0
-        self._waiting: deque[bytes] = deque()
-        self._asked: dict[int, asyncio.Future[bytes | AmqpError]] = {}
+        self._waiting: dict[int, bytes] = {}
+        self._asked: dict[int, asyncio.Future[NodeAnswer | AmqpError]] = {}
         self._sent: set[int] = set()
         self.over = False
         for link in (self._answers, self._sender):
             session.join(link)
 
-    async def ask(self, encoded: Callable[[int, str], bytes]) -> bytes | AmqpError:
+    async def ask(self, encoded: Callable[[int, str], bytes]) -> NodeAnswer | AmqpError:
         """The owner's answer to a request, which is encoded with a message-id and the address of
-        its answer; or why there is none."""
+        its answer; or why there is none. Who doesn't wait any more cancels it: what wasn't sent
+        isn't."""
         number, answer = self._number + 1, self._loop.create_future()
         data = encoded(number, self._name)
         if why := self._held.add(len(data)):
             return NotAsked(LIMIT_EXCEEDED, why)
         self._number = number
         self._asked[number] = answer
-        self._waiting.append(data)
+        self._waiting[number] = data
         if self._sender.wire is not None:
             self._sender.wire.touch(self._sender)
         try:
-            found: bytes | AmqpError = await answer
+            found: NodeAnswer | AmqpError = await answer
         finally:
             self._asked.pop(number, None)
+            self._waiting.pop(number, None)
+            self._sent.discard(number)
             self._held.remove(len(data))
         return found
 
     def send(self, pointer: Any) -> None:
         """Hand to the engine what the owner has credit for."""
         while self._waiting and proton.pn_link_credit(pointer) > 0:
-            data = self._waiting.popleft()
-            number = self._number - len(self._waiting)
+            number = next(iter(self._waiting))
+            data = self._waiting.pop(number)
             self._sent.add(number)
             delivery = cproton.pn_delivery(pointer, number.to_bytes(8, "big"))
             cproton.pn_link_send(pointer, data)
@@ -160,15 +161,17 @@ class OwnerRequests:
             proton.pn_delivery_settle(delivery)
 
     def answered(self, data: bytes) -> None:
-        """The owner has answered."""
-        try:
-            number = sections.decode(data).properties.correlation_id
-        except DecodeError:
-            return
-        if isinstance(number, int) and (answer := self._asked.get(number)) is not None:
-            self._sent.discard(number)
-            if not answer.done():
-                answer.set_result(data)
+        """The owner has answered. To which request bytes are an answer that don't say that nobody
+        knows: none of those that were sent has one."""
+        number, found = asked_by(data), answer_of(data)
+        if number is None:
+            found = "an answer doesn't say to which request"
+        said = f"the owner of the log '{self.said.log}' can't be understood: {found}"
+        told = AmqpError(FAILED, said) if isinstance(found, str) else found
+        for one in self._sent if number is None else (number,):
+            answer = self._asked.get(one)
+            if answer is not None and not answer.done():
+                answer.set_result(told)
 
     def lost(self) -> None:
         """The owner is lost: what it was asked for may be done; what it wasn't waits for the

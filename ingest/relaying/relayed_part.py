@@ -10,6 +10,7 @@ from itertools import groupby
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
+from distributary.pipeline.model.header_attributes import PRIORITY
 
 
 class RelayedPart(RelayedProducer):
@@ -39,6 +40,24 @@ class RelayedPart(RelayedProducer):
         """The client's link is answered when all of its messages are."""
         if not self._over:
             self._finish()
+
+
+def settled_message(link: int, data: bytes) -> Received:
+    """One message that was sent settled, as if it had come on a link."""
+    nothing, size = bytes(4), array("I", [len(data)]).tobytes()
+    return Received(
+        link=link,
+        count=1,
+        blob=data,
+        lengths=size,
+        durable=bytes(1),
+        priority=bytes([PRIORITY]),
+        ttl=nothing,
+        deliveries=bytes(8),
+        unsettled=0,
+        to_at=nothing,
+        to_size=nothing,
+    )
 
 
 def divided(received: Received, logs: Sequence[str]) -> dict[str, Received]:

@@ -22,7 +22,7 @@ from distributary.ingest.relaying.owners.owner_terms import (
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_lookup import RelayedLookup
-from distributary.ingest.relaying.relayed_part import RelayedPart, divided
+from distributary.ingest.relaying.relayed_part import RelayedPart, divided, settled_message
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.transactions.owner_coordinator import OwnerCoordinator
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
@@ -30,6 +30,7 @@ from distributary.ingest.runtime.host import Host
 from distributary.pipeline.amqp.relayed_for import PREFIX, RelayedFor
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.log_names import temporary_name
+from distributary.pipeline.management.node_answers import NodeAnswer
 from distributary.pipeline.model.address import ANNOTATED, Kind, destination_of
 from distributary.pipeline.model.amqp_error import (
     INVALID_FIELD,
@@ -132,7 +133,7 @@ class LakeRelays:
 
     async def ask(
         self, link: Link, log: str, encoded: Callable[[int, str], bytes]
-    ) -> bytes | AmqpError:
+    ) -> NodeAnswer | AmqpError:
         """What the node of the owner of another log answers to a request that came by this link; or
         why there is no answer."""
         if not link.alive or link.gone:  # `left` was said of it, and isn't said again
@@ -197,6 +198,10 @@ class LakeRelays:
             if not link.ended:
                 self._part(link, log).received(one)
         return None if link.ended else own
+
+    def publish(self, link: Link, log: str, data: bytes) -> None:
+        """A message of this link's client, sent settled, that names where it goes."""
+        self._part(link, log).received(settled_message(link.address, data))
 
     def _log_of(self, address: str, annotated: int) -> str:
         """The log of a message that names this address; ours where that is none."""
@@ -298,6 +303,7 @@ class LakeRelays:
         for session in self._sessions.pop(connection, {}).values():
             session.end()
         self._numbers.pop(connection, None)
+        self._senders.forget(connection)
         for coordinator in self._coordinators.pop(connection, {}).values():
             coordinator.close()
 

@@ -258,6 +258,7 @@ def _management_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
         (settings.log.window_ms >= 100, "log.window_ms must be 100 at least"),
         (management.replies_bytes_max >= 1, "management.replies_bytes_max must be positive"),
         (management.query_count_max >= 1, "management.query_count_max must be positive"),
+        (management.list_wait_ms >= 1, "management.list_wait_ms must be positive"),
         (management.held_count_max >= 1, "management.held_count_max must be positive"),
         (management.holders_max >= 1, "management.holders_max must be positive"),
         (management.acquire_max >= 1, "management.acquire_max must be positive"),

@@ -208,6 +208,7 @@ class ManagementLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replies_bytes_max: int
     replies_together_bytes_max: int
     query_count_max: int
+    list_wait_ms: int
     held_count_max: int
     holders_max: int
     acquire_max: int

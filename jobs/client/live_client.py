@@ -16,8 +16,8 @@ _SUBSCRIPTION = Entity.SUBSCRIPTION
 
 
 def live(gateway: str, subscription: str | None = None) -> Live:
-    """What a gateway says of its durable subscriptions, or of one, given by its id or by a bare
-    name that only one has.
+    """What a gateway says of the durable subscriptions of its log, or of one of any log of a lake,
+    given by its id or by a bare name that only one has.
 
     `gateway` is `host:port` or `amqp[s]://user:password@host:port`; its user needs `consume` or
     `manage` on the topics. Raises Unanswered when nobody answers, InvalidRequest when there is no
@@ -30,36 +30,42 @@ def live(gateway: str, subscription: str | None = None) -> Live:
 def ask(client: Client, subscription: str | None = None) -> Live:
     """The same over a connection that there is."""
     asked_at = time.time_ns() // 1_000
-    durable = [row["name"] for row in client.query(_SUBSCRIPTION) if row["durable"]]
-    names = durable if subscription is None else [_found(durable, subscription)]
-    rows = (_subscription(client, name) for name in names)
+    if subscription is None:
+        log = str(client.ask(Verb.READ, Entity.NODE, "self")["log_name"])
+        durable = [row for row in client.query(_SUBSCRIPTION, log) if row["durable"]]
+    else:
+        listed = client.query(_SUBSCRIPTION)
+        durable = [_found([row for row in listed if row["durable"]], subscription)]
+        log = durable[0]["log"]
+    rows = (_subscription(client, row["name"], log) for row in durable)
     found = tuple(row for row in rows if row is not None)
-    return Live(asked_at, found, own_log(client))
+    return Live(asked_at, found, own_log(client, log))
 
 
-def own_log(client: Client) -> LogIdentity:
-    """Which topic_log is the gateway's. Raises InvalidRequest when it is one of before."""
-    return LogIdentity.of(client.ask(Verb.READ, Entity.NODE, "self").get("table"))
+def own_log(client: Client, log: str = "") -> LogIdentity:
+    """Which topic_log is the gateway's, or is this log's of a lake. Raises InvalidRequest when it
+    is one of before."""
+    return LogIdentity.of(client.ask(Verb.READ, Entity.NODE, "self", log=log).get("table"))
 
 
-def _found(durable: list[str], subscription: str) -> str:
+def _found(durable: list[dict[str, Any]], subscription: str) -> dict[str, Any]:
     """The one with this id, or with this name."""
-    if subscription in durable:
-        return subscription
-    found = [one for one in durable if SubscriptionKey.parse(one).name == subscription]
+    found = [one for one in durable if one["name"] == subscription] or [
+        one for one in durable if SubscriptionKey.parse(one["name"]).name == subscription
+    ]
     if len(found) == 1:
         return found[0]
     if found:
-        ids = ", ".join(found)
+        ids = ", ".join(f"{one['name']} in the log {one['log']}" for one in found)
         raise InvalidRequest(f"{subscription!r} names several subscriptions, give an id: {ids}.")
     raise InvalidRequest(f"The gateway has no durable subscription {subscription!r}.")
 
 
-def _subscription(client: Client, name: str) -> LiveSubscription | None:
+def _subscription(client: Client, name: str, log: str) -> LiveSubscription | None:
     """One of them; None if it has gone meanwhile."""
     try:
-        row = client.ask(Verb.READ, _SUBSCRIPTION, name)
-        held = tuple(_held(client, name)) if row["in_flight"] else ()
+        row = client.ask(Verb.READ, _SUBSCRIPTION, name, log=log)
+        held = tuple(_held(client, name, log)) if row["in_flight"] else ()
     except Refused as error:
         if error.status == ABSENT:
             return None
@@ -85,11 +91,11 @@ def _consumer(link: Mapping[str, Any]) -> LiveConsumer:
     )
 
 
-def _held(client: Client, name: str) -> Iterator[Held]:
+def _held(client: Client, name: str, log: str) -> Iterator[Held]:
     """All that its consumers hold, a part after the other."""
     start = 0
     while True:
-        part = client.ask(Verb.HELD, _SUBSCRIPTION, name, {"from": start})
+        part = client.ask(Verb.HELD, _SUBSCRIPTION, name, {"from": start}, log)
         for sequence, consumer, delivered_at, delivery_count in part["results"]:
             yield Held(sequence, consumer, _us(delivered_at), delivery_count)
             start = sequence + 1

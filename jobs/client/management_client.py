@@ -156,12 +156,22 @@ class _TargetOf(LinkOption):
         link.target.address = self._address
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Entities, each with all that it says, and the logs that couldn't be asked, with the
+    reason."""
+
+    rows: list[dict[str, Any]]
+    missing: dict[str, str]
+
+
 class Client:
     """Use it as a context. Raises Unanswered and Refused."""
 
-    def __init__(self, gateway: Gateway, container: str = "") -> None:
-        """`container` is the connection's id, one of its own if it is empty."""
-        self._gateway = gateway
+    def __init__(self, gateway: Gateway, container: str = "", log: str = "") -> None:
+        """`container` is the connection's id, one of its own if it is empty; `log` the log of a
+        lake that is asked where a question names none: empty for the one of what it names."""
+        self._gateway, self._log = gateway, log
         self._address = f"distributary-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         domain = gateway.domain()
         try:
@@ -223,12 +233,19 @@ class Client:
             raise Unanswered(f"the gateway ended the connection: {_plain(error)}") from None
 
     def ask(
-        self, verb: Verb, entity: Entity, name: str = "", attributes: Mapping[str, object] = {}
+        self,
+        verb: Verb,
+        entity: Entity,
+        name: str = "",
+        attributes: Mapping[str, object] = {},
+        log: str = "",
     ) -> dict[str, Any]:
         """What the answer's body says."""
         said = {"operation": verb.value, "type": entity.value}
         if name:
             said["name"] = name
+        if log or self._log:
+            said["log"] = log or self._log
         body = {key: value for key, value in attributes.items() if value is not None}
         request = Message(
             body=body, properties=said, id=str(uuid.uuid4()), reply_to=self._address, durable=False
@@ -255,14 +272,25 @@ class Client:
             raise Refused(status, text)
         return {"said": text, **found}
 
-    def query(self, entity: Entity) -> list[dict[str, Any]]:
-        """All that there are, each with all that it says."""
-        rows: list[dict[str, Any]] = []
+    def listed(self, entity: Entity, log: str = "") -> Listed:
+        """All that there are, of all logs or of one, as far as these could be asked."""
+        found, place = Listed([], {}), None
         while True:
-            part = self.ask(Verb.QUERY, entity, attributes={"offset": len(rows)})
-            rows += [dict(zip(part["attributeNames"], row, strict=True)) for row in part["results"]]
-            if not part["results"] or len(rows) >= part["total"]:
-                return rows
+            part = self.ask(Verb.QUERY, entity, attributes={"from": place}, log=log)
+            names = part["attributeNames"]
+            found.rows.extend(dict(zip(names, row, strict=True)) for row in part["results"])
+            found.missing.update(part["missing"])
+            place = part["next"]
+            if place is None:
+                return found
+
+    def query(self, entity: Entity, log: str = "") -> list[dict[str, Any]]:
+        """All that there are, each with all that it says. Raises Unanswered where a log couldn't
+        be asked."""
+        found = self.listed(entity, log)
+        for name, why in found.missing.items():
+            raise Unanswered(f"the log '{name}' can't be asked: {why}")
+        return found.rows
 
 
 #: How Proton writes a condition into the text of its errors.

@@ -113,21 +113,22 @@ class Lease:
         InvalidRequest where there is none."""
         topic = str(self._ask(Verb.READ, {})["topic"])
         with self._lock:
-            found = self._client.query(Entity.SCHEMA)
-            name = None if is_pattern(topic) else chosen(map(_name, found), topic)
+            # Its own log has answered: one that is missing has none of them.
+            logs = {_name(one): one["log"] for one in self._client.listed(Entity.SCHEMA).rows}
+            name = None if is_pattern(topic) else chosen(logs, topic)
             if name is None:
                 raise InvalidRequest(
                     f"the option 'typed' needs a schema of {topic}, and there is none: "
                     "`distributary schema set` sets one"
                 )
-            held = self._client.ask(Verb.READ, Entity.SCHEMA, name)
+            log = logs[name]
+            held = self._client.ask(Verb.READ, Entity.SCHEMA, name, log=log)
             texts = [_text(name, held)]
             if held["format"] == Format.AVRO.value and held["registry_id"]:
                 for version in range(1, int(held["version"])):
                     said = {"version": version}
-                    texts.append(
-                        _text(name, self._client.ask(Verb.READ, Entity.SCHEMA, name, said))
-                    )
+                    older = self._client.ask(Verb.READ, Entity.SCHEMA, name, said, log)
+                    texts.append(_text(name, older))
         return name, texts
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ come as `Typed`, with the type's name.
 
 import struct
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from distributary.pipeline.codec import amqp_codes as codes
@@ -20,7 +20,14 @@ _NUMBERS: dict[str, tuple[int, str]] = {
 }
 _NULL, _TRUE, _FALSE = bytes((codes.NULL,)), bytes((codes.TRUE,)), bytes((codes.FALSE,))
 
-Writable: TypeAlias = "Value | Typed"
+
+class Written(NamedTuple):
+    """A value that is written already, with its constructor in front."""
+
+    data: bytes
+
+
+Writable: TypeAlias = "Value | Typed | Written"
 
 
 def write(value: Writable) -> bytes:
@@ -34,6 +41,8 @@ def write(value: Writable) -> bytes:
     match value:
         case Typed(type=name, value=plain):
             return _typed(name, plain)
+        case Written(data):
+            return data
         case bool():
             return _TRUE if value else _FALSE
         case Timestamp():

@@ -14,10 +14,10 @@ from enum import StrEnum
 import msgspec
 
 from distributary.pipeline.codec.amqp_codes import LISTS, MAPS, Kind
-from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value, skip
+from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
 from distributary.pipeline.codec.amqp_writer import Writable, compound, section, write
 from distributary.pipeline.codec.quoting import quoted
-from distributary.pipeline.codec.sections import Body, Identifier, Message, Typed, decode
+from distributary.pipeline.codec.sections import Body, Identifier, Message, Typed
 from distributary.pipeline.model import amqp_error
 from distributary.pipeline.model.amqp_error import AmqpError
 
@@ -107,7 +107,12 @@ _TEXT, _FLAG, _NUMBER = Attribute((str,)), Attribute((bool,)), Attribute((int,))
 _POLICY = Attribute((Map, type(None)))
 _PLACE = Attribute((int, str, Timestamp))
 _FORCE: Attributes = {"force": _FLAG}
-_QUERY: Attributes = {"attributeNames": Attribute((list,)), "offset": _NUMBER, "count": _NUMBER}
+_QUERY: Attributes = {
+    "attributeNames": Attribute((list,)),
+    "offset": _NUMBER,
+    "count": _NUMBER,
+    "from": _TEXT,  #: the `next` of the part before
+}
 #: Of the gateway's READ: destinations and subscriptions about which the user's rights are asked.
 _MAY: Attributes = {
     "consume": Attribute((list,)),
@@ -211,6 +216,7 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     description: str
     body: Mapping[str, Writable] = msgspec.field(default_factory=dict)
+    log: str | None = None  #: of which log, if it isn't the gateway's own; empty: of several
 
 
 def refused(why: AmqpError) -> Answer:
@@ -316,26 +322,15 @@ _TYPE_WORDS: dict[type, str] = {
 
 
 def encoded(answer: Answer, to: str, correlation: Identifier | None, log: str = "") -> bytes:
-    """The answer as a message's bytes; `log`: of which log of a lake it is."""
+    """The answer as a message's bytes; `log`: the gateway's own one of a lake."""
     status: dict[str, Writable] = {
         "statusCode": Typed("int", answer.status),
         "statusDescription": answer.description[:DESCRIPTION_MAX],
     }
-    if log:
-        status["log"] = log
+    if of := log if answer.log is None else answer.log:
+        status["log"] = of
     said = section(Kind.APPLICATION_PROPERTIES, _map(status))
-    return _answering(to, correlation) + said + section(Kind.VALUE, _map(answer.body))
-
-
-def readdressed(answer: bytes, to: str, correlation: Identifier | None) -> bytes:
-    """Another node's answer, for who asked here."""
-    return _answering(to, correlation) + answer[skip(answer, 0) :]
-
-
-def status_of(answer: bytes) -> int:
-    """The status of an encoded answer."""
-    said = decode(answer).application_properties["statusCode"].value
-    return said if isinstance(said, int) else FAILED
+    return answering(to, correlation) + said + section(Kind.VALUE, _map(answer.body))
 
 
 def request_of(request: Request, number: int, reply_to: str) -> bytes:
@@ -354,7 +349,8 @@ def request_of(request: Request, number: int, reply_to: str) -> bytes:
     )
 
 
-def _answering(to: str, correlation: Identifier | None) -> bytes:
+def answering(to: str, correlation: Identifier | None) -> bytes:
+    """The properties of an answer to who asked with this."""
     properties = [None, None, to or None, None, None, _identifier(correlation)]
     return section(Kind.PROPERTIES, compound(LISTS, [write(one) for one in properties]))
 

@@ -3,7 +3,7 @@
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
@@ -23,33 +23,47 @@ _CODES = {400: MISUSED, 403: REFUSED, 404: ABSENT, 409: REFUSED}
 
 P = ParamSpec("P")
 
+log_option = click.option(
+    "--log", default="", metavar="NAME", help="Of a home with several logs this one alone."
+)
+
 
 def connected(command: "Callable[Concatenate[Client, P], None]") -> Callable[..., None]:
     """A command that talks to a gateway: it gets the client, its user the options that name the
     gateway. It ends with a sentence and one of the exit codes."""
 
     @gateway_options
+    @log_option
     @wraps(command)
-    def run(gateway: GatewayFactory, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        with asking(gateway()) as client:
+    def run(gateway: GatewayFactory, /, log: str, *args: P.args, **kwargs: P.kwargs) -> None:
+        with asking(gateway(), log) as client:
             command(client, *args, **kwargs)
 
     return run
 
 
 @contextmanager
-def asking(gateway: "Gateway") -> "Iterator[Client]":
-    """A client of the gateway; what goes wrong ends the command with one of the exit codes."""
+def asking(gateway: "Gateway", log: str = "") -> "Iterator[Client]":
+    """A client of the gateway, of one log or all; what goes wrong ends the command with one of the
+    exit codes."""
     from distributary.jobs.client.management_client import Client, Refused, Unanswered  # noqa: PLC0415 (Proton takes a while)
 
     try:
-        with Client(gateway) as client:
+        with Client(gateway, log=log) as client:
             yield client
     except Refused as error:
         click.echo(f"distributary: {error}", err=True)
         sys.exit(_CODES.get(error.status, FAILED))
     except Unanswered as error:
         click.echo(f"distributary: {error}", err=True)
+        sys.exit(FAILED)
+
+
+def say_missing(missing: "Mapping[str, str]") -> None:
+    """Name the logs that a list is without; then it failed."""
+    for log, why in sorted(missing.items()):
+        click.echo(f"distributary: without what is in the log {log}: {why}", err=True)
+    if missing:
         sys.exit(FAILED)
 
 

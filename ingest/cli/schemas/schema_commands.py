@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from distributary.ingest.cli.answer_tables import SCHEMA_EVENTS, SCHEMAS, print_rows, show_row
+from distributary.ingest.cli.answer_tables import (
+    SCHEMA_EVENTS,
+    SCHEMAS,
+    print_listed,
+    print_rows,
+    show_row,
+)
 from distributary.ingest.cli.options.command_options import (
     connected,
     json_option,
@@ -207,8 +213,7 @@ def list_schemas(client: "Client", as_json: bool) -> None:
     Example:
       distributary schema list
     """
-    rows = client.query(Entity.SCHEMA)
-    print_rows(SCHEMAS, rows, "schemas", as_json=as_json)
+    print_listed(SCHEMAS, client.listed(Entity.SCHEMA), "schemas", as_json=as_json)
 
 
 @schema.command()

@@ -13,7 +13,8 @@ from distributary.pipeline.schemas.schema_text import version_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
     from distributary.jobs.client.management_client import Client
 
@@ -36,7 +37,7 @@ def export(
 
     It has the versions that hold now, and the topics and queues that this user may see.
     """
-    read = (_read(client, row["name"]) for row in client.query(Entity.SCHEMA))
+    read = (_read(client, row) for row in client.query(Entity.SCHEMA))
     schemas = [one for one in read if one is not None]
     topics = [row["name"] for row in client.query(Entity.TOPIC)]
     topics += [f"queue://{row['name']}" for row in client.query(Entity.QUEUE)]
@@ -53,9 +54,10 @@ def _url(server: str) -> str:
     return Gateway.at(server).url
 
 
-def _read(client: "Client", topic: str) -> SchemaVersion | None:
+def _read(client: "Client", listed: "Mapping[str, Any]") -> SchemaVersion | None:
     """The version that holds; None for a schema that was dropped meanwhile."""
-    row = client.ask(Verb.READ, Entity.SCHEMA, topic)
+    topic = listed["name"]
+    row = client.ask(Verb.READ, Entity.SCHEMA, topic, log=listed["log"])
     return version_of(topic, json.dumps(row, default=str)) if row.get("version") else None
 
 

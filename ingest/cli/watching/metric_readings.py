@@ -12,6 +12,7 @@ from typing import Final
 
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log_names import MAIN
 
 Labels = frozenset[tuple[str, str]]
 _NONE: Final[Labels] = frozenset()
@@ -107,6 +108,7 @@ class GatewayNow:
     """A gateway, and what it did since the reading before. Milliseconds are None while nothing
     was accepted or written."""
 
+    log: str  #: which one it serves
     ready: bool
     published: float
     published_bytes: float
@@ -135,6 +137,7 @@ def now(before: Reading, after: Reading) -> GatewayNow:
     seconds = max(after.at - before.at, 1e-3)
     subscriptions = tuple(_subscriptions(before, after, seconds))
     return GatewayNow(
+        log=next(iter(after.by("log_info", "log")), MAIN),
         ready=after.one("ready") > 0,
         published=_rate(before, after, "published_messages_total", seconds),
         published_bytes=_rate(before, after, "published_bytes_total", seconds),

@@ -24,6 +24,7 @@ from distributary.ingest.cli.watching.metric_readings import (
     reading,
 )
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log_names import MAIN
 
 #: Seconds that a gateway may take to answer.
 ANSWER_SECONDS = 10.0
@@ -137,7 +138,9 @@ def _screen(
 ) -> RenderableType:
     state = Text("serves", style="green") if found.ready else Text("waits", style="bold red")
     head = Text.assemble(
-        ("distributary ", "bold"), address, "  ", state, f"  {found.connections:,} connections"
+        *(("distributary ", "bold"), address, "  ", state),
+        *(() if found.log == MAIN else (f" the log {found.log}",)),
+        f"  {found.connections:,} connections",
     )
     warnings = [Text(f"! {one}", style="red") for one in found.warnings[:WARNINGS_SHOWN]]
     if len(found.warnings) > WARNINGS_SHOWN:

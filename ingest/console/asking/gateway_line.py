@@ -39,8 +39,17 @@ class GatewayLine:
         self._used = 0.0
         self._failed: tuple[float, Unanswered] | None = None
 
+    def another(self) -> "GatewayLine":
+        """One to the same gateways."""
+        return GatewayLine(self._gateways, self._gateways[0].seconds, self._idle_seconds)
+
     def ask(
-        self, verb: Verb, entity: Entity, name: str = "", attributes: Mapping[str, object] = {}
+        self,
+        verb: Verb,
+        entity: Entity,
+        name: str = "",
+        attributes: Mapping[str, object] = {},
+        log: str = "",
     ) -> dict[str, Any]:
         """What the answer's body says. Raises Unanswered and Refused."""
         with self._lock:
@@ -48,12 +57,12 @@ class GatewayLine:
             if there and verb not in _READING:
                 self._look()
             try:
-                return self._opened().ask(verb, entity, name, attributes)
+                return self._opened().ask(verb, entity, name, attributes, log)
             except Unanswered:
                 self._drop()
                 if not there or verb not in _READING:
                     raise
-                return self._opened().ask(verb, entity, name, attributes)
+                return self._opened().ask(verb, entity, name, attributes, log)
             finally:
                 self._used = time.monotonic()
 

@@ -31,12 +31,14 @@ QUICK_ROWS: Final = 500
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of one type. `at` is when its sweep ended, in seconds since 1970, None while
-    the first one is under way; `total` is how many there are, `why` what went wrong last."""
+    the first one is under way; `total` is how many there are, `why` what went wrong last,
+    `missing` why logs of a lake couldn't be asked."""
 
     rows: Sequence[Row] = ()
     at: float | None = None
     total: int = 0
     why: str = ""
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -93,30 +95,35 @@ class Sweeps:
         self._closed.set()
 
     def _sweep(self, entity: Entity, one: _Type) -> None:
-        rows: dict[str, Row] = {}
-        total, offset, asked, given_up = 1, 0, 0.0, False
+        rows: dict[tuple[str, str], Row] = {}
+        total, place, asked, given_up = 1, None, 0.0, False
+        missing: dict[str, str] = {}
         try:
-            while offset < total and len(rows) < self._rows_max and not self._closed.is_set():
+            while len(rows) < self._rows_max and not self._closed.is_set():
                 asked_at = time.monotonic()
-                part = self._part(entity, offset)
+                part = self._part(entity, place)
                 took = time.monotonic() - asked_at
-                asked += took
-                total, offset = int(part["total"]), offset + max(len(part["results"]), 1)
+                if not part["missing"]:  # else it has waited for an owner, which costs nothing
+                    asked += took
+                total, place = int(part["total"]), part["next"]
+                missing.update(part["missing"])
                 for values in part["results"]:
                     row = _row(dict(zip(part["attributeNames"], values, strict=True)))
-                    rows[str(row["name"])] = row
+                    rows[str(row["log"]), str(row["name"])] = row
+                if place is None:
+                    break
                 if one.known.at is None and not one.quick:
-                    one.known = Known(tuple(rows.values()), None, total)
+                    one.known = Known(tuple(rows.values()), None, total, "", missing)
                     one.first.set()
                     self._closed.wait(took)  # pages are made meanwhile
                 elif not one.quick and total > QUICK_ROWS:
                     given_up = self._pause(one, took / self._settings.sweep_part - took)
                     if given_up:
                         return
-            one.known = Known(tuple(rows.values()), time.time(), len(rows))
+            one.known = Known(tuple(rows.values()), time.time(), len(rows), "", missing)
         except (Unanswered, Refused) as error:
             known = one.known
-            one.known = Known(known.rows, known.at, known.total, str(error))
+            one.known = Known(known.rows, known.at, known.total, str(error), known.missing)
         finally:
             one.first.set()
             most = self._settings.sweep_seconds
@@ -135,8 +142,8 @@ class Sweeps:
             self._closed.wait(min(end, quiet_at) - now)
         return False
 
-    def _part(self, entity: Entity, offset: int) -> Mapping[str, Any]:
-        wanted = {"offset": offset, "attributeNames": list(ATTRIBUTES[entity])}
+    def _part(self, entity: Entity, place: str | None) -> Mapping[str, Any]:
+        wanted = {"from": place, "attributeNames": list(ATTRIBUTES[entity])}
         return self._line.ask(Verb.QUERY, entity, "", wanted)
 
 

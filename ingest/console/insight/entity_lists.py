@@ -3,8 +3,8 @@ is shown.
 
 Rule 1: a search finds what has all of its words, in any case, in its name, topic or selector;
         `is:paused`, `is:idle` (backlog and no consumer), `is:unreadable` and `is:temporary` find
-        what is so.
-Rule 2: equal rows are sorted by name, so pages never show a row twice.
+        what is so, `log:NAME` what is in that log.
+Rule 2: equal rows are sorted by name and log, so pages never show a row twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,19 +54,27 @@ COLUMNS: Final[Mapping[Entity, tuple[Column, ...]]] = {
     ),
     Entity.NODE: (),
 }
+#: Behind the name, where there are several logs.
+_LOG: Final = Column("log", "Log", "topic")
 #: What is asked of each type: the attributes that the columns and searches need.
 ATTRIBUTES: Final[Mapping[Entity, tuple[str, ...]]] = {
     Entity.SUBSCRIPTION: (
-        *("name", "topic", "durable", "shared", "selector", "origin", "paused", "consumers"),
+        *("log", "name", "topic", "durable", "shared", "selector", "origin", "paused", "consumers"),
         *("in_flight", "backlog", "backlog_bytes", "unreadable"),
     ),
     Entity.QUEUE: (
-        *("name", "subscription", "topic", "durable", "selector", "paused", "consumers"),
+        *("log", "name", "subscription", "topic", "durable", "selector", "paused", "consumers"),
         *("in_flight", "backlog", "backlog_bytes", "unreadable", "producers"),
     ),
-    Entity.TOPIC: ("name", "producers", "consumers", "subscriptions"),
+    Entity.TOPIC: ("log", "name", "producers", "consumers", "subscriptions"),
     Entity.NODE: (),
 }
+
+
+def columns(entity: Entity, *, several: bool) -> tuple[Column, ...]:
+    """The columns of a list; `several`: of several logs."""
+    name, *others = COLUMNS[entity]
+    return (name, _LOG, *others) if several else (name, *others)
 
 
 def states(row: Row) -> list[str]:
@@ -105,8 +113,9 @@ def part(entity: Entity, rows: Sequence[Row], wanted: Wanted, size: int) -> Part
     """The page that is wanted; the last one when there are fewer."""
     words = wanted.search.casefold().split()
     found = [row for row in rows if _fits(row, words)] if words else list(rows)
-    sort = wanted.sort if wanted.sort in {one.key for one in COLUMNS[entity]} else "name"
-    found.sort(key=lambda row: str(row["name"]))
+    sort = wanted.sort
+    sort = sort if sort in {one.key for one in columns(entity, several=True)} else "name"
+    found.sort(key=lambda row: (str(row["name"]), str(row["log"])))
     if sort != "name" or wanted.down:
         found.sort(key=_sorting(sort), reverse=wanted.down)
     pages = max((len(found) + size - 1) // size, 1)
@@ -128,6 +137,10 @@ def _sorting(key: str) -> Callable[[Row], tuple[int, float, str]]:
 
 def _fits(row: Row, words: Sequence[str]) -> bool:
     text = f"{row['name']}\n{row.get('topic') or ''}\n{row.get('selector') or ''}".casefold()
-    return all(
-        word[3:] in states(row) if word.startswith("is:") else word in text for word in words
-    )
+
+    def fits(word: str) -> bool:
+        if word.startswith("is:"):
+            return word[3:] in states(row)
+        return row["log"] == word[4:] if word.startswith("log:") else word in text
+
+    return all(map(fits, words))

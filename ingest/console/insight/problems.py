@@ -6,7 +6,7 @@ Rule 2: what is wrong with up to NAMED_MAX subscriptions is said of each by name
 Rule 3: subscriptions that the visitor may not see are never named or counted.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -51,7 +51,8 @@ class Neighbour:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known. Times are milliseconds since 1970; `failed_since`: since when the metrics
-    don't come, and why; `paused`: ids of paused subscriptions; `visible`: which may be seen."""
+    don't come, and why; `paused`: ids of paused subscriptions; `visible`: which may be seen;
+    `missing`: why logs of a lake can't be asked."""
 
     found: GatewayNow | None
     at: float | None
@@ -60,6 +61,7 @@ class Facts:
     paused: Collection[str]
     visible: Collection[str]
     neighbours: Sequence[Neighbour]
+    missing: Mapping[str, str]
 
 
 Rule = Callable[[Facts, Thresholds], Iterable[Problem]]
@@ -80,6 +82,11 @@ def _unreachable(facts: Facts, _limits: Thresholds) -> Iterable[Problem]:
 def _not_ready(facts: Facts, _limits: Thresholds) -> Iterable[Problem]:
     if facts.found and facts.failed_since is None and not facts.found.ready:
         yield Problem("This gateway doesn't serve: its /readyz says why.", bad=True)
+
+
+def _missing(facts: Facts, _limits: Thresholds) -> Iterable[Problem]:
+    for log, why in facts.missing.items():
+        yield Problem(f"The log {log} has no gateway that answers: {why}.", bad=True)
 
 
 def _standby(facts: Facts, _limits: Thresholds) -> Iterable[Problem]:
@@ -208,6 +215,7 @@ def _list(search: str) -> str:
 RULES: Final[tuple[Rule, ...]] = (
     _unreachable,
     _not_ready,
+    _missing,
     _journal,
     _unreadable,
     _bugs,

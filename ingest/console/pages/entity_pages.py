@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.responses import Response
 
-from distributary.ingest.console.insight.entity_lists import COLUMNS, Wanted, part, states
+from distributary.ingest.console.insight.entity_lists import Wanted, columns, part, states
 from distributary.ingest.console.insight.subscription_facts import policy_lines
 from distributary.ingest.console.pages.page import Page
 from distributary.ingest.console.web.visit import Visit
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.management.management_messages import Entity, Verb
 
 #: The path of each list, its title.
@@ -28,13 +29,15 @@ def _list(entity: Entity, *, whole: bool) -> Callable[[Visit], Awaitable[Respons
         sweeps = visit.session.account.sweeps
         known = await asyncio.to_thread(sweeps.known, entity)
         wanted = _wanted(visit)
+        several = bool(known.missing) or any(row["log"] != MAIN for row in known.rows)
         size = visit.console.settings.pages.rows
         shown = await asyncio.to_thread(part, entity, known.rows, wanted, size)
         values = {
             "entity": entity.value,
             "title": title,
             "path": path,
-            "columns": COLUMNS[entity],
+            "columns": columns(entity, several=several),
+            "several": several,
             "known": known,
             "part": shown,
             "wanted": wanted,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from starlette.responses import Response
 
@@ -79,10 +80,11 @@ async def _beginning(visit: Visit, said: Mapping[str, str]) -> str:
     destination = destination_of(said["topic"], None, Kind.TOPIC)
     if isinstance(destination, AmqpError):
         raise InvalidRequest(destination.description)
-    log, topic = visit.console.records.log, destination.topic
+    topic = destination.topic
     try:
-        await visit.require_own_log()
-        at = await asyncio.to_thread(log_preview.find, log, topic, said["since"])
+        visit = replace(visit, placed=visit.console.records.log_of(topic) or "")
+        records = await visit.records()
+        at = await asyncio.to_thread(log_preview.find, records.log, topic, said["since"])
     except StoreError:
         return f"It begins at {said['since']}."
     begins = f"It begins at sequence {number(at.sequence)}"

@@ -23,6 +23,7 @@ from distributary.ingest.console.web.visit import Visit
 from distributary.jobs.client.management_client import Refused, Unanswered
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_position import AtEnd, AtSequence, AtTime, place
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.management.management_messages import Entity, Verb
 from distributary.pipeline.model.topic_pattern import is_pattern
 
@@ -77,20 +78,35 @@ async def show(visit: Visit) -> Response:
     """The form, and a page of messages if the address says which."""
     asked = Asked.of(visit)
     if jump := visit.asked("sequence").strip():
-        return RedirectResponse(f"/messages/{_sequence(jump)}", status_code=303)
+        return RedirectResponse(visit.link(f"/messages/{_sequence(jump)}"), status_code=303)
     values: dict[str, object] = {"asked": asked, "found": None, "why": "", "claims": None}
+    values |= {"logs": visit.console.records.logs, "asked_log": visit.asked("log")}
     status = 200
     if asked.topic or asked.subscription:
         try:
+            visit = _placed(visit, asked)
             values |= await _found(visit, asked)
         except InvalidRequest as error:
             values["why"], status = f"{error}.", 400
     return visit.page("messages.html", "messages", values, status)
 
 
+def _placed(visit: Visit, asked: Asked) -> Visit:
+    """The visit, in the log of the topic that is asked for. Raises InvalidRequest for a pattern
+    whose topics may be in several."""
+    if visit.log or not asked.topic or asked.subscription:
+        return visit
+    log = visit.console.records.log_of(asked.topic)
+    if log is None:
+        logs = ", ".join(visit.console.records.logs)
+        raise InvalidRequest(
+            f"the topics of {asked.topic} may be in several logs: name one, {logs}"
+        )
+    return visit if log == MAIN else replace(visit, placed=log)
+
+
 async def _found(visit: Visit, asked: Asked) -> dict[str, object]:
-    records = visit.console.records
-    await visit.require_own_log()
+    records = await visit.records()
     query, claims = await _query(visit, asked)
     place = await _place(visit, asked.since)
     at = _sequence(asked.at) if asked.at else None
@@ -115,7 +131,7 @@ async def _found(visit: Visit, asked: Asked) -> dict[str, object]:
 
 async def _query(visit: Visit, asked: Asked) -> tuple[Query, str | None]:
     """The topic and the selector that are meant, by a subscription if one is named."""
-    records = visit.console.records
+    records = await visit.records()
     if not asked.subscription:
         return Query(asked.topic, asked.selector or None), None
     incarnation = await records.ask(records.incarnation, asked.subscription)
@@ -144,7 +160,7 @@ async def _query(visit: Visit, asked: Asked) -> tuple[Query, str | None]:
 
 async def _seen(visit: Visit, query: Query) -> MessagePage:
     """A page of what the visitor may see. Raises InvalidRequest for a topic that isn't."""
-    records = visit.console.records
+    records = await visit.records()
     if not is_pattern(query.topic):
         sight = await sight_of(visit, [query.topic])
         return await records.ask(records.page, query, sight)
@@ -168,7 +184,7 @@ async def _place(visit: Visit, since: str) -> int | None:
     """The sequence from which on is asked, as places in the log are said everywhere."""
     if not since:
         return None
-    records = visit.console.records
+    records = await visit.records()
     match place(since.replace(",", ""), time.time_ns() // 1_000):
         case AtSequence(sequence):
             return sequence
@@ -194,8 +210,9 @@ async def show_life(visit: Visit) -> Response:
     began = time.monotonic()
     life = await _life(visit, sequence)
     if life is None:
-        head = await visit.console.records.ask(lambda: visit.console.records.as_of().sequence)
-        absent = {"sequence": sequence, "head": head}
+        records = await visit.records()
+        as_of = await records.ask(records.as_of)
+        absent = {"sequence": sequence, "head": as_of.sequence}
         return visit.page("message_absent.html", "messages", absent, 404)
     values = {
         "life": life,
@@ -207,8 +224,7 @@ async def show_life(visit: Visit) -> Response:
 
 
 async def _life(visit: Visit, sequence: int) -> MessageLife | None:
-    records = visit.console.records
-    await visit.require_own_log()
+    records = await visit.records()
     claimed = await records.ask(records.claimed, sequence)
     if claimed is None:
         return None

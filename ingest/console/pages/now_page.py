@@ -9,6 +9,7 @@ from distributary.ingest.console.insight.problems import Facts, Thresholds, prob
 from distributary.ingest.console.pages.page import Page
 from distributary.ingest.console.web.visit import Visit
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.management.management_messages import Entity
 
 #: Seconds that the first page waits for the first reading.
@@ -52,15 +53,19 @@ async def columns(visit: Visit) -> Response:
 def _values(visit: Visit) -> Mapping[str, object]:
     state = visit.console.poller.state()
     known = visit.session.account.sweeps.peek(Entity.SUBSCRIPTION)
-    visible = {str(row["name"]) for row in known.rows}
+    # Metrics are of one log's gateway.
+    log = state.found.log if state.found else MAIN
+    own = [row for row in known.rows if row["log"] == log]
+    visible = {str(row["name"]) for row in own}
     facts = Facts(
         found=state.found,
         at=None if state.at is None else state.at * 1_000,
         failed_since=None if state.failed_since is None else state.failed_since * 1_000,
         why=state.why,
-        paused={str(row["name"]) for row in known.rows if row["paused"]},
+        paused={str(row["name"]) for row in own if row["paused"]},
         visible=visible,
         neighbours=state.neighbours,
+        missing=known.missing,
     )
     limits = visit.console.settings.problems
     thresholds = Thresholds(
@@ -75,6 +80,7 @@ def _values(visit: Visit) -> Mapping[str, object]:
         "now": state.found,
         "problems": problems(facts, thresholds),
         "backlog": sum(one.backlog for one in state.found.subscriptions) if state.found else 0,
+        "of_log": log if known.missing or len(own) < len(known.rows) else None,
         "busy": sorted(busy, key=lambda one: (-one.deliveries, -one.backlog, one.name))[:BUSY_MAX],
         "known": known,
         "plots": plot_words.plots(visit.console.poller.points()),

@@ -20,7 +20,6 @@ from distributary.ingest.console.insight.previews import (
 )
 from distributary.ingest.console.pages.page import Page
 from distributary.ingest.console.pages.viewer_rights import may_count
-from distributary.ingest.console.web.templates import link
 from distributary.ingest.console.web.visit import Visit
 from distributary.jobs.client.management_client import Refused
 from distributary.pipeline.errors import InvalidRequest, StoreError
@@ -76,7 +75,7 @@ async def perform(visit: Visit) -> Response:
         sentence += f"; {done.get('links', 0)} links have ended"
     gone = offer is Offer.DELETE
     to = "/queues" if name.startswith("queue/") else "/subscriptions"
-    return visit.done(f"{sentence}.", to if gone else link("/subscription", {"id": name}))
+    return visit.done(f"{sentence}.", to if gone else visit.link("/subscription", {"id": name}))
 
 
 def _meant(visit: Visit) -> tuple[Offer, str]:
@@ -155,10 +154,10 @@ async def _found(visit: Visit, offer: Offer, row: dict[str, Any], said: str) -> 
 async def _placed(visit: Visit, row: Mapping[str, Any], said: str) -> Found:
     """A place, with numbers where the gateway's table can be read, and the visitor may know how
     much is in it."""
-    log, topic = visit.console.records.log, str(row["topic"])
+    topic = str(row["topic"])
     try:
-        await visit.require_own_log()
-        found = await asyncio.to_thread(log_preview.find, log, topic, said)
+        records = await visit.records()
+        found = await asyncio.to_thread(log_preview.find, records.log, topic, said)
     except StoreError:
         return Found(said, None, None)
     return Found(said, found.sequence, found.messages if await may_count(visit, topic) else None)

@@ -23,11 +23,10 @@ async def show(visit: Visit) -> Response:
     name, hours = visit.asked("id"), visit.asked("hours", "6")
     if hours not in WINDOWS:
         raise InvalidRequest(f"'hours' is one of {', '.join(WINDOWS)}")
-    records = visit.console.records
     values: dict[str, object] = {"name": name, "hours": hours, "windows": tuple(WINDOWS), "why": ""}
     values |= {"picture": None, "boxes": [], "drawn": None}
     try:
-        await visit.require_own_log()
+        records = await visit.records()
         incarnation = await records.ask(records.incarnation, name)
         sight = await sight_of(visit, (), {name: incarnation.topic} if incarnation else {})
         if incarnation is not None and sight.subscription(name):

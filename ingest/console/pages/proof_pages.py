@@ -11,6 +11,7 @@ from distributary.ingest.console.records.audit_runs import CHECKS, seen
 from distributary.ingest.console.web.visit import Visit
 from distributary.jobs.client.management_client import Refused
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.tables.home.audit_reports import AuditReport
 
 #: Who may begin an audit, in sentences.
@@ -19,9 +20,10 @@ WHO = "users who may manage every topic and queue (`*` and `queue://*`)"
 
 async def show(visit: Visit) -> Response:
     """The last audits, and the button that begins one."""
-    found = await visit.console.records.ask(visit.console.records.reports)
-    runs = visit.console.records.audits
+    records = visit.console.records.of(visit.log or MAIN)
+    found, runs = await records.ask(records.reports), records.audits
     values = {
+        "logs": visit.console.records.logs,
         "reports": found,
         "may_audit": runs is not None and await manages_all(visit),
         "elsewhere": runs is None,
@@ -38,7 +40,8 @@ async def show_running(visit: Visit) -> Response:
 async def show_report(visit: Visit) -> Response:
     """One report."""
     name = visit.request.path_params["name"]
-    found = await visit.console.records.ask(visit.console.records.reports)
+    records = visit.console.records.of(visit.log or MAIN)
+    found = await records.ask(records.reports)
     report = next((one for one in found if one.name == name), None)
     if report is None:
         raise InvalidRequest("there is no such report: it may be older than those that are kept")
@@ -51,18 +54,18 @@ async def start(visit: Visit) -> Response:
     await visit.form()
     if not await manages_all(visit):
         raise Refused(403, f"an audit is for {WHO}: it reads all that there is")
-    runs = visit.console.records.audits
+    runs = visit.console.records.of(visit.log or MAIN).audits
     if runs is None:
         raise InvalidRequest(
             "the tables lie elsewhere: run `distributary jobs audit` where Spark is"
         )
     began = runs.start(visit.session.account.user or "anonymous")
     said = "The audit has begun." if began else "An audit is running already: here it is."
-    return visit.done(said, "/proof")
+    return visit.done(said, visit.link("/proof"))
 
 
 def _running(visit: Visit) -> dict[str, object]:
-    runs = visit.console.records.audits
+    runs = visit.console.records.of(visit.log or MAIN).audits
     return {"run": None if runs is None else runs.last, "checks_due": CHECKS}
 
 

@@ -127,7 +127,8 @@ async def _answered(
     except Refused as error:
         done = _problem(visit, "The gateway refuses this", str(error), error.status)
     except Unanswered as error:
-        done = _problem(visit, "The gateway doesn't answer", str(error), 503)
+        of = f" about the log {visit.log}, which may have none now" if visit.log else ""
+        done = _problem(visit, f"The gateway doesn't answer{of}", str(error), 503)
     except InvalidRequest as error:
         done = _problem(visit, "That can't be meant", str(error), 400)
     except StoreError as error:

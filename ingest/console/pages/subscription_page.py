@@ -3,15 +3,16 @@
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.responses import RedirectResponse, Response
 
 from distributary.ingest.console.insight import subscription_facts as facts
 from distributary.ingest.console.pages.page import Page
-from distributary.ingest.console.web.templates import link
 from distributary.ingest.console.web.visit import Visit
 from distributary.jobs.client.management_client import Refused
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.management.management_messages import Entity, Verb
 
 _SUBSCRIPTION = Entity.SUBSCRIPTION
@@ -19,7 +20,11 @@ _SUBSCRIPTION = Entity.SUBSCRIPTION
 
 async def show(visit: Visit) -> Response:
     """The whole page."""
-    values = await _values(visit, visit.asked("id"))
+    name = visit.asked("id")
+    if not visit.log and (log := _log_of(visit, name)):
+        to = visit.link("/subscription", {"id": name, "log": log})
+        return RedirectResponse(to, status_code=303)
+    values = await _values(visit, name)
     here = "queues" if values["row"]["name"].startswith("queue/") else "subscriptions"
     return visit.page("subscription.html", here, values)
 
@@ -32,7 +37,20 @@ async def show_part(visit: Visit) -> Response:
 async def show_queue(visit: Visit) -> Response:
     """A queue is the page of its subscription."""
     row = await visit.ask(Verb.READ, Entity.QUEUE, visit.asked("name"))
-    return RedirectResponse(link("/subscription", {"id": row["subscription"]}), status_code=303)
+    return RedirectResponse(
+        visit.link("/subscription", {"id": row["subscription"]}), status_code=303
+    )
+
+
+def _log_of(visit: Visit, name: str) -> str:
+    """The log of a subscription that an address names without one, where it is another than `main`
+    and that is known: of a queue by the placement, of others by the list."""
+    if name.startswith("queue/"):
+        log = visit.console.records.log_of(f"queue://{unquote(name.removeprefix('queue/'))}")
+        return "" if log is None or log == MAIN else log
+    rows = visit.session.account.sweeps.peek(_SUBSCRIPTION).rows
+    logs = {str(row["log"]) for row in rows if row["name"] == name}
+    return logs.pop() if len(logs) == 1 and logs != {MAIN} else ""
 
 
 async def _values(visit: Visit, name: str) -> dict[str, Any]:
@@ -44,7 +62,9 @@ async def _values(visit: Visit, name: str) -> dict[str, Any]:
     dead = await _dead(visit, letters)
     now_ms = time.time() * 1_000
     state = visit.console.poller.state()
-    rates = {one.name: one for one in state.found.subscriptions} if state.found else {}
+    found = state.found
+    own = found is not None and visit.log in ("", found.log)  # metrics are one log's
+    rates = {one.name: one for one in found.subscriptions} if found and own else {}
     return {
         "row": row,
         "name": name,

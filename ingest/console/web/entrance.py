@@ -50,6 +50,6 @@ class Entrance:
             self.sessions.end_old()
             for account in before:
                 if account in self.sessions.accounts():
-                    await asyncio.to_thread(account.line.close_if_idle)
+                    await asyncio.to_thread(account.close_idle)
                 else:
                     await asyncio.to_thread(account.close)

@@ -9,7 +9,7 @@ Rule 3: all sessions of one login share one account: one line to the gateway, on
 
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,18 +30,36 @@ class Account:
     gateways: tuple[Gateway, ...]
     line: GatewayLine
     sweeps: Sweeps
-    #: The address whose gateway has said that the tables which are read here are its own.
-    own_log_at: str = ""
+    #: A line for the questions about each log that a page names: one without an owner keeps others
+    #: waiting on its own alone.
+    lines: dict[str, GatewayLine] = field(default_factory=dict)
+    #: Of each log that a page named (empty: none) which one it is, and the address whose gateway
+    #: has said that the tables which are read here are this log's.
+    known_logs: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def user(self) -> str:
         """Empty without a login."""
         return self.gateways[0].user
 
+    def line_of(self, log: str, logs: Container[str]) -> GatewayLine:
+        """The line for questions about a log, if it is one of these; else that of all."""
+        if log not in logs:
+            return self.line
+        if log not in self.lines:
+            self.lines[log] = self.line.another()
+        return self.lines[log]
+
+    def close_idle(self) -> None:
+        """Close connections on which nothing was asked for long."""
+        for line in (self.line, *list(self.lines.values())):
+            line.close_if_idle()
+
     def close(self) -> None:
         """Nobody has this account any more."""
         self.sweeps.close()
-        self.line.close()
+        for line in (self.line, *list(self.lines.values())):
+            line.close()
 
 
 @dataclass(slots=True, eq=False)

@@ -33,7 +33,7 @@ class Templates:
             "span": spoken_numbers.span,
             "messages": spoken_numbers.messages,
         }
-        self._environment.globals |= {"asset": assets.address, "link": link}
+        self._environment.globals |= {"asset": assets.address, "link": link}  # a visit has its own
         for name in self._environment.list_templates():
             self._environment.get_template(name)
 

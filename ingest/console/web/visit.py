@@ -12,11 +12,13 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from distributary.ingest.console.asking.metrics_poller import MetricsPoller
 from distributary.ingest.console.records.home_records import HomeRecords
+from distributary.ingest.console.records.lake_records import LakeRecords
 from distributary.ingest.console.settings.console_settings import ConsoleSettings
 from distributary.ingest.console.web.sessions import Session
-from distributary.ingest.console.web.templates import Templates
+from distributary.ingest.console.web.templates import Templates, link
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.management.management_messages import Entity, Verb
 
 #: Fields that a form may have.
@@ -30,7 +32,7 @@ class Console:
     settings: ConsoleSettings
     templates: Templates
     poller: MetricsPoller
-    records: HomeRecords
+    records: LakeRecords
     #: Of each part of the navigation its name, its path, its text.
     navigation: tuple[tuple[str, str, str], ...]
 
@@ -42,27 +44,47 @@ class Visit:
     request: Request
     session: Session
     console: Console
+    #: The log where what is asked for is, once that is known; else the address may name it.
+    placed: str = ""
 
     def asked(self, name: str, default: str = "") -> str:
         """What the address asks under this name."""
         return self.request.query_params.get(name, default)
 
+    @property
+    def log(self) -> str:
+        """The log that the address names, of a home with several; empty: none, and the gateway
+        finds it."""
+        return self.placed or self.asked("log")
+
+    def link(self, path: str, values: Mapping[str, object] | None = None) -> str:
+        """An address of the console that stays in the log of this visit, if none is said."""
+        return link(path, {"log": self.log or None, **(values or {})})
+
     async def ask(
         self, verb: Verb, entity: Entity, name: str = "", attributes: Mapping[str, object] = {}
     ) -> dict[str, Any]:
-        """What the gateway answers to this visitor. Raises Refused, Unanswered."""
+        """What the gateway answers to this visitor, of this visit's log. Raises Refused,
+        Unanswered."""
         line = self.session.account.line
-        return await asyncio.to_thread(line.ask, verb, entity, name, attributes)
+        if self.log:
+            line = self.session.account.line_of(self.log, self.console.records.logs)
+        return await asyncio.to_thread(line.ask, verb, entity, name, attributes, self.log)
 
-    async def require_own_log(self) -> None:
-        """Before the tables are read: whether they are those of the gateway that is asked, once for
-        an account. What may be seen of them is that gateway's word. Raises StoreError where they
-        are another's, or a copy; Refused, Unanswered."""
-        account, records = self.session.account, self.console.records
-        if account.own_log_at != account.line.address:
+    async def records(self) -> HomeRecords:
+        """The tables of this visit's log; where it names none, of the gateway's own. They are the
+        gateway's: that is asked once for an account, and what may be seen of them is that
+        gateway's word. Raises StoreError where they are another's, or a copy; Refused,
+        Unanswered."""
+        account = self.session.account
+        log, at = account.known_logs.get(self.log, ("", ""))
+        if at != account.line.address:
             said = await self.ask(Verb.READ, Entity.NODE, "self")
-            await records.ask(records.require, LogIdentity.of(said.get("table")))
-            account.own_log_at = account.line.address
+            log = str(said.get("log_name", MAIN))
+            found = self.console.records.of(log)
+            await found.ask(found.require, LogIdentity.of(said.get("table")))
+            account.known_logs[self.log] = log, account.line.address
+        return self.console.records.of(log)
 
     async def form(self) -> dict[str, str]:
         """The fields of a form of this session. Raises InvalidRequest for a form that isn't."""
@@ -83,13 +105,15 @@ class Visit:
             "form_token": self.session.form_token,
             "notes": self.session.take_notes(),
             "state": self.console.poller.state(),
+            "link": self.link,
+            "log": self.log,
         }
         return HTMLResponse(self.console.templates.render(template, {**common, **values}), status)
 
     def part(self, template: str, values: Mapping[str, object]) -> HTMLResponse:
         """A part of a page that is there already."""
-        token = {"form_token": self.session.form_token}
-        return HTMLResponse(self.console.templates.render(template, {**token, **values}))
+        common = {"form_token": self.session.form_token, "link": self.link, "log": self.log}
+        return HTMLResponse(self.console.templates.render(template, {**common, **values}))
 
     def done(self, sentence: str, to: str) -> Response:
         """What was asked is done: a sentence on the page that comes next."""

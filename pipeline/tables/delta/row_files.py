@@ -28,6 +28,10 @@ COMPRESSION_LEVEL: Final = 1
 #: Rows, and bytes, from which on a row group is full. They are in memory until then.
 ROW_GROUP_ROWS: Final = 65_536
 ROW_GROUP_BYTES: Final = 32 << 20
+#: So many values of a column say whether a dictionary makes it smaller: not where nine of ten are
+#: new ones. Then the writer would look each value up, and drop the dictionary when it is full.
+SAMPLE_ROWS: Final = 1_000
+NEW_VALUES_MAX: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class RowFiles:
             return
         for day, part in self._parts(rows):
             if day not in self._open:
-                self._open[day] = _OpenFile(self.layout, day)
+                self._open[day] = _OpenFile(self.layout, day, part)
             self._open[day].add(part.select(self.layout.in_files.names))
 
     def _parts(self, rows: pa.RecordBatch) -> Iterable[tuple[str | None, pa.RecordBatch]]:
@@ -104,24 +108,38 @@ def _leaves(one: Field, path: str = "") -> Iterator[str]:
             yield path
 
 
-class _OpenFile:
-    """One file, and what the commit will say of it."""
+def _leaves_of(some: Iterable[Field]) -> list[str]:
+    return [leaf for one in some for leaf in _leaves(one)]
 
-    def __init__(self, layout: RowsLayout, day: str | None) -> None:
+
+def _repeats(column: "pa.Array[Any]") -> bool:
+    """Whether its values come again, by the first of them; of nested ones always."""
+    some = column.slice(0, SAMPLE_ROWS)
+    if pa.types.is_nested(some.type):
+        return True
+    found: int = cast("Any", pc.count_distinct(some)).as_py()
+    return found <= NEW_VALUES_MAX * (len(some) - some.null_count)
+
+
+class _OpenFile:
+    """One file, written as suits its first rows, and what the commit will say of it."""
+
+    def __init__(self, layout: RowsLayout, day: str | None, first: pa.RecordBatch) -> None:
         self._layout, self._day = layout, day
         folder = "" if layout.partition is None else f"{layout.partition}={day}/"
         self._name = f"{folder}part-{uuid.uuid4()}.zstd.parquet"
         path = Path(layout.path) / self._name
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = layout.in_files
-        leaves = [leaf for one in kind if one.name not in layout.plain for leaf in _leaves(one)]
+        some = [one for one in kind if one.name not in layout.plain]
+        repeating = [one for one in some if _repeats(first.column(one.name))]
         self._file = pq.ParquetWriter(
             path,
             kind,
             compression=COMPRESSION,
             compression_level=COMPRESSION_LEVEL,
-            use_dictionary=leaves,  # type: ignore[arg-type] # stubs: bool only
-            write_statistics=leaves,
+            use_dictionary=_leaves_of(repeating),  # type: ignore[arg-type] # stubs: bool only
+            write_statistics=_leaves_of(some),
             store_schema=False,
         )
         self._waiting: list[pa.RecordBatch] = []

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from distributary.pipeline.codec.sections import Body
@@ -23,9 +24,9 @@ from distributary.pipeline.schemas.formats.json_structs import (
 from distributary.pipeline.schemas.formats.row_reader import RowReader
 from distributary.pipeline.schemas.typed_row import Misfit, TypedRow
 from distributary.pipeline.transforms.materialize.messages import Decoded
-from distributary.pipeline.transforms.typed.typed_columns import of_rows, of_structs
+from distributary.pipeline.transforms.typed.typed_columns import NoTimes, of_rows, of_structs
 
-#: Columns that rows of typed tables and of `rejected`, and their readers, are made of.
+#: Columns that rows of `rejected`, and of typed tables and their readers, are made of.
 _LOG: Final = ("topic", "sequence", "group", "day", "message")
 _DECODED: Final = (
     *("sequence", "published_at", "message_id", "properties", "group"),
@@ -38,24 +39,31 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """Messages of one topic, as the log has them and decoded; `plain` as PLAIN_BODY."""
+    """Messages of one topic: decoded, and their `places` among rows of the log; `plain` as
+    PLAIN_BODY."""
 
     log: pa.RecordBatch
     decoded: pa.RecordBatch
     plain: "pa.Array[Any]"
+    places: Places
 
     @classmethod
     def of(cls, log: pa.RecordBatch, decoded: Decoded, places: Places) -> "Bodies":
         """The messages at these places, in rising order."""
-        found = cls(log.select(_LOG), decoded.rows.select(_DECODED), decoded.plain_body)
+        everything = np.arange(log.num_rows)
+        found = cls(log, decoded.rows.select(_DECODED), decoded.plain_body, everything)
         return found.only(places)
 
     def only(self, places: Places) -> "Bodies":
         """Those at these places, in rising order; all of them aren't copied."""
-        if len(places) == self.log.num_rows:
+        if len(places) == len(self.places):
             return self
         at = cast("Any", pa.array(places))
-        return Bodies(self.log.take(at), self.decoded.take(at), self.plain.take(at))
+        return Bodies(self.log, self.decoded.take(at), self.plain.take(at), self.places[places])
+
+    def rows(self) -> pa.RecordBatch:
+        """As the log has them, whole messages too: for what doesn't fit."""
+        return self.log.select(_LOG).take(cast("Any", pa.array(self.places)))
 
     def values(self) -> list[bytes | str | None]:
         """The plain bodies, and None for others."""
@@ -66,8 +74,8 @@ class Bodies:
                 text if value is None else value
                 for value, text in zip(found, texts.to_pylist(), strict=True)
             ]
-        plain = self.plain.to_pylist()
-        if not all(plain):
+        if not pc.all(self.plain).as_py():
+            plain = self.plain.to_pylist()
             found = [one if is_plain else None for one, is_plain in zip(found, plain, strict=True)]
         return found
 
@@ -95,14 +103,13 @@ class BodyReader:
     def read(self, bodies: Bodies, kinds: Kinds) -> Read:
         """The bodies as columns of these names and types, which are the layout's."""
         values = bodies.values()
-        structs, places, left = self._structs(values)
-        quick, unmade = self._columns(structs, np.array(places, np.int64), kinds)
-        left = sorted([*left, *unmade])
+        structs, places = self._structs(values)
+        quick, places = self._columns(structs, places, kinds)
+        left = np.delete(np.arange(len(values)), places).tolist()
         if not left:
-            return Read(np.array(places, np.int64), quick, [])
+            return Read(places, quick, [])
         rows, fitting, odd = self._rows(bodies, values, left)
-        gone = set(unmade)
-        together = np.array([*(one for one in places if one not in gone), *fitting], np.int64)
+        together = np.concatenate([places, np.array(fitting, np.int64)])
         order = np.argsort(together)
         slow = of_rows(rows, kinds)
         columns = [
@@ -111,32 +118,25 @@ class BodyReader:
         ]
         return Read(together[order], columns, odd)
 
-    def _structs(
-        self, values: Sequence[bytes | str | None]
-    ) -> tuple[list[JsonStruct], list[int], list[int]]:
-        """What the fast way reads, where it stands, and the places of the others."""
-        structs, places, left = list[JsonStruct](), list[int](), list[int]()
-        decode = self._decode
-        if decode is None:
-            return structs, places, list(range(len(values)))
-        for at, value in enumerate(values):
-            if value is None:
-                left.append(at)
-                continue
+    def _structs(self, values: Sequence[bytes | str | None]) -> tuple[list[JsonStruct], Places]:
+        """What the fast way reads, and where it stands."""
+        structs, left = list[JsonStruct](), list[int]()
+        if self._decode is None:
+            return structs, np.zeros(0, np.int64)
+        found = map(self._decode, values)
+        while len(structs) + len(left) < len(values):
             try:
-                structs.append(decode(value))
-            except UNREAD:
-                left.append(at)
-            else:
-                places.append(at)
-        return structs, places, left
+                structs.extend(found)
+            except UNREAD:  # what came before is in the list, and the next one is asked next
+                left.append(len(structs) + len(left))
+        return structs, np.delete(np.arange(len(values)), left)
 
     def _rows(
         self, bodies: Bodies, values: Sequence[bytes | str | None], left: Sequence[int]
     ) -> tuple[list[TypedRow], list[int], list[tuple[int, Misfit]]]:
         """The rows of those that fit, where these stand, and the misfits."""
         some = bodies.only(np.array(left, np.int64))
-        whole = some.log.column("message")
+        whole = some.rows().column("message")
         kinds = cast("list[Any]", some.decoded.column("body_kind").to_pylist())
         types = some.decoded.column("content_type").to_pylist()
         rows, fitting, odd = list[TypedRow](), list[int](), list[tuple[int, Misfit]]()
@@ -156,17 +156,20 @@ class BodyReader:
 
     def _columns(
         self, structs: Sequence[JsonStruct], places: Places, kinds: Kinds
-    ) -> "tuple[list[pa.Array[Any]], list[int]]":
-        """The columns of structs, and the places of those that none can be made of: the days that
-        there aren't. They are found by halves."""
+    ) -> "tuple[list[pa.Array[Any]], Places]":
+        """The columns of those structs of which they can be made, and where these stand. Days that
+        there aren't are found by halves."""
         said = self.reader.layout.columns
         try:
-            return of_structs(structs, said, kinds), []
+            return of_structs(structs, said, kinds), places
+        except NoTimes as found:
+            some = np.flatnonzero(~found.odd)
+            return self._columns([structs[at] for at in some.tolist()], places[some], kinds)
         except pa.ArrowInvalid:
             if len(structs) == 1:
-                return of_structs([], said, kinds), [int(places[0])]
+                return of_structs([], said, kinds), places[:0]
         half = len(structs) // 2
-        one, gone = self._columns(structs[:half], places[:half], kinds)
-        other, more = self._columns(structs[half:], places[half:], kinds)
+        one, those = self._columns(structs[:half], places[:half], kinds)
+        other, these = self._columns(structs[half:], places[half:], kinds)
         columns = [pa.concat_arrays(list(both)) for both in zip(one, other, strict=True)]
-        return columns, [*gone, *more]
+        return columns, np.concatenate([those, these])

@@ -5,17 +5,38 @@ same of the same bodies.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from distributary.pipeline.schemas.column_types import Column, ColumnType, ListOf, MapOf, Struct
-from distributary.pipeline.schemas.formats.json_structs import JsonStruct
+from distributary.pipeline.schemas.column_types import (
+    Column,
+    ColumnType,
+    ListOf,
+    MapOf,
+    Scalar,
+    Struct,
+)
+from distributary.pipeline.schemas.formats.json_structs import TIMES, JsonStruct
 from distributary.pipeline.schemas.formats.json_structs import values as struct_values
 from distributary.pipeline.schemas.typed_row import TypedRow
 
 Array: TypeAlias = "pa.Array[Any]"
+
+#: So many tuples are there at once. From 700 on Python looks for cycles among them, which took as
+#: long as they themselves.
+TOGETHER: Final = 500
+
+
+class NoTimes(Exception):
+    """Texts of dates or times that aren't as TIMES has them: `odd` are the bodies with one."""
+
+    def __init__(self, odd: NDArray[np.bool_]) -> None:
+        super().__init__("a text is no date or time of those that are read at once")
+        self.odd = odd
 
 
 def of_rows(rows: Sequence[TypedRow], kinds: Sequence[tuple[str, pa.DataType]]) -> list[Array]:
@@ -54,19 +75,35 @@ def of_structs(
     kinds: Sequence[tuple[str, pa.DataType]],
 ) -> list[Array]:
     """The columns of these types: the fields in their order, which is that of `columns`, the
-    layout's. Raises ArrowInvalid for a date or a time that there isn't."""
-    return list(_fields(structs, columns, dict(kinds)).values())
+    layout's. Raises NoTimes, and ArrowInvalid for a day that there isn't."""
+    values = _values(structs, columns)
+    odd = np.zeros(len(structs), np.bool_)
+    for nth, one in enumerate(columns):
+        if isinstance(one.type, Scalar) and one.type in TIMES:
+            values[nth] = texts = pa.array(values[nth], pa.string())
+            fits = pc.match_substring_regex(texts, rf"\A{TIMES[one.type]}\z").fill_null(True)
+            odd |= ~np.asarray(fits)
+    if odd.any():
+        raise NoTimes(odd)
+    return list(_fields(values, columns, dict(kinds)).values())
+
+
+def _values(structs: Sequence[JsonStruct | None], columns: Sequence[Column]) -> list[Any]:
+    """Those of each column, in its order; null where there is no struct."""
+    nothing = (None,) * len(columns)
+    values: list[Any] = [[] for _ in columns]
+    for begin in range(0, len(structs), TOGETHER):
+        some = structs[begin : begin + TOGETHER]
+        rows = (nothing if one is None else struct_values(one) for one in some)
+        for column, more in zip(values, zip(*rows, strict=True), strict=True):
+            column.extend(more)
+    return values
 
 
 def _fields(
-    structs: Sequence[JsonStruct | None],
-    columns: Sequence[Column],
-    kinds: Mapping[str, pa.DataType],
+    values: Sequence[Any], columns: Sequence[Column], kinds: Mapping[str, pa.DataType]
 ) -> dict[str, Array]:
     """By their names: another version may have had them in another order, and with others."""
-    nothing = (None,) * len(columns)
-    rows = (nothing if one is None else struct_values(one) for one in structs)
-    values = zip(*rows, strict=True) if structs else repeat((), len(columns))
     return {
         one.name: _of_struct_values(some, one.type, kinds[one.name])
         for one, some in zip(columns, values, strict=True)
@@ -80,7 +117,8 @@ def _of_struct_values(values: Sequence[Any], said: ColumnType, kind: pa.DataType
         case Struct(columns), pa.StructType():
             there = pa.array([one is None for one in values], pa.bool_())
             fields = list(kind)
-            made = _fields(values, columns, {one.name: one.type for one in fields})
+            inner = _values(values, columns)
+            made = _fields(inner, columns, {one.name: one.type for one in fields})
             arrays = [made.get(one.name, pa.nulls(len(values), one.type)) for one in fields]
             return cast("Array", pa.StructArray.from_arrays(arrays, fields=fields, mask=there))
         case ListOf(element), pa.ListType():

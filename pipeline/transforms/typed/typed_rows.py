@@ -91,7 +91,7 @@ class TypedRows:
             )
         if found.odd:
             odd = bodies.only(np.array([at for at, _ in found.odd]))
-            rejected = _rejected(odd.log, reign.schema, [wrong for _, wrong in found.odd])
+            rejected = _rejected(odd.rows(), reign.schema, [wrong for _, wrong in found.odd])
             yield TypedPart(REJECTED_NAME, "", rejected, rejected.column("group"))
 
     def _reader(self, schema: SchemaVersion) -> BodyReader:

@@ -42,7 +42,7 @@ def of(name: str, **values: float) -> str:
     )
 
 
-WELL = Facts(gateway(), 5_000.0, None, "", (), {"global/a", "global/b"}, ())
+WELL = Facts(gateway(), 5_000.0, None, "", (), {"global/a", "global/b"}, (), {})
 BACKLOG = of("global/a", backlog_messages=7)
 OLD = of("global/a", backlog_messages=1, consumers=1, backlog_oldest_age_seconds=400)
 DEAD = 'distributary_settled_messages_total{subscription="global/a",outcome="dead_lettered"} 2'
@@ -58,6 +58,11 @@ TABLE = [
         True,
     ),
     (replace(WELL, found=gateway(a="distributary_ready 0")), "This gateway doesn't serve", True),
+    (
+        replace(WELL, missing={"prices": "its owner was away"}),
+        "The log prices has no gateway that answers: its owner was away.",
+        True,
+    ),
     (
         replace(WELL, found=gateway(a="distributary_journal_bytes 85")),
         "The journal is 85% full",
@@ -311,7 +316,14 @@ def test_dead_letters_have_a_queue() -> None:
 
 
 ROWS = [
-    {"name": f"q-{nth}", "topic": "T", "backlog": nth % 4, "consumers": nth % 2, "paused": nth == 3}
+    {
+        "log": "main",
+        "name": f"q-{nth}",
+        "topic": "T",
+        "backlog": nth % 4,
+        "consumers": nth % 2,
+        "paused": nth == 3,
+    }
     for nth in range(10)
 ]
 

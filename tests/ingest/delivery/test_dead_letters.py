@@ -109,10 +109,15 @@ def test_a_subscription_of_a_topic_has_dead_letters_of_its_own(
     live = peer.receiver(topic)
     peer.sender(topic).publish("x")
     first.confirm(first.take(), Delivery.REJECTED)
-    [got] = dead_of(peer, "container/billing/first").take()
+    letters, others = (
+        Manager(peer).done("READ", "subscription", name)["dead_letters"]
+        for name in ("container/billing/first", "global/second")
+    )
+    assert letters.endswith("container/billing/first")
+    [got] = peer.receiver(letters, capabilities=("queue",)).take()
     assert said(got.message)["topic"] == topic
     assert second.bodies() == live.bodies() == ["x"]
-    assert dead_of(peer, "global/second").nothing()
+    assert peer.receiver(others, capabilities=("queue",)).nothing()
     peer.leave(first, closed=False)
     assert peer.durable(topic, "first").nothing()
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from weakref import ref
 
 from gateway_fleet import Fleet
 from gateway_frames import ATTACH, TRANSFER, begun, credit_frame, durable_source, receiver_frame
@@ -14,6 +15,8 @@ from gateway_management import Manager
 from gateway_peer import Connect, Peer
 from gateway_process import Gateway
 from gateway_schemas import ORDER, schema
+
+from distributary.ingest.relaying.held_bytes import SendersBytes
 
 Make = Callable[..., Gateway]
 MIB = 1 << 20
@@ -29,6 +32,33 @@ def written(peer: Peer) -> int:
             peer.transport.pop(sent)
             taken, deadline = taken + sent, time.monotonic() + 1.0
     return taken
+
+
+class Client:
+    """Whether a client is read."""
+
+    alive, held = True, False
+
+    def hold(self, held: bool) -> None:
+        self.held = held
+
+
+def test_clients_that_go_are_forgotten_while_others_wait() -> None:
+    """Above the budget each that has sent is held; who comes and goes meanwhile leaves nothing."""
+    senders, stays = SendersBytes(100), Client()
+    senders.add(stays, 150)  # type: ignore[arg-type]
+    gone = []
+    for _ in range(10):
+        client = Client()
+        senders.add(client, 1)  # type: ignore[arg-type]
+        assert client.held
+        senders.forget(client)  # type: ignore[arg-type]
+        senders.remove(1)
+        gone.append(ref(client))
+        del client
+    assert not any(one() for one in gone)
+    senders.remove(100)
+    assert not stays.held
 
 
 def test_a_consumer_that_does_not_read_costs_a_window(

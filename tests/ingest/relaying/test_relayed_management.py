@@ -1,13 +1,14 @@
 """Requests to `$management` of a gateway that are about another gateway's log: the log's owner
 answers them, for the client's user.
 
-That they are answered as local ones is shown by the tests of those, too, with `RELAYED=1`, but for
-lists and for answers to queues, which are the gateway's own.
+That they are answered as local ones is shown by the tests of those, too, with `RELAYED=1`.
 """
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gateway_fields import composite
@@ -20,6 +21,7 @@ from gateway_process import Gateway, until
 from gateway_sasl import AMQP_HEADER
 from gateway_schemas import schema, sent, why
 from proton import Delivery, ubyte, uint
+from test_management_commands import command, done
 
 from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
@@ -29,14 +31,23 @@ from distributary.pipeline.sequences.range_text import sequences_of
 Make = Callable[..., Gateway]
 
 
-def names(manager: Manager, kind: str, log: str = "") -> tuple[set[str], str]:
-    """What a query lists, and of which log it says that this is."""
-    said = {"operation": "QUERY", "type": kind} | ({"log": log} if log else {})
-    data = encoded({"attributeNames": ["name"]}, properties=said, id=1, reply_to=manager.address)
-    manager.requests.send(data)
+def part(manager: Manager, kind: str, log: str = "", **said: object) -> Any:
+    """A part of what a query lists, of all logs or of one; nothing is missing."""
+    asked = {"operation": "QUERY", "type": kind} | ({"log": log} if log else {})
+    wanted = {"attributeNames": ["log", "name"], **said}
+    manager.requests.send(encoded(wanted, properties=asked, id=1, reply_to=manager.address))
     message = manager.answers.take()[0].message
     assert message.properties["statusCode"] == 200, message.properties
-    return {row[0] for row in message.body["results"]}, message.properties["log"]
+    assert message.properties.get("log", "") == log
+    return message.body
+
+
+def names(manager: Manager, kind: str, log: str = "") -> list[tuple[str, str]]:
+    """What a query lists, each with its log."""
+    found = part(manager, kind, log)
+    assert (found["missing"], found["next"]) == ({}, None)
+    assert found["total"] == len(found["results"])
+    return [(row[0], row[1]) for row in found["results"]]
 
 
 @pytest.fixture
@@ -49,14 +60,15 @@ def test_a_queue_is_made_read_and_ended_where_it_is(fleet: Fleet, manager: Manag
     assert manager.ask("CREATE", "queue", "orders.q", policy={"lock_ms": 30_000}).status == 201
     assert manager.done("READ", "queue", "queue://orders.q")["policy"] == {"lock_ms": 30_000}
     manager.done("CREATE", "queue", "own.q")
-    assert names(manager, "queue") == ({"own.q"}, "main")
-    assert names(manager, "queue", "orders") == ({"orders.q"}, "orders")
+    both = [("main", "own.q"), ("orders", "orders.q")]
     there = Manager(Peer(fleet.orders.port, "there"))
-    assert names(there, "queue") == ({"orders.q"}, "orders")
+    for one in (manager, there):
+        assert names(one, "queue") == both
+        assert names(one, "queue", "orders") == both[1:]
     manager.peer.sender("orders.q", capabilities=("queue",)).publish(1, 2)
     assert "2" in manager.ask("PURGE", "queue", "orders.q").text
     manager.done("DELETE", "queue", "orders.q", force=True)
-    assert names(there, "queue") == (set(), "orders")
+    assert names(there, "queue") == both[:1]
     there.peer.drop()
 
 
@@ -70,8 +82,9 @@ def test_a_subscription_is_found_by_its_name_in_whichever_log_it_is(
         assert manager.done("READ", "subscription", name)["topic"] == topic
         manager.done("PAUSE", "subscription", name)
         assert manager.ask("REWIND", "subscription", name, to=0).status == 200
-    assert names(manager, "subscription")[0] == {"global/news"}
-    assert names(manager, "subscription", "orders")[0] == {"global/orders.eu"}
+    listed = [("main", "global/news"), ("orders", "global/orders.eu")]
+    assert names(manager, "subscription") == listed
+    assert names(manager, "subscription", "orders") == listed[1:]
     manager.refused(404, "READ", "subscription", "global/nowhere")
     manager.refused(501, "CREATE", "subscription", "global/all", topic="#")
     for topic in ("orders.eu", "news"):
@@ -83,7 +96,7 @@ def test_a_schema_is_set_where_its_topics_are(fleet: Fleet, manager: Manager) ->
     for name in ("orders.checked", "orders.all.*"):
         manager.done("UPDATE", "schema", name, **schema(validate="refuse"))
         assert manager.done("READ", "schema", name)["version"] == 1
-    assert names(manager, "schema") == (set(), "main")
+    assert names(manager, "schema") == [("orders", "orders.all.*"), ("orders", "orders.checked")]
     for topic in ("orders.checked", "orders.all.one"):
         good, bad = sent(manager.peer, topic, b'{"id": 1}', b'{"id": "x"}')
         assert good.remote_state == Delivery.ACCEPTED
@@ -121,13 +134,84 @@ def test_a_log_that_is_not_there_is_named(fleet: Fleet, manager: Manager) -> Non
     assert "main, orders" in said["statusDescription"]
 
 
-def test_an_answer_goes_only_where_this_gateway_can_write(fleet: Fleet, manager: Manager) -> None:
-    said = {"operation": "READ", "type": "node", "name": "self"}
-    data = encoded(None, properties=said, id=1, reply_to="queue://orders.answers")
-    requests = manager.peer.sender(NODE)
-    delivery = requests.send(data)
-    assert requests.outcome(delivery) == Delivery.REJECTED
-    assert delivery.remote.condition.name == "amqp:not-implemented"
+def test_a_list_goes_on_at_its_places(fleet: Fleet, manager: Manager) -> None:
+    """Log by log, whatever comes and goes in between; and by an offset over all of them."""
+    wanted = [("main", f"q-{nth}") for nth in range(3)]
+    wanted += [("orders", f"orders.q-{nth}") for nth in range(4)]
+    for _, name in wanted:
+        manager.done("CREATE", "queue", name)
+    found, place, parts = [], None, 0
+    while parts == 0 or place is not None:
+        said = {"from": place} if place else {}
+        one = part(manager, "queue", count=2, **said)
+        assert one["total"] == len(wanted)
+        assert len(one["results"]) <= 2
+        found += [(row[0], row[1]) for row in one["results"]]
+        place, parts = one["next"], parts + 1
+        if parts == 1:
+            manager.done("CREATE", "queue", "a-later-one")
+    assert found == wanted
+    manager.done("DELETE", "queue", "a-later-one")
+    for offset in range(8):
+        rows = part(manager, "queue", count=3, offset=offset)["results"]
+        assert [(row[0], row[1]) for row in rows] == wanted[offset : offset + 3]
+    assert part(manager, "queue", count=0)["total"] == len(wanted)
+    for wrong in ("orders", "prices:0:0", "main:-1:0", "main:0:" + "9" * 19):
+        assert "'next'" in manager.refused(400, "QUERY", "queue", **{"from": wrong})
+    manager.refused(400, "QUERY", "queue", **{"from": "main:0:0"}, offset=1)
+    manager.refused(400, "QUERY", "queue", attributeNames=["nonsense"])
+
+
+def test_a_log_that_is_away_is_named_in_lists(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    """After a bounded wait, with the reason, by programs and people; what others have is there. An
+    owner that is silent is as good as none."""
+    with Fleet(tmp_path, own_gateway, {"management": {"list_wait_ms": 500}}) as fleet:
+        manager = Manager(connect("lists", port=fleet.main.port))
+        for name in ("own.q", "orders.q", "orders.r"):
+            manager.done("CREATE", "queue", name)
+        began = part(manager, "queue", count=2)
+        assert began["next"] is not None
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        found = manager.done("QUERY", "queue", attributeNames=["name"])
+        assert found["results"] == [["own.q"]]
+        assert list(found["missing"]) == ["orders"]
+        assert "list_wait_ms" in found["missing"]["orders"]
+        later = manager.done("QUERY", "queue", **{"from": began["next"]})
+        assert (later["results"], list(later["missing"])) == ([], ["orders"])
+        fleet.orders.kill()
+        shown = command("queue", "list", "--json", port=fleet.main.port)
+        assert shown.returncode == 1
+        assert "the log orders" in shown.stderr
+        assert [(row["log"], row["name"]) for row in json.loads(shown.stdout)] == [
+            ("main", "own.q")
+        ]
+        alone = command("queue", "list", "--log", "main", port=fleet.main.port)
+        assert (alone.returncode, alone.stderr) == (0, "")
+        fleet.orders.start()
+        until(lambda: not manager.done("QUERY", "queue")["missing"], "the owner is back")
+        shown = done(command("queue", "list", port=fleet.main.port))
+        assert "Log" in shown
+        assert shown.index("orders.q") > shown.index("own.q")
+
+
+def test_an_answer_goes_to_a_queue_of_another_log(fleet: Fleet, manager: Manager) -> None:
+    """More of them than requests may be under way; and for requests of either log."""
+    answers = manager.peer.receiver("queue://orders.answers", capabilities=("queue",))
+    requests, count = manager.peer.sender(NODE), 80
+    said = [
+        {"operation": "READ", "type": "topic", "name": f"{prefix}.{nth}"}
+        for nth in range(count // 2)
+        for prefix in ("orders", "own")
+    ]
+    for nth, one in enumerate(said):
+        manager.peer.until(lambda: requests.link.credit > 0, "credit for a request")
+        requests.send(encoded(None, properties=one, id=nth, reply_to="queue://orders.answers"))
+    got = [one.message for one in answers.take(count)]
+    assert sorted(one.correlation_id for one in got) == list(range(count))
+    assert {one.properties["statusCode"] for one in got} == {200}
+    assert {one.properties["log"] for one in got} == {"main", "orders"}
 
 
 RIGHTS = """
@@ -199,6 +283,37 @@ def test_a_request_whose_owner_was_lost_may_be_done(fleet: Fleet, manager: Manag
     assert "may be done or not" in answer.text
     fleet.orders.start()
     assert manager.ask("PURGE", "queue", "orders.q").status == 200
+
+
+def test_who_goes_before_the_owner_has_heard_of_it_harms_nobody(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    """Its session there ends when the owner has answered its begin: an answer to one that has ended
+    would be an error of the connection that all clients share. An answer that has nowhere to go any
+    more begins no link."""
+    with Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 60_000}}) as fleet:
+        manager = Manager(connect("known", port=fleet.main.port))
+        manager.done("CREATE", "queue", "orders.q")
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        hasty = Manager(connect("hasty", port=fleet.main.port))
+        hasty.send("READ", "queue", "orders.q")
+        own = hasty.send("READ", "node", "self")
+        assert hasty.answer(own).status == 200  # so the one before is on its way
+        hasty.peer.drop()
+        leaving = Manager(connect("leaving", port=fleet.main.port))
+        leaving.address = "orders.nowhere"
+        leaving.send("READ", "queue", "orders.q")
+        leaving.peer.leave(leaving.requests, closed=True)
+        fleet.main.await_event("connection.closed")
+        fleet.orders.process.send_signal(signal.SIGCONT)
+        assert manager.done("READ", "queue", "orders.q")["name"] == "orders.q"
+        leaving.peer.drop()
+        fleet.main.await_event("connection.closed", 2)
+        assert manager.done("READ", "queue", "orders.q")["name"] == "orders.q"
+        assert not fleet.main.events("relay.lost")
+        fleet.orders.kill()
+        fleet.orders.start()  # all links that are left are made again
+        assert manager.done("READ", "queue", "orders.q")["name"] == "orders.q"
 
 
 def test_an_owner_that_stays_away_is_given_up(

@@ -168,6 +168,34 @@ def test_every_kind_of_field(nth: int) -> None:
     compare(said, [Message(body=body, inferred=True).encode() for body in some])
 
 
+def test_odd_ones_among_thousands() -> None:
+    """Times that the fast way doesn't read, days that there aren't, bodies that aren't plain and
+    misfits, in columns of their own, at their places among more than are taken together."""
+    said = {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "at": {"type": "string", "format": "date-time"},
+            "day": {"type": ["string", "null"], "format": "date"},
+            "within": {"type": "object", "properties": {"on": {"type": "string"}}},
+        },
+    }
+    at = ["2026-08-01T10:00:00Z", "2026-08-01T10:00:00.1234567Z", "2026-02-30T10:00:00Z", "now"]
+    day = ["2024-02-29", None, "2026-02-29", "2026-2-9"]
+    odd = {7: (1, 0), 499: (0, 2), 500: (2, 2), 501: (3, 0), 777: (1, 3), 1_000: (0, 3)}
+    messages = []
+    for nth in range(1_203):
+        time, date_ = odd.get(nth, (0, nth % 2))
+        row: dict[str, Any] = {"id": nth, "at": at[time], "day": day[date_]}
+        if nth % 3:
+            row["within"] = {"on": f"{nth}"} if nth % 5 else {}
+        message = Message(body=json.dumps(row).encode(), inferred=True)
+        if nth in (3, 1_100):
+            message.content_encoding = "gzip"
+        messages.append(message.encode())
+    compare(said, messages)
+
+
 def test_the_fast_way_reads_what_is_usual() -> None:
     """Ten fields as many topics have them; without it the test above would compare one way with
     itself."""

@@ -1,0 +1,242 @@
+"""A gateway's node speaks for all logs of its lake: it answers what is of its own log, passes on
+what is another one's, and puts lists of all of them together.
+"""
+
+import asyncio
+from functools import partial
+
+import msgspec
+import structlog
+
+from distributary.ingest.management.entities import key_of, queue_of, topic_of
+from distributary.ingest.management.lease_requests import LEASE_VERBS, LeaseRequests
+from distributary.ingest.management.management_parts import ManagementParts
+from distributary.ingest.management.requests import Requests
+from distributary.ingest.net.link import Link
+from distributary.ingest.net.relayed_link import NotAsked, Relays
+from distributary.pipeline.codec.amqp_types import Value
+from distributary.pipeline.codec.amqp_writer import Written, write
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.management.log_list import (
+    ListPart,
+    ListPlace,
+    LogList,
+    Question,
+    list_place,
+)
+from distributary.pipeline.management.management_messages import (
+    ABSENT,
+    BAD_REQUEST,
+    NOT_IMPLEMENTED,
+    OK,
+    Answer,
+    Entity,
+    Request,
+    Verb,
+    refused,
+    request_of,
+)
+from distributary.pipeline.management.node_answers import NodeAnswer
+from distributary.pipeline.model.address import PATTERN_PREFIX, Destination, Kind
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.subscription import SubscriptionKey
+
+_events = structlog.get_logger("gateway")
+
+#: Verbs that change nothing.
+_LOOKING = frozenset({Verb.READ, Verb.OWED, Verb.HELD})
+#: Wildcards in the pattern of a schema.
+_WILD = frozenset("*#")
+
+
+class AskedLogs:
+    """Which logs a request is for, and their answer."""
+
+    def __init__(
+        self, parts: ManagementParts, requests: Requests, leases: LeaseRequests, relays: Relays
+    ) -> None:
+        self._requests, self._leases, self._relays = requests, leases, relays
+        self._directory, self._limits = parts.directory, parts.host.settings.management
+        self._style = parts.host.settings.delivery.pattern_style
+
+    async def answer(self, link: Link, request: Request) -> Answer | NodeAnswer:
+        """The answer of the first log that has what the request names: ours, or the one of its
+        owner's node. Who only looks has the answer of a log behind one that couldn't be asked,
+        and those that are known to have no owner are asked last. Who changes something has that
+        failure: what another log has under that name may not be what was meant."""
+        logs = self._logs(link, request)
+        if isinstance(logs, Answer):
+            return logs
+        if request.verb is Verb.QUERY:
+            return await self._list(link, request, logs)
+        looks = request.verb in _LOOKING
+        away = {one.log for one in self._relays.owners() if not one.connected and looks}
+        absent: list[Answer | NodeAnswer] = []
+        failures: list[Answer] = []
+        for log in sorted(logs, key=away.__contains__):
+            found = await self._asked(link, log, request)
+            if isinstance(found, NotAsked):
+                failures.append(refused(found))
+                if not looks:
+                    break
+            elif found.status != ABSENT:
+                return found
+            else:
+                absent.append(found)
+        return (failures or absent)[-1]
+
+    async def _asked(
+        self, link: Link, log: str, request: Request
+    ) -> Answer | NodeAnswer | NotAsked:
+        own, _ = self._relays.logs
+        if log == own:
+            return await self._here(link, request)
+        try:
+            request_of(request, 0, "")
+        except ValueError as error:
+            return Answer(BAD_REQUEST, str(error))
+        found = await self._relays.ask(link, log, partial(request_of, request))
+        if isinstance(found, AmqpError) and not isinstance(found, NotAsked):
+            return refused(found)
+        return found
+
+    async def _here(self, link: Link, request: Request) -> Answer:
+        user = link.connection.user
+        if request.verb in LEASE_VERBS:
+            answer = await self._leases.answer(link, request)
+        else:
+            answer = await self._requests.answer(user, request)
+        _events.debug(
+            "management.answered",
+            user=user,
+            operation=request.verb.value,
+            type=request.entity.value,
+            name=request.name,
+            status=answer.status,
+        )
+        return answer
+
+    # Lists.
+
+    async def _list(self, link: Link, request: Request, logs: tuple[str, ...]) -> Answer:
+        """A part of what all of these logs have."""
+        place, most = self._place(request, logs), self._limits.query_count_max
+        if isinstance(place, Answer):
+            return place
+        offset, count = _whole(request, "offset", 0), _whole(request, "count", most)
+        part = LogList(tuple(one or MAIN for one in logs), count, offset, place)
+        questions = part.first()
+        found = await asyncio.gather(*(self._part(link, one, request) for one in questions))
+        for nth, (question, answer) in enumerate(zip(questions, found, strict=True)):
+            if isinstance(answer, Answer):
+                return answer
+            if nth:
+                part.totalled(question, answer)
+            else:
+                part.listed(question, answer)
+        while (following := part.following()) is not None:
+            answer = await self._part(link, following, request)
+            if isinstance(answer, Answer):
+                return answer
+            part.listed(following, answer)
+        return msgspec.structs.replace(part.answer(), log="" if logs[1:] else logs[0])
+
+    def _place(self, request: Request, logs: tuple[str, ...]) -> ListPlace | Answer | None:
+        text = request.attributes.get("from")
+        if not isinstance(text, str):
+            return None
+        if "offset" in request.attributes:
+            return Answer(BAD_REQUEST, "say where the part begins by 'from' or by 'offset'")
+        return list_place(text, tuple(one or MAIN for one in logs))
+
+    async def _part(
+        self, link: Link, question: Question, request: Request
+    ) -> ListPart | str | Answer:
+        """What a log has; or why it can't be asked; or the answer to who can't mean this."""
+        own, _ = self._relays.logs
+        log = own if question.log == (own or MAIN) else question.log
+        wait = self._limits.list_wait_ms
+        try:
+            async with asyncio.timeout(None if log == own else wait / 1_000):
+                found = await self._asked(link, log, question.request(request))
+        except TimeoutError:
+            return f"its owner gave no answer within {wait} ms (management.list_wait_ms)"
+        if isinstance(found, NotAsked):
+            return found.description
+        if found.status == OK:
+            return found.list_part() if isinstance(found, NodeAnswer) else _part_of(found)
+        if found.status == BAD_REQUEST:
+            return Answer(BAD_REQUEST, found.description)
+        return found.description or f"its answer has the status {found.status}"
+
+    # Which log.
+
+    def _logs(self, link: Link, request: Request) -> tuple[str, ...] | Answer:
+        """The logs to be asked in turn, until one has what the request names; of a list all of
+        them; or why none is."""
+        own, others = self._relays.logs
+        if request.log and request.log not in (own or MAIN, *others):
+            known = ", ".join(sorted((own or MAIN, *others)))
+            return Answer(ABSENT, f"there is no log '{request.log}'; there are {known}")
+        if not others or link.attach.relayed is not None:
+            return (own,)
+        if request.log:
+            return (request.log,)
+        if request.verb is Verb.QUERY:
+            return tuple(sorted((own, *others)))
+        if request.entity is Entity.NODE:
+            return (own,)
+        try:
+            word = self._word(request)
+        except InvalidRequest:
+            return (own,)  # it says what is wrong
+        if word is None:
+            return (own,)
+        if isinstance(word, SubscriptionKey):
+            return (own,) if word in self._directory else (*others, own)
+        log = self._relays.log_of(word)
+        if log is None:
+            text = f"the topics of '{request.name}' may be in several logs: name one of them in the"
+            return Answer(NOT_IMPLEMENTED, f"{text} application property 'log'")
+        return (log,)
+
+    def _word(self, request: Request) -> str | SubscriptionKey | None:
+        """The word of the log for what a request is about; or a subscription that may be in any;
+        None where it is nothing that could be. Raises InvalidRequest."""
+        found: Destination | AmqpError
+        match request.entity:
+            case Entity.TOPIC:
+                found = topic_of(request.name, self._style)
+            case Entity.QUEUE:
+                found = queue_of(request.name)
+            case Entity.SCHEMA:
+                name = request.name.removeprefix("topic://")
+                return PATTERN_PREFIX + name if _WILD & set(name.split(".")) else name
+            case _:
+                key = key_of(request.entity, request.name)
+                if isinstance(key, AmqpError):
+                    return None
+                if key.queue:
+                    kind = Kind.QUEUE if key.durable else Kind.TEMPORARY_QUEUE
+                    return Destination(kind, key.name).topic
+                if request.verb is not Verb.CREATE:
+                    return key
+                found = topic_of(str(request.attributes["topic"]), self._style)
+        return None if isinstance(found, AmqpError) else found.topic
+
+
+def _part_of(answer: Answer) -> ListPart:
+    """What our own log lists."""
+    names, rows = answer.body["attributeNames"], answer.body["results"]
+    total = answer.body["total"]
+    assert isinstance(names, list), names  # noqa: S101 (`Requests` has made it)
+    assert isinstance(rows, list), rows  # noqa: S101
+    assert isinstance(total, int), total  # noqa: S101
+    return ListPart(tuple(map(str, names)), tuple(Written(write(one)) for one in rows), total)
+
+
+def _whole(request: Request, name: str, default: int) -> int:
+    value: Value = request.attributes.get(name, default)
+    assert isinstance(value, int), value  # noqa: S101 (`management.parse` has looked)
+    return value

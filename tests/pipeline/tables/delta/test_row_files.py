@@ -1,0 +1,43 @@
+"""Data files of Spark's tables, as Arrow writes them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from distributary.pipeline.tables.delta.row_files import ROW_GROUP_ROWS, RowFiles, RowsLayout
+
+COUNT = 3_000
+
+
+def test_a_dictionary_is_for_what_repeats(tmp_path: Path) -> None:
+    """Nobody knows what a topic's columns have: the first rows of a file say it. All rows and all
+    statistics are there whatever they say."""
+    rows = pa.record_batch(
+        {
+            "id": [f"o-{nth}" for nth in range(COUNT)],
+            "seldom": pa.array([nth % 1_000 or None for nth in range(COUNT)], pa.int64()),
+            "currency": [("EUR", "USD", None)[nth % 3] for nth in range(COUNT)],
+            "nothing": pa.nulls(COUNT, pa.string()),
+            "named": [f"n-{nth}" for nth in range(COUNT)],
+        }
+    )
+    files = RowFiles(
+        RowsLayout(str(tmp_path), rows.schema, None, ("seldom",), frozenset({"named"}))
+    )
+    for _ in range(ROW_GROUP_ROWS // COUNT + 2):  # a second row group
+        files.add(rows)
+    (written,) = files.close()
+    (path,) = tmp_path.glob("*.parquet")
+    with pq.ParquetFile(path) as file:
+        assert file.num_row_groups == 2
+        assert file.read().slice(COUNT, COUNT).to_pylist() == rows.to_pylist()
+        group = file.metadata.row_group(1)
+        columns = [group.column(nth) for nth in range(group.num_columns)]
+    coded = {
+        one.path_in_schema for one in columns if any("DICTIONARY" in how for how in one.encodings)
+    }
+    counted = {one.path_in_schema for one in columns if one.is_stats_set}
+    assert coded == {"currency", "nothing"}
+    assert counted == {"id", "seldom", "currency", "nothing"}
+    assert written.rows == (ROW_GROUP_ROWS // COUNT + 2) * COUNT
