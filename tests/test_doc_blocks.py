@@ -215,6 +215,9 @@ RUN = {
         "distributary upgrade": f"{SHELL}test_before_a_new_version",
     },
     "docs/limits.md": {"messages that": SHOWN, "the gateway": SHOWN},
+    "docs/guides/partitions.md": {
+        "distributary log": f"{SHELL}test_a_hot_topic_is_partitioned",
+    },
     "docs/logs.md": {
         "distributary log": f"{SHELL}test_a_home_becomes_a_lake",
         "main ": f"{SHELL}test_a_home_becomes_a_lake",

@@ -104,6 +104,12 @@ def create(name: str, home: str, config: Path | None, as_json: bool) -> None:
 @click.argument("pattern")
 @click.argument("logs", nargs=-1, metavar="LOG...")
 @click.option("--before", metavar="PATTERN", help="Put the rule before the one of this pattern.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Divide each topic over N of the logs, by the group-id or message-id of its messages.",
+)
 @click.option("--remove", is_flag=True, help="Take the rule of the pattern away.")
 @_home
 @_config
@@ -112,6 +118,7 @@ def place(
     pattern: str,
     logs: tuple[str, ...],
     before: str | None,
+    partitions: int | None,
     remove: bool,
     home: str,
     config: Path | None,
@@ -123,39 +130,59 @@ def place(
     Examples:
       distributary log place 'orders.#' orders --home /srv/log
       distributary log place 'queue://work.*' main orders prices --home /srv/log
+      distributary log place 'queue://hot' main orders prices --partitions 3 --home /srv/log
       distributary log place orders.urgent main --before 'orders.#' --home /srv/log
       distributary log place 'orders.#' --remove --home /srv/log
 
     The first rule whose pattern matches a topic says its log; without one it is main. Patterns
-    have * for a word and # for any number of words, whatever style consumers use.
+    have * for a word and # for any number of words, whatever style consumers use. With
+    --partitions each topic is in several logs at once, and a message in one of them.
     Stop all gateways of the lake first. What a log has doesn't move: a rule that would place a
     topic elsewhere of which there are messages, a subscription or a schema is refused.
     """
     from distributary.ingest.placing import topic_placing  # noqa: PLC0415 (with the tables half a second)
 
     settings = load_settings.load(config, flags={})
-    change = _change(pattern, logs, before, settings, remove=remove)
+    change = (
+        _removed(pattern, logs, before, partitions)
+        if remove
+        else _placed(pattern, logs, before, partitions or 1, settings)
+    )
     lake = _lake(home, settings)
     with _refusing():
         topic_placing.place(lake, settings, change)
     _show(lake, as_json=as_json)
 
 
-def _change(
-    pattern: str, logs: tuple[str, ...], before: str | None, settings: "Settings", *, remove: bool
+def _removed(
+    pattern: str, logs: tuple[str, ...], before: str | None, partitions: int | None
 ) -> "Callable[[Placement], Placement]":
-    """What is asked for. Raises InvalidRequest for words that don't go together."""
-    from distributary.pipeline.lake.placement import with_rule, without_rule  # noqa: PLC0415 (as above)
+    """A rule is taken away. Raises InvalidRequest for words that don't go with that."""
+    from distributary.pipeline.lake.placement import without_rule  # noqa: PLC0415 (as above)
 
-    if remove:
-        if logs or before is not None:
-            raise InvalidRequest("--remove takes a pattern alone: without a log and --before")
-        return lambda placement: without_rule(placement, pattern)
+    if logs or before is not None or partitions is not None:
+        raise InvalidRequest(
+            "--remove takes a pattern alone: without a log, --before and --partitions"
+        )
+    return lambda placement: without_rule(placement, pattern)
+
+
+def _placed(
+    pattern: str,
+    logs: tuple[str, ...],
+    before: str | None,
+    partitions: int,
+    settings: "Settings",
+) -> "Callable[[Placement], Placement]":
+    """A rule is made, or has other logs. Raises InvalidRequest where none are named."""
+    from distributary.pipeline.lake.placement import with_rule  # noqa: PLC0415 (as above)
+
     if not logs:
         raise InvalidRequest(f"say the log of {pattern}, or --remove")
 
     def changed(placement: "Placement") -> "Placement":
-        new, most = with_rule(placement, pattern, logs, before), settings.fleet.rules_max
+        new = with_rule(placement, pattern, logs, before, partitions)
+        most = settings.fleet.rules_max
         if len(new.rules) > most:
             raise InvalidRequest(f"{most} rules are the most (fleet.rules_max)")
         return new
@@ -207,5 +234,6 @@ def _show(lake: "Lake", *, as_json: bool) -> None:
     for log, home, owner in rows:
         click.echo(f"{log:{width}}  {home}  {'never served' if owner is None else owner.url}")
     for rule in placement.rules:
-        click.echo(f"{rule.pattern} -> {', '.join(rule.logs)}")
+        parts = f", {rule.partitions} partitions each" * (rule.partitions > 1)
+        click.echo(f"{rule.pattern} -> {', '.join(rule.logs)}{parts}")
     click.echo("all else -> main" if placement.rules else "all topics -> main")

@@ -112,11 +112,12 @@ def _check_policies(log: str, placement: Placement, settings: Settings) -> None:
     found = [(key, queue) for key, said in dead if (queue := dead_letter_queue(said)) is not None]
     found += [("topic.routes", route.to) for route in topic_policy.routes]
     for key, destination in found:
-        where = placement.log_of(destination.topic)
-        if where != log:
+        where = placement.logs_of(destination.topic)
+        if log not in where:
+            elsewhere = f"{destination.topic}, which is in the log {', '.join(where)}"
             raise InvalidRequest(
-                f"{key} is {destination.topic}, which is in the log {where}, and copies stay in "
-                f"the log of their messages, here {log}. Leave it out, or name what is in {log}"
+                f"{key} is {elsewhere}, and copies stay in the log of their messages, here {log}. "
+                f"Leave it out, or name what is in {log}"
             )
 
 

@@ -16,6 +16,7 @@ from distributary.ingest.management.node import Node
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.relayed_link import RelayedLink, Relays
+from distributary.ingest.net.relayed_peer import RelayedPeer
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.producer import Producer
 from distributary.ingest.runtime.host import Host
@@ -66,6 +67,12 @@ class LinkService:
         container = connection.container
         if self._access.trusted(connection.user) is not None:
             connection.accept(name)  # its clients are peers of their own
+            return
+        if isinstance(connection, RelayedPeer) and connection.through == name:
+            # A client of ours, who has the name already.
+            if (client := self._relays.client(connection.number)) is not None:
+                connection.stand_for(client)
+            connection.accept(name)
             return
         wrong: str | None = self._too_long("a container-id", container)
         wrong = wrong or self._access.unnamed(connection.user, container)
@@ -119,10 +126,7 @@ class LinkService:
         intent = attach_intent.decide_intent(attach, container, self._bare, style)
         if isinstance(intent, attach_intent.Make):
             intent = self._made(link, intent.kind, attach)
-        logs = () if self._is_here(link, intent) else self._relays.elsewhere(intent)
-        if isinstance(logs, AmqpError):
-            link.refuse(logs.condition, logs.description)
-        elif logs:
+        if logs := self._elsewhere(link, intent):
             self._relays.attach(link, attach, intent, logs)
         else:
             self._perform(link, intent)
@@ -133,12 +137,15 @@ class LinkService:
             case Consumer(subscription=subscription):
                 self._temporary.joined(link, subscription.definition.topic)
 
-    def _is_here(self, link: Link, intent: attach_intent.AttachIntent) -> bool:
-        """Whether the link is on something of this log, wherever its destination belongs."""
+    def _elsewhere(self, link: Link, intent: attach_intent.AttachIntent) -> tuple[str, ...]:
+        """The logs at whose owners the link is made; none: it is made here, and here alone."""
+        if link.attach.relayed is not None:
+            return ()
         match intent:
             case attach_intent.Lookup(key) | attach_intent.BrowseSubscription(key):
-                return key in self._subscriptions.directory or link.attach.relayed is not None
-        return link.attach.relayed is not None
+                if (found := self._subscriptions.directory.get(key)) is not None:
+                    return self._relays.beside(found.definition.topic)
+        return self._relays.elsewhere(intent)
 
     def _made(
         self, link: Link, kind: Kind, attach: attach_intent.Attach
@@ -172,7 +179,18 @@ class LinkService:
                 assert_never(never)
 
     def _produce(self, link: Link, destination: Destination) -> None:
-        """A queue is there, durably, before its producer is."""
+        """A queue is there, durably, before its producer is; but not where all its partitions are
+        in other logs, whose owners make them."""
+        own, _ = self._relays.logs
+        if own not in self._relays.logs_of(destination.topic) and not link.attach.relayed:
+            right = self._access.amqp_error(
+                link.connection.user, LinkOperation.SEND, destination.topic
+            )
+            if right is not None:
+                link.refuse(right.condition, right.description)
+            else:
+                self._open_producer(link, destination)
+            return
         amqp_error = self._admission.sending(link.connection, destination, LinkOperation.SEND)
         if amqp_error is not None:
             link.refuse(amqp_error.condition, amqp_error.description)
@@ -228,7 +246,8 @@ class LinkService:
             return
         topic, desired = destination.topic if destination else None, link.desired_capabilities
         offers = attach_intent.offered(topic, outgoing=False, desired=desired)
-        link.owner = Producer(topic, returns=attach_intent.RELEASES in offers)
+        divided = self._relays.divides(link, topic)
+        link.owner = Producer(topic, returns=attach_intent.RELEASES in offers, divided=divided)
         message_bytes_max = self._settings.amqp.message_bytes_max
         termini.echo(link.proton, topic, message_bytes_max=message_bytes_max)
         link.offered_capabilities = offers

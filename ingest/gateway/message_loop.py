@@ -151,10 +151,10 @@ class MessageLoop:
 
     def received(self, link: Link, received: Received) -> None:
         match link.owner:
-            case Producer(topic=str()) as producer:
+            case Producer(divided=False) as producer:
                 self._publish(link, producer, received)
             case Producer() as producer:
-                own = self.relays.own_part(link, received)
+                own = self.relays.own_part(link, producer.topic, received)
                 if own is not None:
                     self._publish(link, producer, own)
             case RelayedLink() as relayed:

@@ -18,6 +18,7 @@ from distributary.pipeline.codec.amqp_types import Value
 from distributary.pipeline.codec.amqp_writer import Written, write
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.management.answers_of_logs import LOOKING, is_for_all, together
 from distributary.pipeline.management.log_list import (
     ListPart,
     ListPlace,
@@ -44,10 +45,14 @@ from distributary.pipeline.model.subscription import SubscriptionKey
 
 _events = structlog.get_logger("gateway")
 
-#: Verbs that change nothing.
-_LOOKING = frozenset({Verb.READ, Verb.OWED, Verb.HELD})
 #: Wildcards in the pattern of a schema.
 _WILD = frozenset("*#")
+
+
+class _All(msgspec.Struct, frozen=True):
+    """Each of these logs is asked, and they answer together."""
+
+    logs: tuple[str, ...]
 
 
 class AskedLogs:
@@ -66,11 +71,14 @@ class AskedLogs:
         and those that are known to have no owner are asked last. Who changes something has that
         failure: what another log has under that name may not be what was meant."""
         logs = self._logs(link, request)
-        if isinstance(logs, Answer):
-            return logs
+        match logs:
+            case Answer():
+                return logs
+            case _All(there):
+                return await self._everywhere(link, request, there)
         if request.verb is Verb.QUERY:
             return await self._list(link, request, logs)
-        looks = request.verb in _LOOKING
+        looks = request.verb in LOOKING
         away = {one.log for one in self._relays.owners() if not one.connected and looks}
         absent: list[Answer | NodeAnswer] = []
         failures: list[Answer] = []
@@ -85,6 +93,14 @@ class AskedLogs:
             else:
                 absent.append(found)
         return (failures or absent)[-1]
+
+    async def _everywhere(self, link: Link, request: Request, logs: tuple[str, ...]) -> Answer:
+        """What each of these logs answers, one after another."""
+        answers: list[tuple[str, Answer | NodeAnswer]] = []
+        for log in logs:
+            found = await self._asked(link, log, msgspec.structs.replace(request, log=log))
+            answers.append((log, refused(found) if isinstance(found, NotAsked) else found))
+        return together(answers)
 
     async def _asked(
         self, link: Link, log: str, request: Request
@@ -172,34 +188,54 @@ class AskedLogs:
 
     # Which log.
 
-    def _logs(self, link: Link, request: Request) -> tuple[str, ...] | Answer:
+    def _logs(self, link: Link, request: Request) -> tuple[str, ...] | _All | Answer:
         """The logs to be asked in turn, until one has what the request names; of a list all of
-        them; or why none is."""
+        them; all of which a change is made; or why none is asked."""
         own, others = self._relays.logs
         if request.log and request.log not in (own or MAIN, *others):
             known = ", ".join(sorted((own or MAIN, *others)))
             return Answer(ABSENT, f"there is no log '{request.log}'; there are {known}")
-        if not others or link.attach.relayed is not None:
+        if not others:
             return (own,)
         if request.log:
             return (request.log,)
+        relayed = link.attach.relayed is not None  # another gateway knows no better
         if request.verb is Verb.QUERY:
-            return tuple(sorted((own, *others)))
+            return (own,) if relayed else tuple(sorted((own, *others)))
         if request.entity is Entity.NODE:
             return (own,)
+        return self._naming(request, relayed=relayed)
+
+    def _naming(self, request: Request, *, relayed: bool) -> tuple[str, ...] | _All | Answer:
+        """The logs of what the request names."""
+        own, others = self._relays.logs
         try:
             word = self._word(request)
         except InvalidRequest:
             return (own,)  # it says what is wrong
         if word is None:
             return (own,)
-        if isinstance(word, SubscriptionKey):
-            return (own,) if word in self._directory else (*others, own)
-        log = self._relays.log_of(word)
-        if log is None:
-            text = f"the topics of '{request.name}' may be in several logs: name one of them in the"
-            return Answer(NOT_IMPLEMENTED, f"{text} application property 'log'")
-        return (log,)
+        if not isinstance(word, SubscriptionKey):
+            logs = self._relays.logs_of(word)
+        elif (found := self._directory.get(word)) is not None:
+            logs = self._relays.beside(found.definition.topic) or (own,)
+        else:
+            return (own,) if relayed else (*others, own)
+        if len(logs) > 1:
+            return self._several(request, logs, relayed=relayed)
+        return (own,) if relayed else logs
+
+    def _several(
+        self, request: Request, logs: tuple[str, ...], *, relayed: bool
+    ) -> tuple[str, ...] | _All | Answer:
+        """What the request names lies in several logs at once."""
+        own, _ = self._relays.logs
+        if request.verb in LOOKING:
+            return (own,) if relayed or own in logs else logs
+        if is_for_all(request) and not relayed:
+            return _All(logs)
+        text = f"'{request.name}' is in the logs {', '.join(logs)}: name one of them in the"
+        return Answer(NOT_IMPLEMENTED, f"{text} application property 'log'")
 
     def _word(self, request: Request) -> str | SubscriptionKey | None:
         """The word of the log for what a request is about; or a subscription that may be in any;

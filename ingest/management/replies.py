@@ -102,12 +102,12 @@ class Replies:
         topic = self._resolve(link, reply_to) if link.alive else None
         if not isinstance(topic, str):
             return False
-        (own, _), log = self._relays.logs, self._relays.log_of(topic)
-        if log is None or log == own:
+        (own, _), logs = self._relays.logs, self._relays.logs_of(topic)
+        if own in logs:
             self._log.write([_run(topic, data)], [], Inside())
             return False
         if not link.ended and not link.gone:  # `left` was said of it, and isn't said again
-            self._relays.publish(link, log, data)
+            self._relays.publish(link, logs[0], data)
         return True
 
     def _reply_link(self, link: Link, address: str) -> ReplyLink | None:

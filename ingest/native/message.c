@@ -16,6 +16,10 @@ void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count
 /* A hash of each message's properties.group-id, which is never 0; 0 where it has none, or an empty
  * one. Message i lies from offsets[i] to offsets[i + 1]. Returns how many have one. */
 uint32_t pump_groups(const char *blob, const int32_t *offsets, uint32_t count, uint64_t *out);
+/* Of each message the hash of its group-id, else that of the id_size[i] bytes at id_at[i] in it, else
+ * 0. Which log of a partitioned topic has a message rests upon it, so it stays as it is for ever. */
+void pump_keys(const char *blob, const int32_t *offsets, const uint32_t *id_at,
+               const uint32_t *id_size, uint32_t count, uint64_t *out);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]; whether any of the messages has a group. */
 int pump_batch(const char *blob, const uint32_t *lengths, uint32_t count, int32_t *offsets);
 /* cdef:end */
@@ -329,7 +333,7 @@ void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count
   take_back(others);
 }
 
-/* A hash of `size` bytes that is never 0. */
+/* A hash of `size` bytes that is never 0. On the disk of a lake (pump_keys): never another one. */
 static uint64_t hash(const char *bytes, size_t size) {
   const uint64_t prime = 0x9e3779b97f4a7c15;
   uint64_t h = size * prime;
@@ -378,6 +382,17 @@ uint32_t pump_groups(const char *blob, const int32_t *offsets, uint32_t count, u
   }
   take_back(others);
   return found;
+}
+
+void pump_keys(const char *blob, const int32_t *offsets, const uint32_t *id_at,
+               const uint32_t *id_size, uint32_t count, uint64_t *out) {
+  PyThreadState *others = let_others(count, LONG_MESSAGES);
+  for (uint32_t i = 0; i < count; i++) {
+    const char *m = blob + offsets[i];
+    out[i] = group_of((const uint8_t *)m, (size_t)(offsets[i + 1] - offsets[i]));
+    if (!out[i] && id_size[i]) out[i] = hash(m + id_at[i], id_size[i]);
+  }
+  take_back(others);
 }
 
 int pump_batch(const char *blob, const uint32_t *lengths, uint32_t count, int32_t *offsets) {

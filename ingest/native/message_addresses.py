@@ -1,8 +1,10 @@
-"""Where messages say themselves that they go."""
+"""Where messages go, as far as they say it themselves: their addresses, and the keys of their
+partitions."""
 
 from array import array
 
 from distributary.ingest.native import pump
+from distributary.ingest.native.pump_library import ffi, lib
 from distributary.ingest.native.runs import Received
 
 
@@ -24,3 +26,18 @@ def _text(address: bytes) -> str:
         return address.decode()
     except UnicodeDecodeError:
         return ""
+
+
+def keys(received: Received) -> "array[int]":
+    """By what each message is in a partition: the hash of its group-id, else of what tells it from
+    its duplicates, else 0."""
+    found = array("Q", bytes(8 * received.count))
+    lib.pump_keys(
+        ffi.from_buffer(received.blob),
+        ffi.from_buffer("int32_t[]", pump.offsets(received.lengths, received.count)),
+        ffi.from_buffer("uint32_t[]", received.id_at),
+        ffi.from_buffer("uint32_t[]", received.id_size),
+        received.count,
+        ffi.from_buffer("uint64_t[]", found),
+    )
+    return found

@@ -51,7 +51,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self.writable, self._held, self._going_on = True, False, False
         self._waits = False  #: what it sent is more than one turn's work
         self._unheard, self._room = 0, READ_BYTES_FIRST  #: read since `writable` ended; of a read
-        self.user = self.container = self.peer = ""
+        self.user = self.container = self.peer = self.through = ""
         self.sole = self.accepted = self.closing = False
         self.ending = False  #: one of us has closed: when all is written, the socket may end
 

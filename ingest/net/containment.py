@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from functools import wraps
 from types import TracebackType
-from typing import Protocol, TypeVar, TypeVarTuple
+from typing import Protocol, Self, TypeVar, TypeVarTuple
 
 from distributary.ingest.runtime.workers import Failure
 from distributary.pipeline.errors import DistributaryError, StoreError
@@ -121,6 +121,11 @@ class ContainedPeer:
     user: str
     #: A bug has shown, and the peer is about to end for it.
     broken = False
+
+    @property
+    def client(self) -> Self:
+        """Whose it is: its own."""
+        return self
 
     @contained
     def attempt(self, work: Callable[[], None]) -> None:

@@ -1,7 +1,5 @@
-"""One link, and the connection of its peer: what the service acts on.
-
-Both hide Proton: the service sees runs of messages, outcomes of runs, credit.
-"""
+"""One link, and the connection of its peer: what the service acts on. Both hide Proton: the service
+sees runs of messages, outcomes of runs, credit."""
 
 from collections.abc import Callable
 from functools import partial
@@ -57,8 +55,13 @@ class Peer(Protocol):
     sole: bool  #: its peer desires to be the only one with this container id
     user: str
     peer: str  #: its address
+    through: str  #: the container id of the gateway that relays it, if one does
     outflow: Outflow
     outgoing: Outgoing
+
+    @property
+    def client(self) -> "Peer":
+        """Whose it is: itself, or the client of this gateway that comes to it by its own relay."""
 
     @property
     def alive(self) -> bool:

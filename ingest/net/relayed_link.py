@@ -123,9 +123,15 @@ class Relays(Protocol):
     def owners(self) -> list[OwnerSeen]:
         """The owners of the logs to which links were relayed so far."""
 
-    def log_of(self, word: str) -> str | None:
-        """The log of a topic, a queue or a pattern of topics, by the word of the log for it; None:
-        several."""
+    def client(self, number: int) -> Peer | None:
+        """The client of this gateway whose links it relays under this number; None: it has gone."""
+
+    def logs_of(self, word: str) -> tuple[str, ...]:
+        """The logs of a topic, a queue or a pattern of topics, by the word of the log for it."""
+
+    def divides(self, link: Link, topic: str | None) -> bool:
+        """Whether messages that come on this link, for this topic or (None) those that they name,
+        may be of several logs."""
 
     async def ask(
         self, link: Link, log: str, encoded: Callable[[int, str], bytes]
@@ -134,19 +140,20 @@ class Relays(Protocol):
         which is encoded with a message-id and the address of its answer; or why there is no
         answer."""
 
-    def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
-        """The logs where this link belongs, none of them ours: one; or several, of a link to a
-        subscription that may be in any; or none: it belongs here. An AmqpError where it can be in
-        no log."""
+    def elsewhere(self, intent: AttachIntent) -> tuple[str, ...]:
+        """The logs where this link belongs: another one, or several, ours perhaps among them; or
+        none: it belongs here."""
+
+    def beside(self, word: str) -> tuple[str, ...]:
+        """The logs of what a word of the log means, unless all of it is in ours."""
 
     def attach(
         self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
     ) -> None:
-        """Relay the link, from now on, to the owner of the first of these logs that has what it is
-        on."""
+        """Relay the link, from now on, to the owners of these logs."""
 
-    def own_part(self, link: Link, received: Received) -> Received | None:
-        """What is for our log of messages that name themselves where they go; the rest is on its
+    def own_part(self, link: Link, topic: str | None, received: Received) -> Received | None:
+        """What is for our log of messages of a link that is divided over logs; the rest is on its
         way to other owners."""
 
     def publish(self, link: Link, log: str, data: bytes) -> None:
@@ -198,9 +205,17 @@ class NoRelays:
         """No link was."""
         return []
 
-    def log_of(self, _word: str) -> str | None:
+    def client(self, _number: int) -> Peer | None:
+        """None has one."""
+        return None
+
+    def logs_of(self, _word: str) -> tuple[str, ...]:
         """The one that there is."""
-        return ""
+        return ("",)
+
+    def divides(self, _link: Link, _topic: str | None) -> bool:
+        """All of them are of the one log."""
+        return False
 
     async def ask(
         self, link: Link, log: str, encoded: Callable[[int, str], bytes]
@@ -208,8 +223,12 @@ class NoRelays:
         """There is no other log."""
         raise NotImplementedError
 
-    def elsewhere(self, _intent: AttachIntent) -> tuple[str, ...] | AmqpError:
+    def elsewhere(self, _intent: AttachIntent) -> tuple[str, ...]:
         """Every link belongs here."""
+        return ()
+
+    def beside(self, _word: str) -> tuple[str, ...]:
+        """All is in the one log."""
         return ()
 
     def attach(
@@ -218,7 +237,7 @@ class NoRelays:
         """There is no other log."""
         raise NotImplementedError
 
-    def own_part(self, _link: Link, received: Received) -> Received | None:
+    def own_part(self, _link: Link, _topic: str | None, received: Received) -> Received | None:
         """All of it."""
         return received
 

@@ -60,6 +60,8 @@ class RelayedPeer(ContainedPeer):
     def __init__(self, real: Peer, engine: BugReports, holding: Holding, said: RelayedFor) -> None:
         self._real, self._engine, self._holding = real, engine, holding
         self.container, self.user, self.peer = said.container, said.user, said.peer
+        self.through, self.number = real.container, said.connection
+        self._client: Peer | None = None
         self.sole, self.outflow, self.outgoing = said.sole, real.outflow, real.outgoing
         self.accepted = self.closing = False
         self.refusal: AmqpError | None = None
@@ -80,6 +82,15 @@ class RelayedPeer(ContainedPeer):
         """The connection's links, those of other clients too."""
         return self._real.inbound
 
+    @property
+    def client(self) -> Peer:  # type: ignore[override]
+        """Itself, or whom it stands for."""
+        return self._client or self
+
+    def stand_for(self, client: Peer) -> None:
+        """It is a client of this gateway, which relays its links to itself."""
+        self._client = client
+
     def accept(self, container_id: str) -> None:  # noqa: ARG002 (the gateway has answered its open)
         """Its links may come."""
         self.accepted = True
@@ -97,6 +108,7 @@ class RelayedPeer(ContainedPeer):
 
     def end(self) -> None:
         """Its last session has ended, or the connection."""
+        self._client = None
         self._ended, self.refusal = True, _OVER
 
     def abort(self) -> None:

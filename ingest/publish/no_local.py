@@ -79,7 +79,9 @@ class NoLocal:
                 self._users[subscription] = user
         if not subscription.definition.no_local:
             return
-        owner = connection if subscription.key is None else subscription.key.container
+        owner: str | Peer | None = connection and connection.client
+        if subscription.key is not None:
+            owner = subscription.key.container
         assert owner is not None, "a global subscription is nobody's"  # noqa: S101
         self._owners.setdefault(topic, {})[subscription] = owner
 
@@ -114,7 +116,7 @@ class NoLocal:
             others = [one for one in there if one.key != publisher.only]
             others += [view for view, key in views if key != publisher.only]
             return self._excluded(others, run, Outcome.REDRIVEN, "")
-        own = (publisher, publisher.container)
+        own = (publisher.client, publisher.container)
         owners = (
             pair for word in self._words(topic) for pair in self._owners.get(word, {}).items()
         )

@@ -69,7 +69,16 @@ class OwnerLink(RelayedLink):
 
     @abstractmethod
     def _answer(self) -> None:
-        """Open the client's link: the owner has."""
+        """Open the client's link, by `_open`: the owner has."""
+
+    def _open(self) -> None:
+        """The client's link is described, and is to be opened."""
+        self._link.open()
+
+    @property
+    def sessions(self) -> tuple[RelayedSession, ...]:
+        """Where it is at owners."""
+        return (self.session,)
 
     @abstractmethod
     def perform(self) -> None:
@@ -123,8 +132,9 @@ class OwnerLink(RelayedLink):
             self.session.well = self._link.ended_well
             return
         if not self._ending:
+            # Not closed: that would end a durable subscription.
             tell(proton.pn_link_condition(self.pointer), *_ENDED_HERE)
-            self._end_there(closed=True)
+            self._end_there(closed=False)
 
     def _finish(self) -> None:
         """Nothing more is kept for it, or told of it."""

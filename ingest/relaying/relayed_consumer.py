@@ -32,7 +32,7 @@ from distributary.ingest.relaying.owners.owner_terms import (
     open_consumer,
 )
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
-from distributary.ingest.relaying.retiring_link import TOLD, UNCONFIRMED, RetiringLink
+from distributary.ingest.relaying.retiring_link import UNCONFIRMED, RetiringLink
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
 from distributary.ingest.relaying.transactions.retired_deliveries import CODES
 from distributary.pipeline.model.address import Kind, kind_of_topic
@@ -107,7 +107,7 @@ class RelayedConsumer(RetiringLink):
             durable=said.durable,
         )
         link.offered_capabilities = offered(topic, outgoing=True)
-        link.open()
+        self._open()
 
     def settled(self, outcomes: Outcomes) -> None:
         """Nothing is sent to the owner."""
@@ -188,17 +188,18 @@ class RelayedConsumer(RetiringLink):
         """Send what waits, as far as the client takes it; what it doesn't want any more goes back,
         and what its socket doesn't take is counted."""
         link = self._link
-        while self._waiting and link.keeper.takes_more and (credit := link.credit) > 0:
+        while self._waiting and link.keeper.takes_more and (credit := self._sendable) > 0:
             part = self._waiting[0]
             run = part.run[:credit]
-            link.send(part.batch, run, AS_IT_CAME, TOLD, self._presettled)
+            link.send(part.batch, run, AS_IT_CAME, self._token, self._presettled)
             self._waiting_count -= len(run)
             if len(run) == len(part.run):
                 self._waiting.popleft()
             else:
                 part.run = part.run[credit:]
+            self._used(len(run))
         if self._waiting and not self._presettled:
-            self._give_back(self._waiting_count - max(link.credit, 0))
+            self._give_back(self._waiting_count - max(self._sendable, 0))
         self._weigh()
 
     def _give_back(self, count: int) -> None:
@@ -293,6 +294,28 @@ class RelayedConsumer(RetiringLink):
 
     # Credit.
 
+    @property
+    def _sendable(self) -> int:
+        """How many messages may go to the client now."""
+        return self._link.credit
+
+    @property
+    def _share(self) -> int:
+        """How many messages the client wants of this owner."""
+        return self._link.credit
+
+    @property
+    def _drains(self) -> bool:
+        """Whether credit that this owner has no message for is to come back."""
+        return self._link.draining
+
+    def _used(self, count: int) -> None:
+        """So many messages went to the client."""
+
+    def _exhausted(self) -> None:
+        """There is nothing more."""
+        self._link.drained()
+
     def flowed(self) -> None:
         if self._waiting:
             self._send()
@@ -310,16 +333,16 @@ class RelayedConsumer(RetiringLink):
         if made is None or not self._ready or self._leaving is not None or not link.alive:
             return
         have = int(proton.pn_link_credit(made))
-        wanted = link.credit - self._waiting_count
+        wanted, drains = self._share - self._waiting_count, self._drains
         if self._draining:
             if have:
                 return  # the owner's answer is under way
             self._draining = False
-            if proton.pn_link_drained(made) and link.draining and not self._waiting:
-                link.drained()  # there is nothing more
+            if proton.pn_link_drained(made) and drains and not self._waiting:
+                self._exhausted()
                 return
         able = link.keeper.takes_more
-        if link.draining:
+        if drains:
             if wanted > 0 and able:
                 self._draining = True
                 proton.pn_link_drain(made, max(min(wanted, self._window) - have, 0))

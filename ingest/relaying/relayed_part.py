@@ -1,11 +1,13 @@
-"""What of a link without an address goes to another gateway's log: its messages name where.
+"""What of a link goes to another gateway's log, where its messages name their topics, or its topic
+is partitioned.
 
 The client's link is the gateway's own; its credit comes back with the outcomes.
 """
 
 from array import array
 from collections.abc import Sequence
-from itertools import groupby
+
+from msgspec.structs import replace
 
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.runs import Outcomes, Received
@@ -18,6 +20,10 @@ class RelayedPart(RelayedProducer):
 
     def _answer(self) -> None:
         """The client's link is open."""
+
+    def _end(self, condition: str, text: str) -> None:
+        """The client's link is open, whether this owner has answered or not."""
+        self._link.end(condition, text)
 
     def _grant(self, most: int) -> None:
         """The owner's credit isn't the client's: what is more waits here."""
@@ -60,45 +66,61 @@ def settled_message(link: int, data: bytes) -> Received:
     )
 
 
-def divided(received: Received, logs: Sequence[str]) -> dict[str, Received]:
-    """The messages of a run by the log of each."""
-    offsets = array("i", bytes(pumping.offsets(received.lengths, received.count)))
-    places: dict[str, list[range]] = {}
-    start = 0
-    for log, group in groupby(logs):
-        stop = start + sum(1 for _ in group)
-        places.setdefault(log, []).append(range(start, stop))
-        start = stop
+def divided(received: Received, logs: Sequence[str], own: str) -> dict[str, Received]:
+    """The messages of a run by the log of each. Those of others have what is passed on, and no
+    more."""
+    places: dict[str, list[int]] = {}
+    for nth, log in enumerate(logs):
+        places.setdefault(log, []).append(nth)
     if len(places) == 1:
         return {logs[0]: received}
-    return {log: _of(received, offsets, there) for log, there in places.items()}
+    offsets = array("i", bytes(pumping.offsets(received.lengths, received.count)))
+    return {
+        log: _own(received, offsets, there) if log == own else _passed_on(received, offsets, there)
+        for log, there in places.items()
+    }
 
 
-def _of(received: Received, offsets: "array[int]", places: Sequence[range]) -> Received:
-    """The messages at these places."""
-
-    def cut(column: bytes, width: int) -> bytes:
-        if not column:
-            return b""
-        return b"".join(column[width * one.start : width * one.stop] for one in places)
-
-    deliveries = cut(received.deliveries, 8)
+def _passed_on(received: Received, offsets: "array[int]", places: Sequence[int]) -> Received:
+    """Of the messages at these places their bytes and deliveries."""
+    blob = received.blob
+    deliveries = _picked(received.deliveries, "Q", places)
     return Received(
         link=received.link,
-        count=sum(map(len, places)),
-        blob=b"".join(received.blob[offsets[one.start] : offsets[one.stop]] for one in places),
-        lengths=cut(received.lengths, 4),
-        durable=cut(received.durable, 1),
-        priority=cut(received.priority, 1),
-        ttl=cut(received.ttl, 4),
+        count=len(places),
+        blob=b"".join([blob[offsets[one] : offsets[one + 1]] for one in places]),
+        lengths=_picked(received.lengths, "I", places),
+        durable=b"",
+        priority=b"",
+        ttl=b"",
         deliveries=deliveries,
         unsettled=sum(map(bool, memoryview(deliveries).cast("Q"))),
-        to_at=cut(received.to_at, 4),
-        to_size=cut(received.to_size, 4),
-        id_at=cut(received.id_at, 4),
-        id_size=cut(received.id_size, 4),
-        expires_at=cut(received.expires_at, 8),
-        deliver_at=cut(received.deliver_at, 8),
+        to_at=b"",
+        to_size=b"",
         transaction=received.transaction,
+    )
+
+
+def _own(received: Received, offsets: "array[int]", places: Sequence[int]) -> Received:
+    """All of the messages at these places."""
+    return replace(
+        _passed_on(received, offsets, places),
+        durable=_picked(received.durable, "B", places),
+        priority=_picked(received.priority, "B", places),
+        ttl=_picked(received.ttl, "I", places),
+        to_at=_picked(received.to_at, "I", places),
+        to_size=_picked(received.to_size, "I", places),
+        id_at=_picked(received.id_at, "I", places),
+        id_size=_picked(received.id_size, "I", places),
+        expires_at=_picked(received.expires_at, "q", places),
+        deliver_at=_picked(received.deliver_at, "q", places),
         plain=received.plain,
     )
+
+
+def _picked(column: bytes, code: str, places: Sequence[int]) -> bytes:
+    """What a column of such numbers has at these places; nothing where it is left out."""
+    if not column:
+        return b""
+    numbers = memoryview(column).cast("B").cast(code)  # type: ignore[call-overload]
+    return array(code, [numbers[one] for one in places]).tobytes()

@@ -5,11 +5,14 @@ from itertools import count
 
 import msgspec
 
-from distributary.ingest.native.message_addresses import addresses
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.relayed_link import ClientTransactions, NotAsked, OwnerSeen
+from distributary.ingest.relaying.gathered_consumer import ConsumerPart, GatheredConsumer, Place
+from distributary.ingest.relaying.gathered_link import GatheredLink
+from distributary.ingest.relaying.gathered_lookup import GatheredLookup, LookupPart
 from distributary.ingest.relaying.held_bytes import ReceiversBytes, RequestsBytes, SendersBytes
+from distributary.ingest.relaying.message_logs import MessageLogs
 from distributary.ingest.relaying.owner_link import OwnerLink
 from distributary.ingest.relaying.owner_requests import OwnerRequests
 from distributary.ingest.relaying.owners.lake_looks import LakeLooks
@@ -21,7 +24,6 @@ from distributary.ingest.relaying.owners.owner_terms import (
 )
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
-from distributary.ingest.relaying.relayed_lookup import RelayedLookup
 from distributary.ingest.relaying.relayed_part import RelayedPart, divided, settled_message
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.transactions.owner_coordinator import OwnerCoordinator
@@ -31,12 +33,11 @@ from distributary.pipeline.amqp.relayed_for import PREFIX, RelayedFor
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.log_names import temporary_name
 from distributary.pipeline.management.node_answers import NodeAnswer
-from distributary.pipeline.model.address import ANNOTATED, Kind, destination_of
+from distributary.pipeline.model.address import Kind
 from distributary.pipeline.model.amqp_error import (
     INVALID_FIELD,
     LIMIT_EXCEEDED,
     NOT_FOUND,
-    NOT_IMPLEMENTED,
     AmqpError,
 )
 from distributary.pipeline.subscriptions.attach_intent import (
@@ -53,8 +54,8 @@ from distributary.pipeline.tables.lake.lake import Lake
 
 #: No session of a client has this number.
 _BESIDE = 0
-#: A link whose messages name where they go.
-_ANONYMOUS = Attach(
+#: A link whose messages name where they go, or whose topic stands beside this.
+_UNNAMED = Attach(
     name="",
     outgoing=False,
     present=True,
@@ -113,10 +114,12 @@ class LakeRelays:
         #: By client, then by the session and the log.
         self._sessions: dict[Peer, dict[tuple[int, str], RelayedSession]] = {}
         self._numbers: dict[Peer, int] = {}
+        self._clients: dict[int, Peer] = {}
         self._count = count(1)
         self._parts: dict[Link, dict[str, RelayedPart]] = {}
         self._asking: dict[Link, dict[str, OwnerRequests]] = {}
-        self._bare = Kind(host.settings.amqp.bare_address)
+        bare = Kind(host.settings.amqp.bare_address)
+        self._message_logs = MessageLogs(part.placement, part.log, bare)
 
     @property
     def logs(self) -> tuple[str, tuple[str, ...]]:
@@ -127,9 +130,20 @@ class LakeRelays:
         """The owners of the logs to which links were relayed so far."""
         return [owner.seen() for owner in self._owners.values()]
 
-    def log_of(self, word: str) -> str | None:
-        """The log of what a word of the log means; None: its topics may be in several."""
-        return self._placement.log_of_pattern(word)
+    def client(self, number: int) -> Peer | None:
+        """The client of this gateway whose links it relays under this number."""
+        return self._clients.get(number)
+
+    def logs_of(self, word: str) -> tuple[str, ...]:
+        """The logs of what a word of the log means."""
+        return self._placement.logs_of_pattern(word)
+
+    def divides(self, link: Link, topic: str | None) -> bool:
+        """Whether messages of this link may be of several logs. Another gateway has divided those
+        that come by it."""
+        if link.attach.relayed is not None:
+            return False
+        return topic is None or len(self._placement.logs_of(topic)) > 1
 
     async def ask(
         self, link: Link, log: str, encoded: Callable[[int, str], bytes]
@@ -149,72 +163,109 @@ class LakeRelays:
             requests = asking[log] = OwnerRequests(session, name, said, self._requests)
         return await requests.ask(encoded)
 
-    def elsewhere(self, intent: AttachIntent) -> tuple[str, ...] | AmqpError:
-        """The logs where this link belongs, none of them ours; none: it belongs here."""
-        log: str | None
+    def elsewhere(self, intent: AttachIntent) -> tuple[str, ...]:
+        """The logs where this link belongs; none: ours, or each of its messages in one of them."""
         match intent:
-            case Produce(destination) | Browse(destination):
-                log = self._placement.log_of(destination.topic)
+            case Produce(destination):
+                logs = self._placement.logs_of(destination.topic)
+                return logs if len(logs) == 1 and logs != (self._log,) else ()
+            case Browse(destination):
+                return self.beside(destination.topic)
+            case Subscribe(definition=definition):
+                return self.beside(definition.topic)
             case Lookup() | BrowseSubscription():
                 return self.logs[1]
-            case Subscribe(definition=definition):
-                log = self._placement.log_of_pattern(definition.topic)
-                if log is None:
-                    text = f"the topics of '{definition.topic}' may be in several logs, and a "
-                    text += "subscription is of one log: subscribe to a pattern for each"
-                    return AmqpError(NOT_IMPLEMENTED, text)
-            case _:
-                return ()
-        return () if log == self._log else (log,)
+        return ()
+
+    def beside(self, word: str) -> tuple[str, ...]:
+        """The logs of what a word of the log means, unless that is all in ours."""
+        logs = self._placement.logs_of_pattern(word)
+        return () if logs == (self._log,) else logs
 
     def attach(
         self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
     ) -> None:
-        """Relay the link, from now on, to the owner of the first of these logs that has what it is
-        on."""
+        """Relay the link, from now on, to the owner of the log, or to those of all of them."""
         if (wrong := self._unrelayed(link, attach)) is not None:
             link.refuse(wrong.condition, wrong.description)
             return
-        sessions = tuple(self._session(link, log) for log in logs)
-        if not all(one.fits for one in sessions):
+        if not all(self._session(link, log).fits for log in logs):
             text = "the connection to the owner of its log has as many sessions as it can"
             link.refuse(LIMIT_EXCEEDED, text)
-            return
-        topic, durable = _said(intent)
-        terms = OwnerTerms(attach, topic, self._for(link, logs[0]), durable)
-        relayed = self._made(link, sessions, terms)
-        link.owner = relayed
-        relayed.begin()
+        elif isinstance(intent, Lookup):
+            self._look_up(link, attach, logs)
+        elif len(logs) > 1:
+            self._gather(link, attach, intent, logs)
+        else:
+            topic, durable = _said(intent)
+            terms = OwnerTerms(attach, topic, self._for(link, logs[0]), durable)
+            relayed = self._made(link, (self._session(link, logs[0]),), terms)
+            link.owner = relayed
+            relayed.begin()
 
-    def own_part(self, link: Link, received: Received) -> Received | None:
-        """What of a run whose messages name where they go is our own log's; the rest goes to its
+    def _gather(
+        self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
+    ) -> None:
+        """A consumer of what several logs have."""
+        fleet, optional = self._host.settings.fleet, isinstance(intent, BrowseSubscription)
+        seconds = fleet.partition_look_ms / 1_000
+        whole = GatheredConsumer(link, self._host.loop, len(logs), seconds, optional=optional)
+        topic, durable = _said(intent)
+        window = max(fleet.window_bytes // len(logs), 1)
+        link.owner = whole
+        whole.gather(
+            [
+                ConsumerPart(
+                    Place(whole, number),
+                    link,
+                    self._session(link, log),
+                    OwnerTerms(attach, topic, self._for(link, log), durable),
+                    self._receivers,
+                    self._works,
+                    window,
+                )
+                for number, log in enumerate(logs)
+            ]
+        )
+
+    def _look_up(self, link: Link, attach: Attach, logs: tuple[str, ...]) -> None:
+        """The first of these logs that has the subscription says where else it is."""
+
+        def part(whole: GatheredLookup, logs: tuple[str, ...], topic: str = "") -> LookupPart:
+            sessions = tuple(self._session(link, log) for log in logs)
+            terms = OwnerTerms(attach, None, self._for(link, logs[0]))
+            return LookupPart(whole, link, sessions, terms, topic)
+
+        def others(whole: GatheredLookup, first: LookupPart) -> list[LookupPart]:
+            there = self._placement.logs_of_pattern(first.topic)
+            rest = [log for log in there if log != first.session.owner.log]
+            return [part(whole, (log,), first.topic) for log in rest]
+
+        link.owner = whole = GatheredLookup(link, others)
+        whole.begin([part(whole, logs)])
+
+    def own_part(self, link: Link, topic: str | None, received: Received) -> Received | None:
+        """What of a run whose messages are divided over logs is our own log's; the rest goes to its
         owners."""
-        logs = [self._log_of(*one) for one in addresses(received)]
+        logs = self._message_logs.of(topic, received)
         if not any(log != self._log for log in logs):
             return received
-        found = divided(received, logs)
+        found = divided(received, logs, self._log)
         own = found.pop(self._log, None)
         for log, one in found.items():
             if not link.ended:
-                self._part(link, log).received(one)
+                self._part(link, topic, log).received(one)
         return None if link.ended else own
 
     def publish(self, link: Link, log: str, data: bytes) -> None:
         """A message of this link's client, sent settled, that names where it goes."""
-        self._part(link, log).received(settled_message(link.address, data))
+        self._part(link, None, log).received(settled_message(link.address, data))
 
-    def _log_of(self, address: str, annotated: int) -> str:
-        """The log of a message that names this address; ours where that is none."""
-        destination = destination_of(address, ANNOTATED.get(annotated), self._bare)
-        if isinstance(destination, AmqpError):
-            return self._log
-        return self._placement.log_of(destination.topic)
-
-    def _part(self, link: Link, log: str) -> RelayedPart:
+    def _part(self, link: Link, topic: str | None, log: str) -> RelayedPart:
         parts = self._parts.setdefault(link, {})
         part = parts.get(log)
         if part is None:
-            terms = OwnerTerms(_ANONYMOUS, None, self._for(link, log))
+            terms = OwnerTerms(_UNNAMED, topic, self._for(link, log))
             credit = self._host.settings.amqp.producer_credit
             sessions = (self._session(link, log),)
             held = self._senders
@@ -250,8 +301,6 @@ class LakeRelays:
         self, link: Link, session: tuple[RelayedSession, ...], terms: OwnerTerms
     ) -> OwnerLink:
         settings = self._host.settings
-        if not terms.attach.present:
-            return RelayedLookup(link, session, terms)
         if link.is_outgoing:
             window = settings.fleet.window_bytes
             return RelayedConsumer(link, session, terms, self._receivers, self._works, window)
@@ -263,6 +312,7 @@ class LakeRelays:
         number = self._numbers.get(peer)
         if number is None:
             number = self._numbers[peer] = next(self._count)
+            self._clients[number] = peer
         desired = link.desired_capabilities & DESIRED_WORDS
         return RelayedFor(log, number, peer.container, peer.user, peer.peer, peer.sole, desired)
 
@@ -302,15 +352,15 @@ class LakeRelays:
         """The connection has ended, or is about to; its links have left."""
         for session in self._sessions.pop(connection, {}).values():
             session.end()
-        self._numbers.pop(connection, None)
+        self._clients.pop(self._numbers.pop(connection, 0), None)
         self._senders.forget(connection)
         for coordinator in self._coordinators.pop(connection, {}).values():
             coordinator.close()
 
     def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
         """Do this when the owners know the end of the sessions of these links."""
-        owned = [link.owner for link in links if isinstance(link.owner, OwnerLink)]
-        sessions = list({one.session: None for one in owned})
+        owned = [one.owner for one in links if isinstance(one.owner, OwnerLink | GatheredLink)]
+        sessions = list({session: None for one in owned for session in one.sessions})
         left = len(sessions)
         if not left:
             then()

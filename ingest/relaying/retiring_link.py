@@ -26,6 +26,9 @@ UNCONFIRMED = "the owner of its log was lost, and nobody knows whether it has he
 class RetiringLink(OwnerLink):
     """What the client holds, and what it has given an outcome in transactions."""
 
+    #: The time of delivery by which the engine gives its outcomes back.
+    _token = TOLD
+
     def __init__(
         self,
         link: Link,
@@ -34,7 +37,7 @@ class RetiringLink(OwnerLink):
         works: RelayedWorks,
     ) -> None:
         super().__init__(link, sessions, terms)
-        self._works, self._retired = works, RetiredDeliveries(TOLD)
+        self._works, self._retired = works, RetiredDeliveries(self._token)
         self._of_owner: dict[int, int] = {}  #: number -> the owner's delivery
         #: What the client holds of an owner of before: tag -> number, and the other way round.
         self._before: dict[int, int] = {}

@@ -130,6 +130,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held_bytes_max: int
     tls_ca: str
     address_retry_ms: int
+    partition_look_ms: int
 
 
 class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,6 +7,8 @@ Rule 3: a temporary destination has the log that its name says, whatever the rul
 Rule 4: dead letters are in the log of what they are of, as their queue's name says, whatever the
         rules say: they were written there in one group with the settlement.
 Rule 5: a rule that an earlier one hides is refused, for it says what isn't so.
+Rule 6: a topic of a rule with `partitions` is in so many of its logs, those that its hash prefers;
+        which message is in which says `pipeline.lake.partitions`.
 """
 
 import re
@@ -64,12 +66,13 @@ def _read(pattern: str) -> _Pattern:
     return _Pattern(pattern.startswith(_QUEUE), name, words, found)
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Topics of a pattern are in one of these logs. `pattern` is a topic's name with the wildcards
-    of the log, `*` and `#`, or `queue://` and a queue's."""
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Topics of a pattern are in one of these logs, or each in `partitions` of them. `pattern` is a
+    topic's name with the wildcards of the log, `*` and `#`, or `queue://` and a queue's."""
 
     pattern: str
     logs: tuple[str, ...]
+    partitions: int = 1
 
     def matches(self, topic: str) -> bool:
         """Whether it is about this topic or queue, a word of the log."""
@@ -96,9 +99,10 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether it may match several topics."""
         return _read(self.pattern).expression is not None
 
-    def log_of(self, topic: str) -> str:
-        """The log of a topic that it matches."""
-        return max(self.logs, key=lambda log: (_weight(log, topic), log))
+    def logs_of(self, topic: str) -> tuple[str, ...]:
+        """The logs of a topic that it matches, that of its first partition first."""
+        ranked = sorted(self.logs, key=lambda log: (_weight(log, topic), log), reverse=True)
+        return tuple(ranked[: self.partitions])
 
     def hides(self, other: "Rule") -> bool:
         """Whether it matches all that the other one does."""
@@ -124,6 +128,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if rule.pattern != canonical(rule.pattern):
                 raise InvalidRequest(f"the rule {rule.pattern} isn't written as it is kept")
             check_logs(self, rule.logs)
+            check_partitions(rule)
             for former in self.rules[:nth]:
                 if former.hides(rule):
                     raise InvalidRequest(
@@ -131,51 +136,50 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                         "before it and matches all its topics. Put it before that one"
                     )
 
-    def log_of(self, topic: str) -> str:
+    def logs_of(self, topic: str) -> tuple[str, ...]:
         """The log of a topic, a queue (`queue://name`) or a temporary destination, whose log may be
-        one that was made later than this placement."""
+        one that was made later than this placement; the logs of one that is partitioned, in the
+        order of its partitions."""
         if is_temporary(topic):
-            return log_of_temporary(topic.removeprefix(PREFIXES[kind_of_topic(topic)]))
-        if topic.startswith(_DEAD_LETTERS) and (log := self._log_of_dead_letters(topic)):
-            return log
+            return (log_of_temporary(topic.removeprefix(PREFIXES[kind_of_topic(topic)])),)
+        if topic.startswith(_DEAD_LETTERS) and (logs := self._logs_of_dead_letters(topic)):
+            return logs
         for rule in self.rules:
             if rule.matches(topic):
-                return rule.log_of(topic)
-        return MAIN
+                return rule.logs_of(topic)
+        return (MAIN,)
 
-    def _log_of_dead_letters(self, queue: str) -> str:
-        """The log of a queue of dead letters; empty if it only has such a name."""
+    def _logs_of_dead_letters(self, queue: str) -> tuple[str, ...]:
+        """The logs of a queue of dead letters; none if it only has such a name."""
         kind, _, name = queue.removeprefix(_DEAD_LETTERS).partition("/")
         match kind:
             case "queue":
-                return self.log_of(_QUEUE + unquote(name))
+                return self.logs_of(_QUEUE + unquote(name))
             case "topic":
-                return self.log_of(name)
+                return self.logs_of(name)
             case "log":
                 log, _, _ = name.partition("/")
-                return log if is_log_name(log) else ""
+                return (log,) if is_log_name(log) else ()
             case "global" | "container":
-                return MAIN
-        return ""
+                return (MAIN,)
+        return ()
 
-    def log_of_pattern(self, pattern: str) -> str | None:
-        """The log of all topics that a word of the log means, a pattern (`pattern://orders.*`) or a
-        destination; None when its topics may be in several logs."""
+    def logs_of_pattern(self, pattern: str) -> tuple[str, ...]:
+        """All logs in which topics may be that a word of the log means, a pattern
+        (`pattern://orders.*`) or a destination."""
         if not is_pattern(pattern):
-            return self.log_of(pattern)
+            return self.logs_of(pattern)
         words = pattern.removeprefix(PATTERN_PREFIX).split(".")
         found: set[str] = set()
         for rule in self.rules:
             if rule.is_queue or not overlap(rule.words, words):
                 continue
-            found.update(rule.logs if rule.is_wild else [rule.log_of(rule.pattern)])
-            if len(found) > 1:
-                return None
+            found.update(rule.logs if rule.is_wild else rule.logs_of(rule.pattern))
             if covers(rule.words, words):
                 break
         else:
             found.add(MAIN)
-        return found.pop() if len(found) == 1 else None
+        return tuple(sorted(found))
 
 
 def check_name(log: str) -> None:
@@ -195,6 +199,15 @@ def check_logs(placement: Placement, logs: Sequence[str]) -> None:
         if log not in placement.logs:
             known = ", ".join(placement.logs)
             raise InvalidRequest(f"there is no log {log}: there are {known}. Create it first")
+
+
+def check_partitions(rule: Rule) -> None:
+    """Raises InvalidRequest unless topics can have so many partitions: each is in another log."""
+    if not 1 <= rule.partitions <= len(rule.logs):
+        raise InvalidRequest(
+            f"the rule {rule.pattern} has {len(rule.logs)} logs and {rule.partitions} partitions: "
+            "a topic has one partition at least, and each is in a log of its own. Name more logs"
+        )
 
 
 def canonical(pattern: str) -> str:
@@ -221,11 +234,15 @@ def with_log(placement: Placement, log: str) -> Placement:
 
 
 def with_rule(
-    placement: Placement, pattern: str, logs: Sequence[str], before: str | None = None
+    placement: Placement,
+    pattern: str,
+    logs: Sequence[str],
+    before: str | None = None,
+    partitions: int = 1,
 ) -> Placement:
     """A rule more, or other logs for the rule of this pattern. A new rule is the last one, or
     stands before the rule of the pattern `before`. Raises InvalidRequest."""
-    rule = Rule(canonical(pattern), tuple(logs))
+    rule = Rule(canonical(pattern), tuple(logs), partitions)
     check_logs(placement, logs)
     rules = list(placement.rules)
     patterns = [one.pattern for one in rules]
@@ -257,12 +274,17 @@ def _place(rules: Sequence[Rule], pattern: str) -> int:
 
 
 def moved(before: Placement, after: Placement, topics: Iterable[str]) -> list[str]:
-    """Those of these topics and patterns, words of the log, whose log isn't the same after a
+    """Those of these topics and patterns, words of the log, whose logs aren't the same after a
     change, in order and each once."""
     found = {
-        topic for topic in topics if before.log_of_pattern(topic) != after.log_of_pattern(topic)
+        topic for topic in topics if before.logs_of_pattern(topic) != after.logs_of_pattern(topic)
     }
     return sorted(found)
+
+
+def misplaced(placement: Placement, log: str, topics: Iterable[str]) -> list[str]:
+    """Those of these topics and patterns, words of the log, that have no place in this log."""
+    return sorted(topic for topic in topics if log not in placement.logs_of_pattern(topic))
 
 
 def _weight(log: str, topic: str) -> bytes:

@@ -339,6 +339,8 @@ def request_of(request: Request, number: int, reply_to: str) -> bytes:
     said: dict[str, Writable] = {"operation": request.verb.value, "type": request.entity.value}
     if request.name:
         said["name"] = request.name
+    if request.log:
+        said["log"] = request.log
     properties = [_identifier(number), None, NODE, None, reply_to]
     return b"".join(
         [

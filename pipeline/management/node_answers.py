@@ -42,6 +42,14 @@ class NodeAnswer(msgspec.Struct, frozen=True):
         said = section(Kind.APPLICATION_PROPERTIES, self.said)
         return answering(to, correlation) + said + section(Kind.VALUE, self.body)
 
+    def number(self, name: str) -> int | None:
+        """A number in its map; None where it says none."""
+        try:
+            value = value_of(dict(pairs_of(self.body)).get(name, b""))
+        except _BROKEN:
+            return None
+        return value if type(value) is int else None
+
     def list_part(self) -> ListPart | str:
         """What the answer to a query lists, or why that can't be said."""
         try:

@@ -28,6 +28,7 @@ from tests.bench.materializing import batches, freshness, materialize, typed
 from tests.bench.mixed import interleaved
 from tests.bench.month import month
 from tests.bench.neighbours import neighbours
+from tests.bench.partitions import partitions
 from tests.bench.python_client import python_client
 from tests.bench.relayed import relayed
 from tests.bench.replies import reply
@@ -408,6 +409,7 @@ CASES = (
         Budget(facts_max={"publish_on_top_us": 4.0, "drain_on_top_us": 4.0}),
         own=True,
     ),
+    Case("partitions", "fleet", partitions, own=True),
     Case(
         "console",
         "console",

@@ -266,6 +266,14 @@ def with_kinds(rows: NDArray[np.uint8], kinds: int) -> NDArray[np.uint8]:
     return rows
 
 
+def with_ids(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The same transfers, each with an id of its own."""
+    place = rows[0].tobytes().index(b"ID:0000-1111") + len("ID:")
+    digits = np.arange(len(rows))[:, None] // 10 ** np.arange(8, -1, -1) % 10 + ord("0")
+    rows[:, place : place + 9] = digits
+    return rows
+
+
 def with_traces(rows: NDArray[np.uint8], every: int) -> NDArray[np.uint8]:
     """The same transfers, of which one in so many has its trace sampled."""
     place = rows[0].tobytes().index(TRACEPARENT.encode()) + len(TRACEPARENT) - 1

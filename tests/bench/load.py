@@ -32,6 +32,7 @@ class Spec:
     selectors drain: of the subscriptions, in their order; none if there are none
     kinds     property `n` of published messages goes through so many numbers
     ttl_ms    of published messages; 0 is none
+    ids       published messages have ids of their own; else all have the same
     traced    published messages have a traceparent, one in so many is sampled; 0: they have none
     body      what each message is; empty: `data_bytes` that mean nothing
     """
@@ -49,6 +50,7 @@ class Spec:
     kinds: int = 0
     ttl_ms: int = 0
     traced: int = 0
+    ids: bool = False
     priorities: bool = False
     owed: int = 0
     rate: float = 0.0
@@ -137,6 +139,8 @@ def _laid_out(spec: Spec, count: int) -> NDArray[np.uint8]:
     rows = frames.transfers(count, payload, random_bytes=noise)
     if spec.kinds:
         rows = frames.with_kinds(rows, spec.kinds)
+    if spec.ids:
+        rows = frames.with_ids(rows)
     if traced:
         rows = frames.with_traces(rows, spec.traced)
     return frames.with_priorities(rows) if spec.priorities else rows

@@ -24,7 +24,7 @@ def relayed(bench: Bench) -> Measurement:
         for turn in range(bench.settings.repeat + 1):
             for kind, server in (("direct", owner), ("relayed", other)):
                 with bench.using(server):
-                    for what, us in _round(bench, (owner, other)):
+                    for what, us in round_of(bench, (owner, other)):
                         if turn:  # the first one is cold
                             used.setdefault(f"{kind}_{what}_us", []).append(us)
         measurement.rss_mb = other.rss_mb()
@@ -35,12 +35,14 @@ def relayed(bench: Bench) -> Measurement:
     return measurement
 
 
-def _round(bench: Bench, servers: tuple[Server, Server]) -> Iterator[tuple[str, float]]:
-    """CPU microseconds of both gateways for a message."""
+def round_of(
+    bench: Bench, servers: tuple[Server, ...], before_name: str = ""
+) -> Iterator[tuple[str, float]]:
+    """CPU microseconds of all these gateways for a message, in a topic whose name begins so."""
     count, subscription = bench.settings.count(MESSAGES), bench.name("kept")
-    topic = bench.name("relayed")
+    topic = before_name + bench.name("relayed")
     bench.subscribe([subscription], topic)
-    publish = bench.spec("publish", topic, count)
+    publish = bench.spec("publish", topic, count, ids=True)
     drain = bench.spec("drain", topic, count, subscriptions=(subscription,), owed=count)
     for what, spec in (("publish", publish), ("drain", drain)):
         before = _quiet(servers)
@@ -49,8 +51,8 @@ def _round(bench: Bench, servers: tuple[Server, Server]) -> Iterator[tuple[str, 
     bench.unsubscribe([subscription], topic)
 
 
-def _quiet(servers: tuple[Server, Server]) -> float:
-    """Seconds of CPU that both have used, when they are quiet."""
+def _quiet(servers: tuple[Server, ...]) -> float:
+    """Seconds of CPU that they have used, when they are quiet."""
     for server in servers:
         server.wait_quiet()
     return sum(server.cpu().total for server in servers)

@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 from async_client import at, run
-from gateway_fleet import Fleet
+from gateway_fleet import ALL_DIVIDED, PLACEMENT, Fleet
 from gateway_process import Gateway
+
+from distributary.client import Message
+from distributary.pipeline.lake.placement import Placement
 
 KILLS = 4
 #: What publishers send again isn't kept twice.
@@ -27,7 +30,13 @@ MARGIN = 1.0
 
 
 @pytest.fixture
-def fleet(tmp_path: Path) -> Fleet:
+def placement(request: pytest.FixtureRequest) -> Placement:
+    """Topics in the log `orders`, or divided over that and `main`."""
+    return getattr(request, "param", PLACEMENT)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, placement: Placement) -> Fleet:
     made = 0
 
     def make(settings: object) -> Gateway:
@@ -35,7 +44,7 @@ def fleet(tmp_path: Path) -> Fleet:
         made += 1
         return Gateway(tmp_path / f"gateway-{made}", settings)  # type: ignore[arg-type]
 
-    return Fleet(tmp_path, make, SETTINGS)
+    return Fleet(tmp_path, make, SETTINGS, placement)
 
 
 class Load:
@@ -53,7 +62,7 @@ class Load:
         async with at(self.fleet.main, give_up_seconds=60) as client:
             number = 0
             while not self.over:
-                await client.publish(address, f"{name}-{number}")
+                await client.publish(address, Message(body=f"{name}-{number}", group=name))
                 self.accepted.append(f"{name}-{number}")
                 number += 1
 
@@ -108,9 +117,20 @@ class Load:
 
 
 @pytest.mark.parametrize(
-    ("seed", "change"),
-    [(1, Load.kill), (2, Load.kill), (3, Load.hand_over)],
-    ids=lambda one: str(getattr(one, "__name__", one)),
+    ("seed", "change", "placement"),
+    [
+        (1, Load.kill, PLACEMENT),
+        (2, Load.kill, PLACEMENT),
+        (3, Load.hand_over, PLACEMENT),
+        (4, Load.kill, ALL_DIVIDED),
+        (5, Load.hand_over, ALL_DIVIDED),
+    ],
+    indirect=["placement"],
+    ids=lambda one: (
+        str(len(one.rules[0].logs))
+        if isinstance(one, Placement)
+        else getattr(one, "__name__", str(one))
+    ),
 )
 @pytest.mark.parametrize("kind", ["queue", "durable"])
 def test_an_owner_is_lost_under_load(

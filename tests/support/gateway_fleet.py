@@ -4,6 +4,7 @@ Topics that begin with `orders.` and queues that begin with `orders.` are in the
 others in `main`.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,15 @@ PLACEMENT = Placement(
 #: All topics and queues are in `orders`: a gateway of `main` relays all links.
 ALL_ELSEWHERE = Placement(
     1, ("main", "orders"), (Rule("#", ("orders",)), Rule("queue://#", ("orders",)))
+)
+
+#: All are divided over both logs: a gateway of `main` gathers all links of consumers. By
+#: `RELAYED=partitions`, for a look: tests that want an order without groups, or transactions over
+#: messages of several, fail.
+ALL_DIVIDED = Placement(
+    1,
+    ("main", "orders"),
+    (Rule("#", ("main", "orders"), 2), Rule("queue://#", ("main", "orders"), 2)),
 )
 
 #: What a gateway says of a link for whom it is; who isn't one isn't believed.
@@ -46,7 +56,8 @@ class RelayingGateway(Gateway):
         if authority:
             settings = {**(settings or {}), "fleet": {"tls_ca": authority}}
         super().__init__(folder, settings)
-        DiskLake(self.home).replace(None, ALL_ELSEWHERE)
+        divided = os.environ.get("RELAYED") == "partitions"
+        DiskLake(self.home).replace(None, ALL_DIVIDED if divided else ALL_ELSEWHERE)
         self.options = ["--log", "main"]
         self.owner = Gateway(folder / "owner", settings)
         self.owner.home, self.owner.options = self.home, ["--log", "orders"]
@@ -80,11 +91,15 @@ class Fleet:
     doesn't run yet."""
 
     def __init__(
-        self, folder: Path, make: Callable[..., Gateway], settings: Settings | None = None
+        self,
+        folder: Path,
+        make: Callable[..., Gateway],
+        settings: Settings | None = None,
+        placement: Placement = PLACEMENT,
     ) -> None:
         self.home = folder / "lake"
         self.lake = DiskLake(self.home)
-        self.lake.replace(None, PLACEMENT)
+        self.lake.replace(None, placement)
         self._make, self._settings = make, settings
         self.main, self.orders = self._of("main"), self._of("orders")
 
@@ -116,4 +131,53 @@ class Fleet:
         trace: TracebackType | None,
     ) -> None:
         for gateway in (self.main, self.orders):
+            gateway.__exit__(kind, error, trace)
+
+
+#: `hot...` and all queues are divided over three logs, of which `main` has none of `cold...`.
+PARTITIONED = Placement(
+    1,
+    ("main", "orders", "prices"),
+    (
+        Rule("hot.#", ("main", "orders", "prices"), 3),
+        Rule("cold.#", ("orders", "prices"), 2),
+        Rule("queue://hot.#", ("main", "orders", "prices"), 3),
+        Rule("queue://cold.#", ("orders", "prices"), 2),
+    ),
+)
+
+
+class Trio:
+    """Three gateways, each with a log; topics are partitioned. `make` gives a gateway that doesn't
+    run yet."""
+
+    def __init__(
+        self, folder: Path, make: Callable[..., Gateway], settings: Settings | None = None
+    ) -> None:
+        self.home = folder / "lake"
+        self.lake = DiskLake(self.home)
+        self.lake.replace(None, PARTITIONED)
+        self.all: dict[str, Gateway] = {}
+        for log in PARTITIONED.logs:
+            gateway = self.all[log] = make(settings)
+            gateway.home, gateway.options = self.home, ["--log", log]
+
+    @property
+    def main(self) -> Gateway:
+        """It has a part of what is hot, and none of what is cold."""
+        return self.all["main"]
+
+    def __enter__(self) -> Self:
+        for gateway in self.all.values():
+            gateway.start()
+            gateway.await_event("address.said", len(gateway.events("listening")))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for gateway in self.all.values():
             gateway.__exit__(kind, error, trace)

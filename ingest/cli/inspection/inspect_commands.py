@@ -5,7 +5,7 @@ Neither takes the home's lock nor writes anything, so both may run beside the ga
 """
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ def verify(home: str, config: Path | None, deep: bool, repair: bool, as_json: bo
 
     It may run beside the gateway; --repair may not. Nothing is written but what --repair cuts: a
     frame at the journal's end that is not whole, and that was never accepted.
-    Of a lake each log is read.
+    Of a lake each log is read, and whether its topics are placed there.
     Exit code 0: sound. 1: not sound, or it could not be read. 2: that is no gateway's home.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
@@ -65,6 +65,8 @@ def verify(home: str, config: Path | None, deep: bool, repair: bool, as_json: bo
         parts = _parts(place, settings)
         with show.progress_bar(hidden=as_json) as progress:
             report = verification.verify_parts(parts, deep=deep, progress=progress)
+        if log and report.sound:
+            report = _with_placement(report, home, log, parts, settings)
         sound = sound and report.sound
         found[log] = _report_as_json(report, cut, repair=repair)
         if not as_json:
@@ -103,6 +105,29 @@ def info(home: str, config: Path | None, as_json: bool) -> None:
         if log:
             click.echo(f"log {log}: {one.home}")
         show.show_home_info(one)
+
+
+def _with_placement(
+    report: "Report", home: str, log: str, parts: "HomeParts", settings: Settings
+) -> "Report":
+    """A check more: whether the log of a lake has topics that are placed in others. Raises
+    StoreError."""
+    from distributary.ingest.commit.table_location import lake_at  # noqa: PLC0415 (as above)
+    from distributary.ingest.placing.log_topics import topics_of  # noqa: PLC0415 (as above)
+    from distributary.pipeline.lake.placement import misplaced  # noqa: PLC0415 (as above)
+    from distributary.pipeline.tables.verify.check import Check, Verdict  # noqa: PLC0415 (as above)
+
+    lake = lake_at(home, settings)
+    assert lake is not None, home  # noqa: S101 (it has logs)
+    placement, topics = lake.placement(), topics_of(parts).topics
+    problems = tuple(
+        f"the log {log} has {topic}, which is placed in {', '.join(placement.logs_of(topic))}: "
+        "nobody is served from here. Place it here again, or take its subscriptions away"
+        for topic in misplaced(placement, log, topics)
+    )
+    verdict = Verdict.UNSOUND if problems else Verdict.SOUND
+    checked = Check("placement", verdict, f"topics {len(topics):,}", problems)
+    return replace(report, checks=(*report.checks, checked))
 
 
 def _logs(home: str, settings: Settings) -> dict[str, str]:

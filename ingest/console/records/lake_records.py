@@ -36,7 +36,10 @@ class LakeRecords:
     def log_of(self, word: str) -> str | None:
         """The log of a topic, a queue or a pattern, by the word of the log for it; None: its topics
         may be in several. Raises StoreError."""
-        return MAIN if self.lake is None else self.lake.placement().log_of_pattern(word)
+        if self.lake is None:
+            return MAIN
+        log, *more = self.lake.placement().logs_of_pattern(word)
+        return None if more else log
 
     def of(self, log: str) -> HomeRecords:
         """The records of a log. Whoever uses them makes sure that they are those of the gateway

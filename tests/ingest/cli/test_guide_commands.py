@@ -74,6 +74,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
             "build/": f"{folder}/",
             "/srv/distributary": str(gateway.home),
             "/srv/lake": f"{folder}/lake",
+            "/srv/hot": f"{folder}/hot",
             "/etc/distributary/": f"{folder}/",
             "/mnt/backup/orders": f"{folder}/nightly",
             "~/orders": f"{folder}/orders",
@@ -137,6 +138,11 @@ def test_a_home_becomes_a_lake(reader: Reader) -> None:
     shown = reader.types(page, "distributary log create")[-1]
     [said] = [one for one in blocks(page) if one.first.startswith("main ")]
     assert shown.replace(f"{folder}lake", "/srv/lake") == said.text
+
+
+def test_a_hot_topic_is_partitioned(reader: Reader) -> None:
+    [*_, shown] = reader.types("docs/guides/partitions.md", "distributary log create")
+    assert "queue://orders -> main, east, west, 3 partitions each\nticks.# -> east, west" in shown
 
 
 def test_before_the_first_start(reader: Reader) -> None:

@@ -57,6 +57,17 @@ def test_info_and_verify_read_each_log(served: tuple[Path, Gateway]) -> None:
     assert f"{home} is sound" in said("verify", "--home", home)
 
 
+def test_a_topic_that_is_placed_elsewhere_is_told(served: tuple[Path, Gateway]) -> None:
+    """As nobody but a hand that writes into `lake.json` can have it."""
+    home, _ = served
+    lake = DiskLake(home)
+    rules = (Rule("flights", ("never",)), Rule("orders.#", LAKE.logs, 3))
+    lake.replace(lake.placement(), Placement(2, LAKE.logs, rules))
+    text = said("verify", "--home", home, code=1)
+    assert "the log main has flights, which is placed in never" in text
+    assert "orders.eu" not in text
+
+
 def test_a_lake_with_one_damaged_log_is_not_sound(served: tuple[Path, Gateway]) -> None:
     home, _ = served
     table = home / "logs" / "orders" / "tables" / "topic_log"

@@ -157,6 +157,11 @@ def test_what_another_log_has_stays_there_too(own_gateway: Make, connect: Connec
     gateway.stop()
     said = ask("place", "orders.#", "--remove", "--home", home, code=4).stderr
     assert "the log orders has orders.eu" in said
+    both = ("place", "orders.#", "orders", "main", "--partitions")
+    said = ask(*both, 2, "--home", home, code=4).stderr
+    assert "the log orders has orders.eu, which would be placed elsewhere" in said
+    said = ask(*both, 3, "--home", home, code=2).stderr
+    assert "the rule orders.# has 2 logs and 3 partitions" in said
     ask("place", "orders.urgent", "main", "--before", "orders.#", "--home", home)
 
 

@@ -286,7 +286,7 @@ def test_dead_letters_say_their_log(
     peer.sender(f"orders.{topic}").publish("bad")
     consumer.confirm(consumer.take(1), Delivery.REJECTED)
     queue = "queue://DLQ.log/orders/global/mine"
-    assert LAKE.log_of(queue) == "orders"
+    assert LAKE.logs_of(queue) == ("orders",)
     assert [str(one.body) for one in peer.receiver(queue, capabilities=("queue",)).take(1)] == [
         "bad"
     ]

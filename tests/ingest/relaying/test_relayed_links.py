@@ -103,12 +103,13 @@ def test_a_subscription_is_found_and_ended_in_whichever_log(fleet: Fleet, connec
         assert peer.unsubscribe(name) == "amqp:not-found"
 
 
-def test_a_pattern_over_logs_is_refused(fleet: Fleet, connect: Connect) -> None:
+def test_a_pattern_has_the_topics_of_all_logs(fleet: Fleet, connect: Connect) -> None:
     peer = connect("patterns", port=fleet.main.port)
-    assert peer.amqp_error(peer.receiver("#", opened=False)) == "amqp:not-implemented"
-    consumer = peer.receiver("orders.patterns.*")
-    peer.sender("orders.patterns.one").publish("one")
-    assert consumer.bodies() == ["one"]
+    all_of_them, some = peer.receiver("*.patterns"), peer.receiver("orders.*")
+    for topic in ("orders.patterns", "news.patterns"):
+        peer.sender(topic).publish(topic)
+    assert sorted(all_of_them.bodies(2)) == ["news.patterns", "orders.patterns"]
+    assert some.bodies() == ["orders.patterns"]
 
 
 def test_messages_that_name_their_topics_go_where_those_are(fleet: Fleet, connect: Connect) -> None:

@@ -86,7 +86,10 @@ def test_a_subscription_is_found_by_its_name_in_whichever_log_it_is(
     assert names(manager, "subscription") == listed
     assert names(manager, "subscription", "orders") == listed[1:]
     manager.refused(404, "READ", "subscription", "global/nowhere")
-    manager.refused(501, "CREATE", "subscription", "global/all", topic="#")
+    made = manager.ask("CREATE", "subscription", "global/all", topic="#")
+    assert made.text == "main: global/all has been made; orders: global/all has been made"
+    manager.done("DELETE", "subscription", "global/all")
+    assert manager.refused(404, "READ", "subscription", "global/all")
     for topic in ("orders.eu", "news"):
         manager.done("DELETE", "subscription", f"global/{topic}")
     manager.refused(404, "READ", "subscription", "global/orders.eu")
@@ -101,7 +104,8 @@ def test_a_schema_is_set_where_its_topics_are(fleet: Fleet, manager: Manager) ->
         good, bad = sent(manager.peer, topic, b'{"id": 1}', b'{"id": "x"}')
         assert good.remote_state == Delivery.ACCEPTED
         assert "id" in why(bad)
-    manager.refused(501, "UPDATE", "schema", "#", **schema())
+    both = manager.ask("UPDATE", "schema", "#", **schema()).text
+    assert both == "main: the schema of '#' has version 1; orders: the schema of '#' has version 1"
     manager.done("DELETE", "schema", "orders.checked")
 
 

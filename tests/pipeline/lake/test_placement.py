@@ -68,7 +68,7 @@ DEAD = [
 @pytest.mark.parametrize(("queue", "log"), DEAD)
 def test_dead_letters_are_where_they_were_written(queue: str, log: str) -> None:
     rules = (("queue://work.*", "prices"), ("queue://#", "orders"), ("told.#", "prices"))
-    assert placed(*rules).log_of(queue) == log
+    assert placed(*rules).logs_of(queue) == (log,)
 
 
 def test_their_queue_s_name_says_the_log() -> None:
@@ -78,17 +78,18 @@ def test_their_queue_s_name_says_the_log() -> None:
         ("prices", "queue/work.a", "DLQ.queue/work.a"),
     ):
         assert queue_of(giver, log) == queue
-        assert placed(("queue://work.*", "prices")).log_of(f"queue://{queue}") == log
+        assert placed(("queue://work.*", "prices")).logs_of(f"queue://{queue}") == (log,)
 
 
 @pytest.mark.parametrize(("topic", "log"), WHERE)
 def test_the_first_rule_that_matches_says_the_log(topic: str, log: str) -> None:
-    assert ORDERS.log_of(topic) == log
-    assert ORDERS.log_of_pattern(topic) == log
+    assert ORDERS.logs_of(topic) == (log,)
+    assert ORDERS.logs_of_pattern(topic) == (log,)
 
 
 def test_a_temporary_destination_s_name_says_its_log() -> None:
-    assert ORDERS.log_of(f"temp-queue://{temporary_name('prices', 'a' * 32)}") == "prices"
+    topic = f"temp-queue://{temporary_name('prices', 'a' * 32)}"
+    assert ORDERS.logs_of(topic) == ("prices",)
 
 
 #: The log of each topic, as it was when the first lake was made: a hash that changes loses them.
@@ -104,42 +105,75 @@ PINNED = [
 @pytest.mark.parametrize(("topic", "log"), PINNED)
 def test_the_hash_is_for_ever(topic: str, log: str) -> None:
     spread = placed(("#", "main orders prices"), ("queue://#", "main orders prices"))
-    assert spread.log_of(topic) == log
+    assert spread.logs_of(topic) == (log,)
     turned = placed(("#", "prices main orders"), ("queue://#", "orders prices main"))
-    assert turned.log_of(topic) == log
+    assert turned.logs_of(topic) == (log,)
 
 
 def test_a_hash_spreads_evenly_and_one_log_more_moves_only_its_share() -> None:
     topics = [f"topic.{nth}" for nth in range(3_000)]
     two, three = Rule("#", ("main", "orders")), Rule("#", ("main", "orders", "prices"))
-    counts = {log: sum(three.log_of(topic) == log for topic in topics) for log in LOGS}
+    counts = {log: sum(three.logs_of(topic) == (log,) for topic in topics) for log in LOGS}
     assert all(900 < count < 1_100 for count in counts.values()), counts
     for topic in topics:
-        assert three.log_of(topic) in (two.log_of(topic), "prices")
+        assert three.logs_of(topic) in (two.logs_of(topic), ("prices",))
 
 
 PATTERNS = [
-    # pattern, its log; None: several
-    ("orders.*", None),
+    # pattern, the logs of its topics
+    ("orders.*", "orders prices"),
     ("orders.eu.#", "orders"),
-    ("#", None),
+    ("#", "main orders prices"),
     ("prices.#", "main"),
-    ("*.eu", None),
-    ("*.urgent", None),
+    ("*.eu", "main orders"),
+    ("*.urgent", "main orders prices"),
     ("work.*", "main"),
 ]
 
 
-@pytest.mark.parametrize(("pattern", "log"), PATTERNS)
-def test_a_pattern_has_a_log_if_all_its_topics_have_it(pattern: str, log: str | None) -> None:
-    assert ORDERS.log_of_pattern(f"pattern://{pattern}") == log
+@pytest.mark.parametrize(("pattern", "logs"), PATTERNS)
+def test_a_pattern_has_all_logs_of_its_topics(pattern: str, logs: str) -> None:
+    assert ORDERS.logs_of_pattern(f"pattern://{pattern}") == tuple(logs.split())
 
 
 def test_a_topic_among_those_of_a_pattern_may_have_a_rule_of_several_logs() -> None:
     """Its hash is known beforehand."""
     whole = placed(("a.b", "main orders prices"), ("a.#", "orders"))
-    there = whole.log_of("a.b")
-    assert whole.log_of_pattern("pattern://a.*") == ("orders" if there == "orders" else None)
+    found = whole.logs_of_pattern("pattern://a.*")
+    assert found == tuple(sorted({*whole.logs_of("a.b"), "orders"}))
+
+
+def test_a_partitioned_topic_is_in_so_many_logs_by_its_hash() -> None:
+    """One partition is where a topic without partitions is; a log more in the rule moves topics
+    into that one alone."""
+    for topic in (f"topic.{nth}" for nth in range(500)):
+        found = [Rule("#", LOGS, count).logs_of(topic) for count in (1, 2, 3)]
+        assert [len(set(logs)) for logs in found] == [1, 2, 3]
+        assert found[2][:2] == found[1]
+        assert found[2][:1] == found[0]
+        assert set(Rule("#", LOGS, 2).logs_of(topic)) - {"prices"} <= set(
+            Rule("#", ("main", "orders"), 2).logs_of(topic)
+        )
+
+
+def test_dead_letters_of_a_partitioned_queue_are_in_its_logs() -> None:
+    found = with_rule(EMPTY, "queue://hot", LOGS, partitions=3)
+    assert set(found.logs_of("queue://hot")) == set(LOGS)
+    assert found.logs_of("queue://DLQ.queue/hot") == found.logs_of("queue://hot")
+    assert found.logs_of("queue://DLQ.log/prices/global/a") == ("prices",)
+
+
+def test_other_partitions_move_a_topic() -> None:
+    two = with_rule(EMPTY, "hot", LOGS, partitions=2)
+    assert moved(two, with_rule(two, "hot", LOGS, partitions=3), ["hot", "cold"]) == ["hot"]
+    assert moved(two, with_rule(two, "hot", ["main"]), ["pattern://*", "pattern://a.*"]) == [
+        "pattern://*"
+    ]
+
+
+def test_a_rule_without_partitions_is_written_as_ever() -> None:
+    assert msgspec.json.encode(Rule("a", ("main",))) == b'{"pattern":"a","logs":["main"]}'
+    assert msgspec.json.encode(Rule("a", LOGS, 2)).endswith(b'"partitions":2}')
 
 
 WORDS = st.sampled_from(["a", "b", "*", "#"])
@@ -154,7 +188,8 @@ def drawn_placements(draw: st.DrawFn) -> Placement:
         pattern = draw(st.sampled_from(["", "queue://"])) + draw(DRAWN)
         logs = draw(st.lists(st.sampled_from(LOGS), min_size=1, max_size=3, unique=True))
         try:
-            found = with_rule(found, pattern, logs)
+            count = draw(st.integers(1, len(logs)))
+            found = with_rule(found, pattern, logs, partitions=count)
         except InvalidRequest:
             continue  # an earlier rule hides it, or it is no pattern
     return found
@@ -162,17 +197,17 @@ def drawn_placements(draw: st.DrawFn) -> Placement:
 
 @settings(max_examples=1_000, deadline=None)
 @given(drawn_placements(), DRAWN, st.lists(NAMES, min_size=20, max_size=40))
-def test_the_log_of_a_pattern_is_that_of_its_topics(
+def test_the_logs_of_a_pattern_are_those_of_its_topics(
     found: Placement, pattern: str, topics: list[str]
 ) -> None:
     try:
         word = "pattern://" + canonical(pattern)
     except InvalidRequest:
         return
-    log = found.log_of_pattern(word)
+    logs = found.logs_of_pattern(word)
     for topic in topics:
-        if Rule(canonical(pattern), ("main",)).matches(topic) and log is not None:
-            assert found.log_of(topic) == log
+        if Rule(canonical(pattern), ("main",)).matches(topic):
+            assert set(found.logs_of(topic)) <= set(logs)
 
 
 @settings(max_examples=1_000, deadline=None)
@@ -180,7 +215,7 @@ def test_the_log_of_a_pattern_is_that_of_its_topics(
 def test_the_first_rule_wins(found: Placement, topics: list[str]) -> None:
     for topic in [*topics, *(f"queue://{name}" for name in topics)]:
         matching = [rule for rule in found.rules if rule.matches(topic)]
-        assert found.log_of(topic) == (matching[0].log_of(topic) if matching else "main")
+        assert found.logs_of(topic) == (matching[0].logs_of(topic) if matching else ("main",))
 
 
 @settings(max_examples=500, deadline=None)
@@ -192,7 +227,7 @@ def test_a_change_moves_what_it_says_it_moves(
         after = with_rule(found, pattern, [log])
     except InvalidRequest:
         return
-    same = found.log_of(topic) == after.log_of(topic)
+    same = found.logs_of(topic) == after.logs_of(topic)
     assert moved(found, after, [topic]) == ([] if same else [topic])
     assert after.version == found.version + 1
     assert msgspec.json.decode(msgspec.json.encode(after), type=Placement) == after
@@ -218,6 +253,8 @@ REFUSED = [
     (lambda: with_rule(EMPTY, "a", ["paid"]), "there is no log paid: there are main, orders,"),
     (lambda: with_rule(EMPTY, "a", []), "one log or several different ones"),
     (lambda: with_rule(EMPTY, "a", ["main", "main"]), "one log or several different ones"),
+    (lambda: with_rule(EMPTY, "a", ["main"], partitions=2), "has 1 logs and 2 partitions"),
+    (lambda: with_rule(EMPTY, "a", ["main"], partitions=0), "one partition at least"),
     (lambda: with_rule(EMPTY, "a*", ["main"]), "stand for whole words"),
     (lambda: with_rule(EMPTY, "#.a.#.b.#", ["main"]), "stands in it 2 times at most"),
     (lambda: with_rule(EMPTY, "temp-queue://a", ["main"]), "temporary"),
@@ -240,8 +277,8 @@ def test_what_can_not_be_is_refused_in_one_sentence(change: object, text: str) -
 
 def test_a_rule_for_queues_hides_none_for_topics() -> None:
     found = with_rule(with_rule(EMPTY, "queue://#", ["orders"]), "#", ["prices"])
-    assert (found.log_of("queue://a"), found.log_of("a")) == ("orders", "prices")
-    assert found.log_of_pattern("pattern://#") == "prices"
+    assert (found.logs_of("queue://a"), found.logs_of("a")) == (("orders",), ("prices",))
+    assert found.logs_of_pattern("pattern://#") == ("prices",)
 
 
 def test_what_another_version_has_written_is_not_half_understood() -> None:

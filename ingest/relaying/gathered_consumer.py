@@ -1,0 +1,162 @@
+"""A client's link that receives from several logs at once, as from one.
+
+Rule 1: the parts share the client's credit (`pipeline.lake.shared_credit`).
+Rule 2: the numbers of the parts' messages, which are the tags that the client sees, never meet; and
+        the time of delivery by which the engine gives an outcome back says whose it is.
+Rule 3: a part whose owner is lost waits for the next one; the others go on.
+"""
+
+import asyncio
+from typing import assert_never
+
+import msgspec
+
+from distributary.ingest.native.runs import Outcomes
+from distributary.ingest.net.link import Link
+from distributary.ingest.relaying.gathered_link import GatheredLink, GatheredPart
+from distributary.ingest.relaying.held_bytes import ReceiversBytes
+from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
+from distributary.ingest.relaying.retiring_link import TOLD
+from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
+from distributary.pipeline.lake.shared_credit import Drained, Grant, SharedCredit, TakeBack, Wait
+
+#: Bits of a message's number in its part: above them is the part.
+NUMBER_BITS = 48
+
+
+class GatheredConsumer(GatheredLink):
+    """The whole, of so many `parts`."""
+
+    def __init__(
+        self,
+        link: Link,
+        loop: asyncio.AbstractEventLoop,
+        parts: int,
+        again_seconds: float,
+        *,
+        optional: bool,
+    ) -> None:
+        """`again_seconds`: how long the client's credit rests in one part, where there is less than
+        parts and none had anything."""
+        super().__init__(link, optional=optional)
+        self._loop, self._again_seconds = loop, again_seconds
+        self.credit = SharedCredit(parts)
+        self._asking: list[ConsumerPart] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def gather(self, parts: "list[ConsumerPart]") -> None:
+        """Have them made at owners."""
+        self._asking = parts
+        self.begin(parts)
+
+    def outcomes(self, outcomes: Outcomes) -> None:
+        self._asking[outcomes.delivered_at - TOLD].outcomes(outcomes)
+
+    def flowed(self) -> None:
+        self.credit.given(self._link.credit, draining=self._link.draining)
+        self.share()
+        for part in self._asking:
+            part.flowed()
+
+    def share(self) -> None:
+        """Do what the shared credit has decided."""
+        link, waits = self._link, False
+        if not link.alive or link.ended:
+            return
+        for effect in self.credit.decide():
+            match effect:
+                case Grant(part=part) | TakeBack(part=part):
+                    self._asking[part].ask()
+                case Drained():
+                    link.drained()
+                    self.credit.given(link.credit, draining=False)
+                case Wait():
+                    waits = True
+                case _ as never:
+                    assert_never(never)
+        if not waits:
+            self._rest()
+        elif self._timer is None:
+            seconds = self._again_seconds
+            self._timer = self._loop.call_later(seconds, link.later(self._ask_again))
+
+    def _ask_again(self) -> None:
+        self._timer = None
+        self.credit.waited()
+        self.share()
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def left(self) -> None:
+        self._rest()
+        super().left()
+
+
+class Place(msgspec.Struct, frozen=True, eq=False):
+    """Which part of which consumer it is."""
+
+    whole: GatheredConsumer
+    number: int
+
+
+class ConsumerPart(GatheredPart, RelayedConsumer):
+    """What comes of one log."""
+
+    def __init__(
+        self,
+        place: Place,
+        link: Link,
+        session: RelayedSession,
+        terms: OwnerTerms,
+        held: ReceiversBytes,
+        works: RelayedWorks,
+        window_bytes: int,
+    ) -> None:
+        self.whole: GatheredConsumer = place.whole
+        self._number, self._token = place.number, TOLD + place.number
+        super().__init__(link, (session,), terms, held, works, window_bytes)
+        self._next += place.number << NUMBER_BITS
+
+    # Its owner comes and goes.
+
+    def opened(self) -> None:
+        super().opened()
+        self.whole.credit.ready(self._number)
+        self.whole.share()
+
+    def lost(self) -> None:
+        super().lost()
+        self.whole.credit.lost(self._number, self._waiting_count)
+        self._for_client(self.whole.share)
+
+    # Its share of the credit.
+
+    def ask(self) -> None:
+        """Its share is another one now, or is to come back."""
+        if self._wire is not None:
+            self._wire.touch(self)
+
+    @property
+    def _share(self) -> int:
+        return self.whole.credit.of(self._number)
+
+    @property
+    def _sendable(self) -> int:
+        return min(self._share, self._link.credit)
+
+    @property
+    def _drains(self) -> bool:
+        return self.whole.credit.leaves(self._number)
+
+    def _used(self, count: int) -> None:
+        self.whole.credit.sent(self._number, count)
+        self.whole.share()
+
+    def _exhausted(self) -> None:
+        self.whole.credit.returned(self._number)
+        self.whole.share()
