@@ -50,6 +50,10 @@ class PlacementRefused(InvalidRequest):
     changed."""
 
 
+class MoveRefused(InvalidRequest):
+    """A log can't be moved to another gateway now; its owner serves on."""
+
+
 class SelectorFailed(DistributaryError):
     """A selector couldn't be evaluated for a message, which is a bug: its cause says which. Nothing
     is known of the messages that were asked about."""

@@ -13,6 +13,8 @@ MAIN: Final = "main"
 NONE: Final = "none"
 #: What a gateway says that serves whichever log has no owner; nor this one.
 ANY: Final = "any"
+#: How private logs begin.
+_PRIVATE: Final = f"{NONE}-"
 #: A log's name is a folder, a part of an object's name, of addresses and of metrics. It has one
 #: case alone: some disks don't tell them apart.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -28,6 +30,17 @@ def log_of_temporary(name: str) -> str:
     """The log that the name of a temporary destination says."""
     log, mark, _ = name.partition("/")
     return log if mark and is_log_name(log) else MAIN
+
+
+def private_log(number: int) -> str:
+    """The log of the temporary destinations of a gateway that owns none, by its number."""
+    return f"{_PRIVATE}{number}"
+
+
+def private_number(log: str) -> int | None:
+    """The number of the gateway whose private log this is; None if it is a lake's."""
+    said = log.removeprefix(_PRIVATE)
+    return int(said) if said != log and said.isdecimal() else None
 
 
 def is_log_name(text: str) -> bool:

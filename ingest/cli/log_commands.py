@@ -11,12 +11,12 @@ import msgspec
 
 from distributary.ingest.cli.options.command_options import REFUSED, json_option
 from distributary.ingest.runtime import load_settings
-from distributary.pipeline.errors import InvalidRequest, PlacementRefused
+from distributary.pipeline.errors import InvalidRequest, MoveRefused, PlacementRefused
 
 if TYPE_CHECKING:
     from distributary.ingest.runtime.settings import Settings
     from distributary.pipeline.lake.placement import Placement
-    from distributary.pipeline.tables.lake.lake import Lake
+    from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
 _home = click.option(
     "--home", required=True, help="The whole home: a folder, or s3://bucket/prefix."
@@ -28,18 +28,20 @@ _config = click.option(
 
 @click.group()
 def log() -> None:
-    """List and make the logs of a home, and place topics in them.
+    """List and make the logs of a home, place topics in them, and move them to other machines.
 
     \b
     Examples:
       distributary log create orders --home /srv/log
       distributary log place 'orders.#' orders --home /srv/log
+      distributary log move orders machine-b --home /srv/log
       distributary serve --home /srv/log --log orders --listen 10.0.0.7:5672
 
     A home has the log `main`; with another one it is a lake. Each log has a gateway of its own,
     and any of them serves any client.
     Exit code 0: done. 1: a disk, a store or a table can't be read or written. 2: the command line
-    can't be. 4: not now: a gateway runs, or a log has a topic that would be placed elsewhere.
+    can't be. 4: not now: a gateway runs, a log has a topic that would be placed elsewhere, or
+    nobody stands by where a log is to move.
     """
 
 
@@ -48,14 +50,15 @@ def log() -> None:
 @_config
 @json_option
 def list_logs(home: str, config: Path | None, as_json: bool) -> None:
-    """List the logs, where their owners listen, and the rules by which topics are placed.
+    """List the logs, where their owners listen, who stands by, and the rules for topics.
 
     \b
     Examples:
       distributary log list --home /srv/log
       distributary log list --home s3://bucket/log --json
 
-    It may run beside the gateways. Where an owner listened last is shown also when it has ended.
+    It may run beside the gateways. Where an owner listened last is shown also when it has ended;
+    its machine only while it lives. A gateway that was killed is shown for some seconds more.
     """
     settings = load_settings.load(config, flags={})
     _show(_lake(home, settings), as_json=as_json)
@@ -154,6 +157,36 @@ def place(
     _show(lake, as_json=as_json)
 
 
+@log.command()
+@click.argument("name", metavar="LOG")
+@click.argument("to", metavar="MACHINE_OR_ADDRESS")
+@_home
+@_config
+@json_option
+def move(name: str, to: str, home: str, config: Path | None, as_json: bool) -> None:
+    """Have a log's owner hand it over to the gateway that stands by for it there.
+
+    \b
+    Examples:
+      distributary log move orders machine-b --home /srv/log
+      distributary log move orders 10.0.0.9:5672 --home s3://bucket/log
+
+    `distributary log list` shows who stands by. Clients of the owner connect anew; links through
+    other gateways pause for less than a second. The former owner stands by from then on.
+    If the gateway there isn't ready in time, the owner serves on and this ends with exit code 4.
+    """
+    from distributary.ingest.fleet import asked_moves  # noqa: PLC0415 (with the tables half a second)
+
+    settings = load_settings.load(config, flags={})
+    lake = _lake(home, settings)
+    with _refusing():
+        done = asked_moves.move(lake, name, to)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(done), indent=2).decode())
+    else:
+        click.echo(f"{name} is at {done.url} on {done.machine}")
+
+
 def _removed(
     pattern: str, logs: tuple[str, ...], before: str | None, partitions: int | None
 ) -> "Callable[[Placement], Placement]":
@@ -195,7 +228,7 @@ def _refusing() -> Iterator[None]:
     """What can't be done now has an exit code of its own."""
     try:
         yield
-    except PlacementRefused as error:
+    except (PlacementRefused, MoveRefused) as error:
         click.echo(f"distributary: {error}", err=True)
         sys.exit(REFUSED)
 
@@ -215,25 +248,60 @@ def _lake(home: str, settings: "Settings") -> "Lake":
 
 def _show(lake: "Lake", *, as_json: bool) -> None:
     """What there is."""
-    placement = lake.placement()
-    rows = [(log, lake.log_home(log), lake.address_of(log)) for log in placement.logs]
+    from distributary.ingest.fleet.asked_moves import living  # noqa: PLC0415 (as above)
+
+    placement, members = lake.placement(), living(lake)
+    rows = [
+        _Row(
+            log,
+            lake.log_home(log),
+            lake.address_of(log),
+            next((one.machine for one in members if one.log == log), None),
+            [_Gateway(one.machine, one.url) for one in members if log in one.waits],
+        )
+        for log in placement.logs
+    ]
+    relays = [_Gateway(one.machine, one.url) for one in members if not one.log and not one.waits]
     if as_json:
-        logs = [
-            {
-                "log": log,
-                "home": home,
-                "owner": None if owner is None else msgspec.to_builtins(owner),
-            }
-            for log, home, owner in rows
-        ]
-        rules = msgspec.to_builtins(placement.rules)
-        found = {"home": lake.address, "version": placement.version, "logs": logs, "rules": rules}
+        found = {
+            "home": lake.address,
+            "version": placement.version,
+            "logs": rows,
+            "relays": relays,
+            "rules": placement.rules,
+            "move": lake.move(),
+        }
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
     width = max(len(log) for log in placement.logs)
-    for log, home, owner in rows:
-        click.echo(f"{log:{width}}  {home}  {'never served' if owner is None else owner.url}")
+    for row in rows:
+        where = "never served" if row.owner is None else row.owner.url
+        where += f" on {row.machine}" if row.machine is not None else ""
+        click.echo(f"{row.log:{width}}  {row.home}  {where}{_listed(', standby', row.standbys)}")
+    for relay in relays:
+        click.echo(f"no log{_listed('', [relay])}")
     for rule in placement.rules:
         parts = f", {rule.partitions} partitions each" * (rule.partitions > 1)
         click.echo(f"{rule.pattern} -> {', '.join(rule.logs)}{parts}")
     click.echo("all else -> main" if placement.rules else "all topics -> main")
+
+
+def _listed(what: str, gateways: "list[_Gateway]") -> str:
+    return "".join(f"{what} {one.url} on {one.machine}" for one in gateways)
+
+
+class _Gateway(msgspec.Struct, frozen=True):
+    """A gateway, as it is shown."""
+
+    machine: str
+    url: str
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """A log, as it is shown: `machine` is its owner's while that one lives."""
+
+    log: str
+    home: str
+    owner: "OwnerAddress | None"
+    machine: str | None
+    standbys: list[_Gateway]

@@ -14,7 +14,8 @@ from distributary.ingest.runtime import memory
 @click.option(
     "--log",
     metavar="NAME",
-    help="One log of a lake, or `any` that has no owner; see `distributary log`.  [default: main]",
+    help="One log of a lake, `any` that has no owner, or `none`; see `distributary log`.  "
+    "[default: main]",
 )
 @click.option("--listen", help="HOST:PORT to listen on.  [default: 127.0.0.1:5672]")
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file of settings.")
@@ -44,6 +45,7 @@ def serve(
       distributary serve --home /mnt/shared/log --listen 0.0.0.0:5672 --standby
       distributary serve --home /mnt/shared/log --log orders --listen 10.0.0.7:5672
       distributary serve --home /mnt/shared/log --log any --standby --listen 10.0.0.8:5672
+      distributary serve --home /mnt/shared/log --log none --listen 10.0.0.9:5672
 
     It stops on SIGTERM or Ctrl-C with exit code 0, after all that was accepted is committed.
     Exit code 1: it could not go on (the log says why). 2: a setting or an argument is wrong.
@@ -58,4 +60,4 @@ def serve(
     window = settings.log.window_ms / 1_000
     lines = LineBudget(settings.log.lines_max, window, time.monotonic, verbose=verbose)
     set_up(as_json=as_json, budget=lines, file=settings.log.file)
-    sys.exit(run(ServedLog(home, log), settings, lines, standby=standby))
+    sys.exit(run(ServedLog.asked(home, log), settings, lines, standby=standby))

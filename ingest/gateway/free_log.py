@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from distributary.ingest.gateway.ownership.any_home import AnyHome, OwnedHome, Waiting
 from distributary.pipeline.errors import HomeLocked
+from distributary.pipeline.fleet.heirs import NOBODY
 
 
 class FreeLog:
@@ -24,8 +25,8 @@ class FreeLog:
             "with --standby, or make another log"
         )
 
-    def standby(self) -> Waiting:
-        return _WaitingForAny([home.standby() for home in self._homes.values()])
+    def standby(self, me: int = NOBODY) -> Waiting:
+        return _WaitingForAny([home.standby(me) for home in self._homes.values()])
 
 
 class _WaitingForAny:
@@ -43,6 +44,10 @@ class _WaitingForAny:
     @property
     def leaving(self) -> bool:
         return any(one.leaving for one in self._logs)
+
+    @property
+    def named(self) -> bool:
+        return any(one.named for one in self._logs)
 
     @property
     def owner_pid(self) -> int:

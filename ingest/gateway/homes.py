@@ -3,8 +3,9 @@ address, at the start.
 """
 
 import os
+import secrets
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -12,8 +13,11 @@ from distributary.ingest.commit.home_opening import open_store, table_ahead
 from distributary.ingest.commit.table_location import is_address, is_lake
 from distributary.ingest.gateway.free_log import FreeLog
 from distributary.ingest.gateway.ownership.any_home import AnyHome, OwnedHome, Waiting, WaitingHome
+from distributary.ingest.gateway.ownership.fleet_part import FleetPart, NoFleet
+from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.log_names import ANY, LOGS, MAIN
+from distributary.pipeline.fleet.heirs import NOBODY, NUMBERS
+from distributary.pipeline.log_names import ANY, LOGS, MAIN, NONE, private_log
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, Standby, acquire
 
@@ -27,6 +31,13 @@ class ServedLog(msgspec.Struct, frozen=True):
 
     root: str
     log: str | None = None
+
+    @classmethod
+    def asked(cls, root: str, log: str | None) -> Self:
+        """What `--log` asks for: with NONE it is a private log."""
+        if log != NONE:
+            return cls(root, log)
+        return cls(root, private_log(secrets.randbelow(NUMBERS - 1) + 1))
 
     @property
     def name(self) -> str:
@@ -46,6 +57,10 @@ class ServedLog(msgspec.Struct, frozen=True):
             homes = lake_member.homes_of(self.root, settings)
             return FreeLog(self.root, {log: home_at(at, settings) for log, at in homes.items()})
         member = lake_member.member_of(self.root, self.log, settings)
+        if member is not None and member.is_private:
+            from distributary.ingest.gateway.private_home import PrivateHome  # noqa: PLC0415 (few have one)
+
+            return PrivateHome(member.lake, member.log)
         return home_at(self.root if member is None else member.home, settings)
 
     def taken(self, address: str, settings: Settings) -> "ServedLog":
@@ -76,6 +91,14 @@ class ServedLog(msgspec.Struct, frozen=True):
 
         return lake_member.member_of(self.root, self.log, settings)
 
+    def fleet(self, host: Host) -> FleetPart:
+        """Its part in the fleet of the lake's gateways, from now on. Blocks. Raises as `home`."""
+        if self.log is None and not is_lake(self.root, host.settings):
+            return NoFleet()
+        from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
+
+        return lake_member.fleet_of(self.root, self.log, host)
+
 
 def home_at(address: str, settings: Settings) -> AnyHome:
     """The home at this address: a path, or a store's URL. Raises InvalidRequest for another."""
@@ -103,8 +126,8 @@ class _DiskHome:
     def acquire(self) -> OwnedHome:
         return self._owned(acquire(self._home))
 
-    def standby(self) -> Waiting:
-        return WaitingHome(Standby(self._home, self._lease), self._owned, self._ahead.read)
+    def standby(self, me: int = NOBODY) -> Waiting:
+        return WaitingHome(Standby(self._home, self._lease, me), self._owned, self._ahead.read)
 
     def _owned(self, owner: Owner) -> OwnedHome:
         home, ahead = self._home, self._ahead

@@ -5,6 +5,8 @@ Loaded where the home is a lake, and where `--log` is given.
 
 import asyncio
 import os
+import secrets
+import socket
 import time
 from typing import Final
 
@@ -12,6 +14,8 @@ import msgspec
 import structlog
 
 from distributary.ingest.commit.table_location import is_address, lake_at
+from distributary.ingest.fleet.membership import Membership
+from distributary.ingest.gateway.ownership.fleet_part import FleetPart, NoFleet
 from distributary.ingest.relaying.relays import LakeRelaying
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import Settings
@@ -19,8 +23,10 @@ from distributary.ingest.runtime.workers import Failure, Worker
 from distributary.ingest.security.access import Access
 from distributary.ingest.security.gateway_login import gateway_login
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.fleet.heirs import NUMBERS
+from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import LOGS, MAIN, is_log_name
+from distributary.pipeline.log_names import ANY, LOGS, MAIN, is_log_name, private_number
 from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
 from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
@@ -43,6 +49,11 @@ class LakeMember(msgspec.Struct, frozen=True):
         """The address of the log's home."""
         return self.lake.log_home(self.log)
 
+    @property
+    def is_private(self) -> bool:
+        """Whether the gateway owns no log of the lake."""
+        return private_number(self.log) is not None
+
     def notice(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> "AddressNotice":
         """Say in the lake where this gateway listens, from now on."""
         return AddressNotice(self, settings, loop)
@@ -60,7 +71,7 @@ class LakeMember(msgspec.Struct, frozen=True):
         """The placement in force. It changes only while no log has an owner, so whoever owns one
         asks then, and once. Blocks. Raises StoreError, InvalidRequest when our log isn't there."""
         placement = self.lake.placement()
-        if self.log not in placement.logs:
+        if self.log not in placement.logs and not self.is_private:
             known = ", ".join(placement.logs)
             raise InvalidRequest(
                 f"{self.lake.address} has no log {self.log}: there are {known}. Make it by "
@@ -77,6 +88,11 @@ def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | No
     if lake is None:
         if log is None or log == MAIN:
             return None
+        if private_number(log) is not None:
+            raise InvalidRequest(
+                f"{root} has one log alone, {MAIN}: without it there is nothing to serve. Leave "
+                "--log out"
+            )
         raise InvalidRequest(
             f"{root} has one log alone, {MAIN}, and no log {log}. Make it by "
             f"`distributary log create {log} --home {root}`"
@@ -88,8 +104,32 @@ def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | No
         )
     _ = advertised(settings)
     member = LakeMember(lake, log or MAIN)
-    _check_policies(member.log, member.placement(), settings)
+    placement = member.placement()
+    if not member.is_private:  # which has no message that outlasts it
+        _check_policies(member.log, placement, settings)
     return member
+
+
+def fleet_of(root: str, log: str | None, host: Host) -> FleetPart:
+    """The part in its fleet of a gateway that is to serve this log of the lake, or waits for it;
+    NoFleet where the home is no lake. Blocks. Raises as `member_of`."""
+    lake = lake_at(root, host.settings)
+    if lake is None:
+        return NoFleet()
+    settings, private = host.settings.fleet, private_number(log or MAIN)
+    logs = lake.placement().logs
+    waits = logs if log == ANY else (log or MAIN,)
+    member = Member(
+        number=private or secrets.randbelow(NUMBERS - 1) + 1,
+        machine=settings.machine or socket.gethostname(),
+        url=advertised(host.settings),
+        pid=os.getpid(),
+        waits=() if private else waits,
+        spreads=settings.spread and log == ANY,
+        weight=settings.weight,
+        period_ms=settings.member_ms,
+    )
+    return Membership(host, lake, logs, member)
 
 
 def homes_of(root: str, settings: Settings) -> dict[str, str]:

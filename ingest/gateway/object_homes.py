@@ -7,6 +7,7 @@ from distributary.ingest.commit.objects.object_home_opening import (
 from distributary.ingest.commit.table_location import object_home
 from distributary.ingest.gateway.ownership.any_home import OwnedHome, Waiting, WaitingHome
 from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.fleet.heirs import NOBODY
 from distributary.pipeline.tables.object_home.lease import (
     LeaseOwner,
     LeaseStandby,
@@ -27,9 +28,9 @@ class GatewayObjectHome:
     def acquire(self) -> OwnedHome:
         return self._owned(acquire_lease(self._home, self._lease))
 
-    def standby(self) -> Waiting:
-        standby = LeaseStandby(lease_of(self._home, self._lease))
-        return WaitingHome(standby, self._owned, self._ahead.read)
+    def standby(self, me: int = NOBODY) -> Waiting:
+        waits = LeaseStandby(lease_of(self._home, self._lease), me)
+        return WaitingHome(waits, self._owned, self._ahead.read)
 
     def _owned(self, owner: LeaseOwner) -> OwnedHome:
         home, ahead = self._home, self._ahead

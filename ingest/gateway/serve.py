@@ -12,6 +12,7 @@ import structlog
 from distributary.ingest.gateway.homes import ServedLog
 from distributary.ingest.gateway.message_loop import MessageLoop
 from distributary.ingest.gateway.ownership.any_home import AnyHome, HomeOwner, OwnedHome
+from distributary.ingest.gateway.ownership.fleet_part import FleetPart
 from distributary.ingest.gateway.ownership.heartbeat import Heartbeat
 from distributary.ingest.gateway.ownership.leaving import leave
 from distributary.ingest.gateway.ownership.standing_by import stand_by
@@ -41,6 +42,10 @@ _events = structlog.get_logger("gateway")
 SWITCH_SECONDS = 0.000_5
 #: Seconds that peers have to answer our close when the gateway stops: for so long nobody is served.
 FAREWELL_SECONDS = 0.3
+#: What tells the process to end.
+_ENDS = (signal.SIGTERM, signal.SIGINT)
+#: Seconds in which the loop has heard of a signal that came.
+_HEARD_SECONDS = 0.01
 _STANDS_BY = "it stands by for the home's owner"
 
 
@@ -57,17 +62,25 @@ class _Probes(msgspec.Struct, frozen=True):
 
 def run(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bool = False) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. As a standby wait first until the home's owner
-    has gone. `lines` says now and then what the log lacks. Raises StoreError, HomeLocked,
-    InvalidRequest when it can't start."""
-    home = served.home(settings)
+    has gone; a gateway that has given its log to another one goes on as a standby. `lines` says now
+    and then what the log lacks. Raises StoreError, HomeLocked, InvalidRequest when it can't
+    start."""
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        sockets = FewAtOnce()
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(sockets)) as runner:
-            serving = _run(served, home, settings, lines, sockets, standby=standby)
-            return runner.run(serving)
+        while (code := _live(served, settings, lines, standby=standby)) is None:
+            standby = True
+            Collecting.end()
     finally:
         lines.tell(all_of_it=True)
+    return code
+
+
+def _live(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bool) -> int | None:
+    """One life as a standby, as an owner, or as both: nothing of it is left in the next one. The
+    exit code; None: it goes on."""
+    home, sockets = served.home(settings), FewAtOnce()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(sockets)) as runner:
+        return runner.run(_run(served, home, settings, lines, sockets, standby=standby))
 
 
 async def _run(
@@ -78,42 +91,55 @@ async def _run(
     sockets: FewAtOnce,
     *,
     standby: bool,
-) -> int:
+) -> int | None:
     loop = asyncio.get_running_loop()
     _tell_left_out(loop, lines)
     counts = MessageCounts(settings.http.metrics_subscriptions_max, sockets.stalls)
     own = served.settings(settings)
     traces = _tracer(loop, own)
     host = Host(loop, own, Halt(loop), counts, traces, sockets.turn, served.name)
-    for signum in (signal.SIGTERM, signal.SIGINT):
+    for signum in _ENDS:
         loop.add_signal_handler(signum, host.halt.ask)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
     # What is wrong with its files is said now, not when the home has been taken over.
     access, policies = Access(loop, settings), Policies(loop, settings)
     loop.add_signal_handler(signal.SIGHUP, _reload, access, policies)
     loop.add_signal_handler(signal.SIGUSR1, lines.turn)
     probes = _Probes(HttpServer(host, WaitingSite(_STANDS_BY)), ServiceNotice(loop, os.environ))
+    owned = None if standby else home.acquire()
+    fleet = served.fleet(host)
     if standby:
         await probes.http.open()
         probes.notice.ready(_STANDS_BY)
-        owned = await stand_by(home, host)
-    else:
-        owned = home.acquire()
+        owned = await stand_by(home, host, fleet)
     if owned is None:
+        await fleet.close()
         probes.close()
         return 0
     served = served.taken(owned.address, settings)
     host = msgspec.structs.replace(host, settings=served.settings(settings), log=served.name)
     heartbeat = Heartbeat(host, owned.owner)
     try:
-        return await _serve(served, host, access, policies, owned, heartbeat, probes)
+        code = await _serve(served, host, access, policies, owned, heartbeat, fleet, probes)
     finally:
         probes.close()
         heartbeat.stop()
         access.close()
         policies.close()
         owned.owner.release()
+        await fleet.close()
         if host.traces is not None:  # nobody waits for a collector to get a home
             await host.traces.close()
+    return None if not code and await _goes_on(host.halt) else code
+
+
+async def _goes_on(halt: Halt) -> bool:
+    """Whether the process goes on as a standby. If so, who tells it to end from now on is heard in
+    its next life."""
+    if halt.goes_on:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
+        await asyncio.sleep(_HEARD_SECONDS)
+    return halt.goes_on
 
 
 async def _serve(
@@ -123,19 +149,20 @@ async def _serve(
     policies: Policies,
     owned: OwnedHome,
     heartbeat: Heartbeat,
+    fleet: FleetPart,
     probes: _Probes,
 ) -> int:
     loop, settings = host.loop, host.settings
     member = served.member(settings)  # now that it can't change any more
     # Other gateways come as soon as it listens: a disk may take longer to say so than it to open.
-    notice = None if member is None else member.notice(settings, loop)
+    notice = None if member is None or member.is_private else member.notice(settings, loop)
     store, owner = owned.open(settings), owned.owner
     relaying = OneLog() if member is None else member.relaying(host, access)
     messages = MessageLoop(host, store, access, policies, heartbeat.sure, relaying)
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
-    named = messages.directory, messages.validator, messages.relays
+    named = messages.directory, messages.validator, messages.relays, fleet
     metrics = GatewayMetrics(host, engine, messages.parts, *named)
     probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(
@@ -151,10 +178,13 @@ async def _serve(
     log = {} if member is None else {"log": member.log}
     _events.info("listening", address=settings.gateway.listen, home=owned.address, **log)
     probes.notice.ready(f"it serves on {settings.gateway.listen}")
+    if member is not None:
+        fleet.serves(member.log, owner)
     failure = await host.halt.ended()
-    probes.notice.stops()
+    if not host.halt.goes_on:
+        probes.notice.stops()
     if failure is None:
-        failure = await leave(owner, messages.parts.log, host.halt)
+        failure = await leave(owner, fleet.heir, messages.parts.log, host.halt)
     listener.close()
     if notice is not None:
         notice.close()
@@ -164,7 +194,10 @@ async def _serve(
     if failure is not None:
         _events.error("gateway.stopped", reason=failure)
         return 1
-    _events.info("gateway.stopped")
+    if host.halt.goes_on:
+        _events.info("log.given", log=host.log)
+    else:
+        _events.info("gateway.stopped")
     return 0
 
 

@@ -17,7 +17,7 @@ from distributary.ingest.net.relayed_link import NotAsked, Relays
 from distributary.pipeline.codec.amqp_types import Value
 from distributary.pipeline.codec.amqp_writer import Written, write
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.log_names import MAIN, private_number
 from distributary.pipeline.management.answers_of_logs import LOOKING, is_for_all, together
 from distributary.pipeline.management.log_list import (
     ListPart,
@@ -192,8 +192,9 @@ class AskedLogs:
         """The logs to be asked in turn, until one has what the request names; of a list all of
         them; all of which a change is made; or why none is asked."""
         own, others = self._relays.logs
-        if request.log and request.log not in (own or MAIN, *others):
-            known = ", ".join(sorted((own or MAIN, *others)))
+        there = others if private_number(own) is not None else (own or MAIN, *others)
+        if request.log and request.log not in there:
+            known = ", ".join(sorted(there))
             return Answer(ABSENT, f"there is no log '{request.log}'; there are {known}")
         if not others:
             return (own,)
@@ -201,7 +202,7 @@ class AskedLogs:
             return (request.log,)
         relayed = link.attach.relayed is not None  # another gateway knows no better
         if request.verb is Verb.QUERY:
-            return (own,) if relayed else tuple(sorted((own, *others)))
+            return (own,) if relayed else tuple(sorted(there))
         if request.entity is Entity.NODE:
             return (own,)
         return self._naming(request, relayed=relayed)

@@ -21,7 +21,7 @@ from distributary.pipeline.model.amqp_error import AmqpError
 def open_node(
     parts: ManagementParts,
     peers: Peers,
-    resolve: Callable[[Link, str], str | AmqpError],
+    resolve: Callable[[Link, str, Callable[[str], bool]], str | AmqpError],
     relays: Relays,
 ) -> Node:
     """The node `$management` of a gateway. `resolve` says where a link's user may send to by an

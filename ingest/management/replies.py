@@ -56,7 +56,7 @@ class Replies:
         self,
         log: Log,
         limits: ManagementLimits,
-        resolve: Callable[[Link, str], str | AmqpError],
+        resolve: Callable[[Link, str, Callable[[str], bool]], str | AmqpError],
         relays: Relays,
     ) -> None:
         self._log, self._limits, self._resolve, self._relays = log, limits, resolve, relays
@@ -78,7 +78,7 @@ class Replies:
         reply_link = self._reply_link(link, reply_to)
         if reply_link is not None:
             return self._too_many(reply_link)
-        found = self._resolve(link, reply_to)
+        found = self._resolve(link, reply_to, self._is_ours)
         return found if isinstance(found, AmqpError) else None
 
     def _too_many(self, reply_link: ReplyLink) -> AmqpError | None:
@@ -99,16 +99,18 @@ class Replies:
         if reply_link is not None:
             reply_link.add(data)
             return False
-        topic = self._resolve(link, reply_to) if link.alive else None
+        topic = self._resolve(link, reply_to, self._is_ours) if link.alive else None
         if not isinstance(topic, str):
             return False
-        (own, _), logs = self._relays.logs, self._relays.logs_of(topic)
-        if own in logs:
+        if self._is_ours(topic):
             self._log.write([_run(topic, data)], [], Inside())
             return False
         if not link.ended and not link.gone:  # `left` was said of it, and isn't said again
-            self._relays.publish(link, logs[0], data)
+            self._relays.publish(link, self._relays.logs_of(topic)[0], data)
         return True
+
+    def _is_ours(self, topic: str) -> bool:
+        return self._relays.logs[0] in self._relays.logs_of(topic)
 
     def _reply_link(self, link: Link, address: str) -> ReplyLink | None:
         """The link of the same connection that has this address as its target's."""

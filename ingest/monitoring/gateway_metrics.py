@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.gateway.ownership.fleet_part import FleetPart, MachineSeen
 from distributary.ingest.monitoring import metric_table as m
 from distributary.ingest.monitoring.metric_table import Metric, Sample
 from distributary.ingest.net.engine import Engine
@@ -52,7 +53,9 @@ class GatewayMetrics:
         directory: SubscriptionDirectory,
         validator: Validator,
         relays: Relays,
+        fleet: FleetPart,
     ) -> None:
+        self._fleet = fleet
         self._log_name = host.log
         self._settings, self._engine, self._parts = host.settings, engine, parts
         self._directory, self._turns = directory, TaskTurns(host.loop)
@@ -142,6 +145,7 @@ class GatewayMetrics:
         yield m.OWNER_CONNECTED, [((one.log,), int(one.connected)) for one in owners]
         yield m.RELAYED_LINKS, [((one.log,), one.links) for one in owners]
         yield m.OWNER_LOSSES, [((one.log,), one.losses) for one in owners]
+        yield m.FLEET, [sample for one in self._fleet.seen() for sample in _roles(one)]
         yield m.CONNECTIONS, [(_NONE, len(engine.connections))]
         yield m.CONNECTIONS_MAX, [(_NONE, engine.limits.connections_max)]
         yield m.SUBSCRIPTIONS, [(_NONE, len(named))]
@@ -166,6 +170,11 @@ class GatewayMetrics:
         yield m.SPANS, [(_NONE, found.exported)]
         yield m.SPANS_DROPPED, [((why.value,), count) for why, count in found.dropped.items()]
         yield m.TRACED, [(_NONE, 0 if traces is None else traces.followed)]
+
+
+def _roles(seen: MachineSeen) -> list[Sample]:
+    found = (("owner", seen.owners), ("standby", seen.standbys), ("relay", seen.relays))
+    return [((seen.machine, role), count) for role, count in found]
 
 
 def _by_outcome(counts: Iterable[tuple[str, dict[Outcome, int]]]) -> list[Sample]:

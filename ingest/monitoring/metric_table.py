@@ -129,6 +129,7 @@ LOG_INFO: Final = _gauge("log_info", "1 for the log that it serves", "log", "con
 OWNER_CONNECTED: Final = _gauge("owner_connected", "1 while another log's owner is", "log")
 RELAYED_LINKS: Final = _gauge("relayed_links", "links to topics of another log", "log")
 OWNER_LOSSES: Final = _counter("owner_losses", "connections to its owner that were lost", "log")
+FLEET: Final = _gauge("fleet_gateways", "gateways of the lake", "machine", "role")
 READY: Final = _gauge("ready", "1 while the gateway serves")
 
 #: In the order in which they are shown.
@@ -143,5 +144,5 @@ METRICS: Final = (
     *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX),
     *(MEMORY, MEMORY_MAX, UNWRITTEN, HEAD, COMMITTED),
     *(UPKEEP, RETENTION, SPANS, SPANS_DROPPED, TRACED),
-    *(LOG_INFO, OWNER_CONNECTED, RELAYED_LINKS, OWNER_LOSSES, READY),
+    *(LOG_INFO, OWNER_CONNECTED, RELAYED_LINKS, OWNER_LOSSES, FLEET, READY),
 )

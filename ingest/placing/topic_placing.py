@@ -4,6 +4,7 @@ Whoever places owns all logs meanwhile, as a gateway owns one: none can start wi
 before. Nothing moves: a topic that a log has already stays where it is, or the change is refused.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,11 +16,13 @@ from distributary.ingest.commit.table_location import (
     table_store,
     table_url,
 )
+from distributary.ingest.fleet.asked_moves import living
 from distributary.ingest.gateway.homes import home_at
 from distributary.ingest.gateway.ownership.any_home import HomeOwner
 from distributary.ingest.placing.log_topics import LogTopics, topics_of
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, PlacementRefused
+from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.lake.placement import Placement, moved
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.lake.lake import Lake
@@ -35,13 +38,31 @@ def place(lake: Lake, settings: Settings, change: Callable[[Placement], Placemen
     elsewhere; InvalidRequest for a change that can't be; StoreError."""
     seen = lake.placement()
     new = change(seen)
+    _check_relays(lake)
     with _owned(lake, seen, settings) as owners:
         for log in seen.logs:
             found = topics_of(_parts(lake.log_home(log), settings))
             _check(log, found, seen, new)
             _beat(owners)
         lake.replace(seen, new)
+        if any(_relays(one) for one in lake.members()):
+            # It was paused, or has just begun: in a lease it knows that it relays no more.
+            time.sleep(settings.owner.lease_ms / 1_000)
     return new
+
+
+def _check_relays(lake: Lake) -> None:
+    """Refuse while a gateway relays that owns no log, and so has no lock that could be taken."""
+    for one in living(lake):
+        if _relays(one):
+            raise PlacementRefused(
+                f"topics are placed while no gateway of the lake runs, and the one at {one.url} on "
+                f"{one.machine} (pid {one.pid}) relays without a log. Stop them all first"
+            )
+
+
+def _relays(one: Member) -> bool:
+    return not one.log and not one.waits
 
 
 @contextmanager

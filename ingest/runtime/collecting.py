@@ -50,6 +50,13 @@ class Collecting:
         gc.freeze()
         self._loop.call_later(COLLECT_SECONDS, self._collect)
 
+    @staticmethod
+    def end() -> None:
+        """What was alive isn't any more: collect as any process does, until the next `begin`."""
+        gc.unfreeze()
+        gc.collect()
+        gc.enable()
+
     def due(self) -> bool:
         """Whether it is time to look at everything."""
         ended = self._ends.ended - self._ended

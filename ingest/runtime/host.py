@@ -21,7 +21,7 @@ class Halt:
     writes asks `on` before it does. All methods run on the loop's thread.
     """
 
-    __slots__ = ("_ended", "on", "reason")
+    __slots__ = ("_ended", "_given", "on", "reason")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         #: Nothing more may be begun.
@@ -29,6 +29,7 @@ class Halt:
         #: Why, if it was said by `now`.
         self.reason: str | None = None
         self._ended: asyncio.Future[str | None] = loop.create_future()
+        self._given = False
 
     def now(self, reason: str) -> None:
         """Stop for this reason; the first reason counts."""
@@ -38,8 +39,21 @@ class Halt:
 
     def ask(self) -> None:
         """Somebody wants the service to end: what waits is written, peers are told."""
+        self._given = False
         if not self._ended.done():
             self._ended.set_result(None)
+
+    def hand_over(self) -> None:
+        """The log is given to another gateway: the service ends as if asked, and the process goes
+        on as a standby."""
+        if not self._ended.done():
+            self._given = True
+            self._ended.set_result(None)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the process goes on as a standby when the service has ended."""
+        return self._given and self.reason is None
 
     @property
     def asked(self) -> bool:

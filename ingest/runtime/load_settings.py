@@ -162,6 +162,8 @@ def _check(settings: Settings) -> None:
             settings.fleet.address_retry_ms >= 100,
             "fleet.address_retry_ms must be 100 at least: each attempt may be a put",
         ),
+        (settings.fleet.member_ms >= 50, "fleet.member_ms must be 50 at least: each is a write"),
+        (0 <= settings.fleet.weight <= 1_000_000, "fleet.weight must be from 0 to 1000000"),
         *amqp.quota.rules(),
         (amqp.idle_timeout_ms >= 1_000, "amqp.idle_timeout_ms must be 1000 at least"),
         *_journal_rules(settings),

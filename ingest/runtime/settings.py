@@ -130,6 +130,11 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held_bytes_max: int
     tls_ca: str
     address_retry_ms: int
+    machine: str
+    member_ms: int
+    spread: bool
+    weight: float
+    spread_rest_ms: int
     partition_look_ms: int
 
 

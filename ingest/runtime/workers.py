@@ -138,6 +138,21 @@ class Worker(Generic[T]):
         self._told.append(done)
         self._jobs.put(job)
 
+    async def ask(self, job: Callable[[], T]) -> T:
+        """The job's result, when it is done. Raises what the job has raised."""
+        answer: asyncio.Future[T] = self._loop.create_future()
+
+        def done(result: T | Failure) -> None:
+            if answer.done():
+                return  # nobody waits any more
+            if isinstance(result, Failure):
+                answer.set_exception(result.error)
+            else:
+                answer.set_result(result)
+
+        self.submit(job, done)
+        return await answer
+
     def leave(self) -> None:
         """End behind the job that is under way. Those that wait are left out, and nobody is told:
         for work that is only read, as each job may wait long for a store that doesn't answer."""

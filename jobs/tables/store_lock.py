@@ -56,7 +56,7 @@ def leased(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
     tables over meanwhile; StoreError when the store doesn't answer, or ignores conditions."""
     lease = _lease(folder)
     try:
-        owner = acquired(LeaseStandby(lease, job, int(time.time())), lease)
+        owner = acquired(LeaseStandby(lease, job=job, since=int(time.time())), lease)
     except LeaseHeld as held:
         raise _locked(folder, held.claim) from None
     failed = True

@@ -23,7 +23,14 @@ import msgspec
 from distributary.pipeline.amqp.dead_letter import PREFIX
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.pattern_overlap import covers, overlap
-from distributary.pipeline.log_names import ANY, MAIN, NONE, is_log_name, log_of_temporary
+from distributary.pipeline.log_names import (
+    ANY,
+    MAIN,
+    NONE,
+    is_log_name,
+    log_of_temporary,
+    private_number,
+)
 from distributary.pipeline.model.address import (
     PATTERN_PREFIX,
     PREFIXES,
@@ -228,6 +235,10 @@ def canonical(pattern: str) -> str:
 def with_log(placement: Placement, log: str) -> Placement:
     """One log more, in which nothing is placed yet. Raises InvalidRequest."""
     check_name(log)
+    if private_number(log) is not None:
+        raise InvalidRequest(
+            f"{log} is the name of the log of a gateway that has none: take another"
+        )
     if log in placement.logs:
         raise InvalidRequest(f"there is a log {log} already")
     return Placement(placement.version + 1, (*placement.logs, log), placement.rules)

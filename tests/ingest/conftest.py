@@ -1,21 +1,19 @@
 """Running gateways: one for the tests that leave it as it was, own ones for the others."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 
 import pytest
-from gateway_fleet import RelayingGateway
+from gateway_fleet import as_asked
 from gateway_peer import Connect, Peer, PeerLost
 from gateway_process import Gateway, Settings
 
 
 @pytest.fixture(scope="session")
 def _running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    kind = RelayingGateway if os.environ.get("RELAYED") else Gateway
-    with kind(tmp_path_factory.mktemp("gateway")) as running:
+    with as_asked(tmp_path_factory.mktemp("gateway")) as running:
         yield running
         running.stop()
 

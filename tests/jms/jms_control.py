@@ -8,7 +8,6 @@ their files in the folder, `POST /gateways/ruled` one with policies (`jms_polici
 gateway that has said that it has a bug fails the test that ends it, or else the whole run.
 """
 
-import os
 import random
 import socket
 import sys
@@ -21,7 +20,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 
-from gateway_fleet import RelayingGateway
+from gateway_fleet import as_asked
 from gateway_process import Gateway
 from jms_policies import ruled
 from jms_schemas import checked, set_schemas
@@ -50,8 +49,7 @@ class Gateways:
             folder = self._folder / f"gateway-{number}"
             folder.mkdir()
             settings = KINDS[kind](folder / "files") if kind else None
-            relayed = bool(os.environ.get("RELAYED"))  # none of the tests' topics is its own
-            gateway = (RelayingGateway if relayed else Gateway)(folder, settings)
+            gateway = as_asked(folder, settings)
             gateway.port = self._port()
             self._made.append(gateway)
             self._ends.push(gateway)

@@ -49,16 +49,16 @@ OF_ANOTHER = {
 
 class RelayingGateway(Gateway):
     """A gateway that owns no topic, and behind it the one that owns all: what a gateway does, it
-    does."""
+    does. `log` is the one that it owns: `none`, or `main`, in which nothing is placed."""
 
-    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+    def __init__(self, folder: Path, settings: Settings | None = None, log: str = "main") -> None:
         authority = (settings or {}).get("security", {}).get("tls_client_ca")
         if authority:
             settings = {**(settings or {}), "fleet": {"tls_ca": authority}}
         super().__init__(folder, settings)
         divided = os.environ.get("RELAYED") == "partitions"
         DiskLake(self.home).replace(None, ALL_DIVIDED if divided else ALL_ELSEWHERE)
-        self.options = ["--log", "main"]
+        self.options = ["--log", log]
         self.owner = Gateway(folder / "owner", settings)
         self.owner.home, self.owner.options = self.home, ["--log", "orders"]
 
@@ -84,6 +84,14 @@ class RelayingGateway(Gateway):
     ) -> None:
         super().__exit__(kind, error, trace)
         self.owner.__exit__(kind, error, trace)
+
+
+def as_asked(folder: Path, settings: Settings | None = None) -> Gateway:
+    """A gateway by itself; with `RELAYED=1` or `RELAYED=none` one that relays all to its owner."""
+    relayed = os.environ.get("RELAYED")
+    if not relayed:
+        return Gateway(folder, settings)
+    return RelayingGateway(folder, settings, "none" if relayed == "none" else "main")
 
 
 class Fleet:

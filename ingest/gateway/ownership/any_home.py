@@ -7,6 +7,7 @@ import msgspec
 
 from distributary.ingest.commit.home_opening import Store
 from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.fleet.heirs import NOBODY
 
 
 class HomeOwner(Protocol):
@@ -24,9 +25,12 @@ class HomeOwner(Protocol):
         """Show that this owner lives. Raises HomeLost and OSError when the home is lost, BeatFailed
         when it isn't known."""
 
-    def leave(self) -> float:
-        """Say that the home will be given back soon. After so many seconds whoever waits for it
-        has seen that; 0: nobody waits. Blocks. Raises as `beat`."""
+    def leave(self, heir: int = NOBODY) -> float:
+        """Say that the home will be given back soon, and who is to take it first. After so many
+        seconds whoever waits for it has seen that; 0: nobody waits. Blocks. Raises as `beat`."""
+
+    def stay(self) -> None:
+        """Say that the home won't be given back soon, after all. Blocks. Raises as `beat`."""
 
     def check(self) -> None:
         """Raises HomeLost when the home has another owner; then it is lost for ever."""
@@ -55,7 +59,12 @@ class _Waits(Protocol):
 
     @property
     def leaving(self) -> bool:
-        """Whether its owner said, when it was last looked at, that it will give it back soon."""
+        """Whether its owner said, when it was last looked at, that it will give it back soon, and
+        to nobody else."""
+
+    @property
+    def named(self) -> bool:
+        """Whether its owner has named this one as its heir, when it was last looked at."""
 
     @property
     def owner_pid(self) -> int:
@@ -107,6 +116,11 @@ class WaitingHome(Generic[OwnerT_co]):
         return self._standby.leaving
 
     @property
+    def named(self) -> bool:
+        """Whether its owner has named this one as its heir, when it was last looked at."""
+        return self._standby.named
+
+    @property
     def owner_pid(self) -> int:
         """The pid of its owner when it was last looked at; 0 when it isn't known."""
         return self._standby.owner_pid
@@ -135,5 +149,5 @@ class AnyHome(Protocol):
     def acquire(self) -> OwnedHome:
         """Own it now. Raises HomeLocked, InvalidRequest, StoreError."""
 
-    def standby(self) -> Waiting:
-        """Wait for it."""
+    def standby(self, me: int = NOBODY) -> Waiting:
+        """Wait for it; `me` is the number by which an owner may name this one as its heir."""

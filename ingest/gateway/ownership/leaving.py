@@ -32,12 +32,12 @@ class Catching(Protocol):
         """Commit what was begun until now, before the end; whether that is done."""
 
 
-async def leave(owner: HomeOwner, log: Catching, halt: Halt) -> str | None:
-    """Prepare the end of an owner that somebody wants to end, if somebody waits for its home. The
-    reason if it has to stop at once meanwhile, as `Halt.ended`."""
+async def leave(owner: HomeOwner, heir: int, log: Catching, halt: Halt) -> str | None:
+    """Prepare the end of an owner that somebody wants to end, if somebody waits for its home; an
+    heir is to have it first. The reason if it has to stop at once meanwhile, as `Halt.ended`."""
     loop = asyncio.get_running_loop()
     try:
-        seconds = await loop.run_in_executor(None, owner.leave)
+        seconds = await loop.run_in_executor(None, owner.leave, heir)
     except (OSError, BeatFailed, HomeLost):  # a hint; the heartbeat finds out what it means
         return halt.reason
     if not seconds:

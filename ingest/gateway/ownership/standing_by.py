@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from distributary.ingest.gateway.ownership.any_home import AnyHome, OwnedHome, Waiting
+from distributary.ingest.gateway.ownership.fleet_part import FleetPart
 from distributary.ingest.runtime.host import Host
 
 _events = structlog.get_logger("gateway")
@@ -37,9 +38,11 @@ _READ_SECONDS_MAX: Final = 0.5
 _LOOK_SECONDS: Final = 0.005
 
 
-async def stand_by(home: AnyHome, host: Host) -> OwnedHome | None:
-    """Wait for the home; None when it is to end before. Raises StoreError."""
-    standby = home.standby()
+async def stand_by(home: AnyHome, host: Host, fleet: FleetPart) -> OwnedHome | None:
+    """Wait for the home; None when it is to end before. An owner that has named it as heir hears
+    when it is ready. Raises StoreError."""
+    standby = home.standby(fleet.number)
+    fleet.waits()
     ahead = Ahead(standby)
     waiting = False
     try:
@@ -54,6 +57,7 @@ async def stand_by(home: AnyHome, host: Host) -> OwnedHome | None:
                 load()
                 _events.info("standby.waiting", home=home.address, owner_pid=standby.owner_pid)
             ahead.look()
+            fleet.ready(ready=standby.named and ahead.done)
             await host.halt.ended(standby.seconds)
     finally:
         standby.close()
@@ -89,6 +93,11 @@ class Ahead:
             self._standby.read_ahead()
         except Exception as error:  # noqa: BLE001 (`look` raises it)
             self._bug = error
+
+    @property
+    def done(self) -> bool:
+        """Whether it was read since an owner has begun to leave."""
+        return self._left and (self._reading is None or not self._reading.is_alive())
 
     async def finish(self) -> None:
         """Wait for what is being read, a little."""

@@ -10,7 +10,8 @@ The file `lock` names the owner: its pid, its *epoch* (one higher with each owne
    that is paused keeps its flock; a standby that sees no heartbeat for a whole lease takes over.
 3. What is done about the lock is done under a flock on `lock.takeover`, so one of many wins.
 4. An owner that is about to give the home back says so in its file, if somebody waits: who waits
-   holds a shared flock on `lock.standby`, and looks often from then on.
+   holds a shared flock on `lock.standby`, and looks often from then on. It may name its heir there,
+   whom all others let take the home first (`pipeline.fleet.heirs`).
 
 The lock says who may; what makes it impossible for an owner that has lost the home to do harm is
 elsewhere: the journal checks after each fsync, the table's next version is made by an exclusive
@@ -20,6 +21,7 @@ isn't answered from a cache (NFS: version 4, mounted with `noac` or `actimeo=0`)
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -28,6 +30,7 @@ from typing import Self
 import msgspec
 
 from distributary.pipeline.errors import HomeLocked, HomeLost
+from distributary.pipeline.fleet.heirs import NOBODY, Patience
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal.segment import sync_directory
 
@@ -42,22 +45,23 @@ CLAIM_BYTES = 64
 
 class Claim(msgspec.Struct, frozen=True):
     """What a lock file says of its owner; all 0 when it says nothing. `leaving` is 1 when the home
-    is about to be given back."""
+    is about to be given back, `heir` the number of who is to take it first."""
 
     pid: int = 0
     epoch: int = 0
     beat: int = 0
     leaving: int = 0
+    heir: int = NOBODY
 
     @classmethod
     def read(cls, fd: int) -> Self:
         words = os.pread(fd, CLAIM_BYTES, 0).split()
         if not words or not all(word.isdigit() for word in words):
             return cls()
-        return cls(*map(int, words[:4]))
+        return cls(*map(int, words[:5]))
 
     def write(self, fd: int) -> None:
-        words = f"{self.pid} {self.epoch} {self.beat} {self.leaving}"
+        words = f"{self.pid} {self.epoch} {self.beat} {self.leaving} {self.heir}"
         line = words.ljust(CLAIM_BYTES - 1) + "\n"
         os.pwrite(fd, line.encode(), 0)
 
@@ -78,25 +82,31 @@ class Owner:
         found = os.fstat(fd)
         self._identity = (found.st_dev, found.st_ino)
         self._beats = count(1)
-        self._leaving = 0
+        self._leaving, self._heir = 0, NOBODY
         self._lost: str | None = None
 
     def beat(self) -> None:
         """Show that this owner lives. It writes into its own file, whoever owns the home now."""
-        Claim(self._pid, self.epoch, next(self._beats), self._leaving).write(self._fd)
+        beat = next(self._beats)
+        Claim(self._pid, self.epoch, beat, self._leaving, self._heir).write(self._fd)
 
-    def leave(self) -> float:
-        """Say that the home will be given back soon. After so many seconds whoever waits for it
-        has seen that; 0: nobody waits. Raises OSError."""
+    def leave(self, heir: int = NOBODY) -> float:
+        """Say that the home will be given back soon, and who is to take it first. After so many
+        seconds whoever waits for it has seen that; 0: nobody waits. Raises OSError."""
         fd = os.open(self.home.standby_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if _locked(fd):
                 return 0.0
         finally:
             os.close(fd)
-        self._leaving = 1
+        self._leaving, self._heir = 1, heir
         self.beat()
         return _LOOKS * STANDBY_SECONDS
+
+    def stay(self) -> None:
+        """Say that the home won't be given back soon, after all. Raises OSError."""
+        self._leaving, self._heir = 0, NOBODY
+        self.beat()
 
     def check(self) -> None:
         """Raise HomeLost when the home has another owner; then it is lost for ever."""
@@ -123,9 +133,18 @@ class Owner:
 
 def acquire(home: Home) -> Owner:
     """Own the home now; the folder is made when it is absent. Raises HomeLocked when it has an
-    owner, which a kill leaves nothing of: the flock goes with the process. Raises InvalidRequest
-    where no home can be, and StoreError where the files can't be written."""
+    owner, which a kill leaves nothing of: the flock goes with the process. A home that was given
+    back to an heir is waited for, in case that one doesn't come. Raises InvalidRequest where no
+    home can be, and StoreError where the files can't be written."""
     home.make()
+    patience = Patience(NOBODY)
+    while (owner := _acquired(home, patience)) is None:
+        time.sleep(STANDBY_SECONDS)
+    return owner
+
+
+def _acquired(home: Home, patience: Patience) -> Owner | None:
+    """Its owner; None while it waits for its heir. Raises as `acquire`."""
     with home.used(), _turn(home) as ours:
         fd = os.open(home.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -135,6 +154,8 @@ def acquire(home: Home) -> Owner:
                     f"{home.root} is in use by the gateway with pid {claim.pid or 'unknown'}; "
                     "stop it first, wait for it with --standby, or choose another home"
                 )
+            if not patience.may_take(claim.heir, free=True, now=time.monotonic()):
+                return None
             return _succeed(home, claim, taken=False)
         finally:
             os.close(fd)
@@ -154,9 +175,11 @@ class Standby:
     """Waits for a home until `close`: call `attempt` again and again; it succeeds when the home's
     owner has died or gives no sign of life."""
 
-    def __init__(self, home: Home, lease_seconds: float) -> None:
+    def __init__(self, home: Home, lease_seconds: float, me: int = NOBODY) -> None:
+        """`me`: the number by which an owner may name it."""
         home.make()
         self._home, self._lease = home, lease_seconds
+        self._me, self._patience = me, Patience(me)
         self._seen: tuple[int, Claim] | None = None
         self._since = 0.0  # when what is seen was seen first
         with home.used():
@@ -171,8 +194,19 @@ class Standby:
 
     @property
     def leaving(self) -> bool:
-        """Whether the owner said, when it was last looked at, that it will give the home back."""
-        return self._seen is not None and bool(self._seen[1].leaving)
+        """Whether the owner said, when it was last looked at, that it will give the home back, and
+        to nobody else."""
+        claim = self._claim
+        return bool(claim.leaving) and claim.heir in {NOBODY, self._me}
+
+    @property
+    def named(self) -> bool:
+        """Whether the owner has named this one as its heir, when it was last looked at."""
+        return self._claim.heir == self._me != NOBODY
+
+    @property
+    def _claim(self) -> Claim:
+        return self._seen[1] if self._seen is not None else Claim()
 
     @property
     def seconds(self) -> float:
@@ -182,19 +216,21 @@ class Standby:
     @property
     def owner_pid(self) -> int:
         """The owner's pid when it was last looked at; 0 when it isn't known."""
-        return self._seen[1].pid if self._seen is not None else 0
+        return self._claim.pid
 
     def attempt(self, now: float) -> Owner | None:
-        """The home, if nobody owns it or its owner has shown no life for a lease; `now` in seconds
-        of any clock that runs evenly and doesn't jump. Raises StoreError when the lock can't be
-        read or written."""
+        """The home, if nobody owns it or its owner has shown no life for a lease, and it waits for
+        no other heir; `now` in seconds of any clock that runs evenly and doesn't jump. Raises
+        StoreError when the lock can't be read or written."""
         with self._home.used(), _turn(self._home) as ours:
             if not ours:
                 return None  # another one is just taking it
             fd = os.open(self._home.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 claim = Claim.read(fd)
-                if not _locked(fd) and not self._silent((os.fstat(fd).st_ino, claim), now):
+                silent = self._silent((os.fstat(fd).st_ino, claim), now)
+                free = _locked(fd) or silent
+                if not self._patience.may_take(claim.heir, free=free, now=now):
                     return None
                 return _succeed(self._home, claim, taken=True)
             finally:

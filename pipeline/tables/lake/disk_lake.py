@@ -2,8 +2,8 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
@@ -11,23 +11,30 @@ from typing import Final
 import msgspec
 
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.fleet.members import Member
+from distributary.pipeline.fleet.moves import Move
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import PLACEMENT
+from distributary.pipeline.log_names import PLACEMENT, private_number
 from distributary.pipeline.tables.home.home import Home, make_folder
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
+    MEMBERS,
+    MOVE,
     SECRET,
     SECRET_BYTES,
     OwnerAddress,
+    address_of_member,
     changed_meanwhile,
     log_below,
     read_address,
+    read_member,
+    read_move,
     read_placement,
     read_secret,
 )
 
-#: Whoever changes the placement holds a flock on this file meanwhile.
+#: Whoever changes the placement, or the order that stands, holds a flock on this file meanwhile.
 _CHANGING: Final = "lake.change"
 _SECRET_MODE: Final = 0o600
 _MODE: Final = 0o644
@@ -75,6 +82,8 @@ class DiskLake:
     def address_of(self, log: str) -> OwnerAddress | None:
         try:
             with self._home.used():
+                if (number := private_number(log)) is not None:
+                    return address_of_member((self._root / MEMBERS / str(number)).read_bytes())
                 return read_address(self._address_path(log).read_bytes())
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):
@@ -86,6 +95,40 @@ class DiskLake:
         with self._home.used():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, msgspec.json.encode(address), _MODE)
+
+    def members(self) -> list[Member]:
+        found = []
+        with self._home.used(), suppress(FileNotFoundError):
+            for path in list((self._root / MEMBERS).iterdir()):
+                if path.name.isdecimal():
+                    with suppress(FileNotFoundError):  # it has just said farewell
+                        found.append(read_member(path.read_bytes()))
+        return [member for member in found if member is not None]
+
+    def say_member(self, member: Member) -> None:
+        folder = self._root / MEMBERS
+        with self._home.used():
+            folder.mkdir(exist_ok=True)
+            beside = folder / f".{member.number}"
+            beside.write_bytes(msgspec.json.encode(member))
+            beside.replace(folder / str(member.number))
+
+    def forget_members(self, numbers: Sequence[int]) -> None:
+        with self._home.used():
+            for number in numbers:
+                (self._root / MEMBERS / str(number)).unlink(missing_ok=True)
+
+    def move(self) -> Move | None:
+        with self._home.used(), suppress(FileNotFoundError):
+            return read_move((self._root / MOVE).read_bytes())
+        return None
+
+    def replace_move(self, seen: Move | None, new: Move) -> bool:
+        with self._home.used(), self._changing():
+            if self.move() != seen:
+                return False
+            write_whole(self._root / MOVE, msgspec.json.encode(new), _MODE)
+        return True
 
     def _address_path(self, log: str) -> Path:
         return Path(self.log_home(log)) / ADDRESS

@@ -4,22 +4,29 @@ lake.json            the placement (`pipeline.lake.placement`): what makes a hom
 lake.secret          by which gateways of the lake log in at each other: 64 hexadecimal digits
 address              where the owner of `main` listens
 logs/LOG/            another log, laid out as a home; `address` in it likewise
+members/NUMBER       what a gateway of the lake says of itself, again and again
+lake.move            the order to move a log that stands (`pipeline.fleet.moves`)
 
-The placement is replaced by whoever has read it, if it still stands. An address may be stale:
-nothing safe rests on it.
+The placement and the order are replaced by whoever has read them, if they still stand. An address
+may be stale, and so may be what a member says: nothing safe rests on it.
 """
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.fleet.members import Member
+from distributary.pipeline.fleet.moves import Move
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.log_names import LOGS, MAIN
 
 #: Names below the home, beside those of `pipeline.log_names`.
 SECRET: Final = "lake.secret"  # noqa: S105 (the name of the file)
 ADDRESS: Final = "address"
+MEMBERS: Final = "members"
+MOVE: Final = "lake.move"
 #: Random bytes of the secret.
 SECRET_BYTES: Final = 32
 #: What takes an unsound lake.json back to a sound one.
@@ -56,11 +63,32 @@ class Lake(Protocol):
         """The address of the home of a log."""
 
     def address_of(self, log: str) -> OwnerAddress | None:
-        """Where the log's owner said that it listens; None if nothing that can be read was said.
-        Raises StoreError when the disk or store doesn't answer."""
+        """Where the log's owner said that it listens, or the gateway that has a private log; None
+        if nothing that can be read was said. Raises StoreError when the disk or store doesn't
+        answer."""
 
     def say_address(self, log: str, address: OwnerAddress) -> None:
         """Say where the log's owner listens, which only the owner does. Raises StoreError."""
+
+    def members(self) -> list[Member]:
+        """What gateways have said of themselves last, also such that are no more; in no order.
+        Raises StoreError."""
+
+    def say_member(self, member: Member) -> None:
+        """Say this of oneself, in the place of what was said before; it needn't be durable. Raises
+        StoreError."""
+
+    def forget_members(self, numbers: Sequence[int]) -> None:
+        """These say nothing any more; those that nothing is known of are no error. Raises
+        StoreError."""
+
+    def move(self) -> Move | None:
+        """The order that stands; None where there never was one, or where it can't be read. Raises
+        StoreError."""
+
+    def replace_move(self, seen: Move | None, new: Move) -> bool:
+        """Put an order in the place of the one that was seen. False when another one stands there
+        by now. Raises StoreError."""
 
 
 def log_below(root: str, log: str) -> str:
@@ -91,6 +119,28 @@ def read_address(said: bytes) -> OwnerAddress | None:
     """What an owner has said; None if it can't be understood."""
     try:
         return msgspec.json.decode(said, type=OwnerAddress)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def address_of_member(said: bytes) -> OwnerAddress | None:
+    """Where a gateway listens, by what it has said of itself."""
+    member = read_member(said)
+    return None if member is None else OwnerAddress(member.url, "", member.said_at)
+
+
+def read_member(said: bytes) -> Member | None:
+    """What a gateway has said of itself; None if it can't be understood."""
+    try:
+        return msgspec.json.decode(said, type=Member)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def read_move(said: bytes) -> Move | None:
+    """The order that stands; None if it can't be understood, so that the next one replaces it."""
+    try:
+        return msgspec.json.decode(said, type=Move)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

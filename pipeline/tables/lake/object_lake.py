@@ -1,22 +1,31 @@
 """A lake without a disk: objects below one address."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from secrets import token_hex
 from typing import Final
 
 import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.fleet.members import Member
+from distributary.pipeline.fleet.moves import Move
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import LOGS, MAIN, PLACEMENT
+from distributary.pipeline.log_names import LOGS, MAIN, PLACEMENT, private_number
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
+    MEMBERS,
+    MOVE,
     SECRET,
     SECRET_BYTES,
     OwnerAddress,
+    address_of_member,
     changed_meanwhile,
     log_below,
     read_address,
+    read_member,
+    read_move,
     read_placement,
     read_secret,
 )
@@ -78,12 +87,52 @@ class ObjectLake:
         return log_below(self.address, log)
 
     def address_of(self, log: str) -> OwnerAddress | None:
+        if (number := private_number(log)) is not None:
+            said = self._read(_member_path(number))
+            return None if said is None else address_of_member(said)
         said = self._read(_address_path(log))
         return None if said is None else read_address(said)
 
     def say_address(self, log: str, address: OwnerAddress) -> None:
-        try:
+        with self._asked():
             self._store.put(_address_path(log), msgspec.json.encode(address))
+
+    def members(self) -> list[Member]:
+        with self._asked():
+            names = self._store.files(MEMBERS)
+        said = [self._read(f"{MEMBERS}/{name.rpartition('/')[2]}") for name in names]
+        found = [read_member(one) for one in said if one is not None]
+        return [member for member in found if member is not None]
+
+    def say_member(self, member: Member) -> None:
+        with self._asked():
+            self._store.put(_member_path(member.number), msgspec.json.encode(member))
+
+    def forget_members(self, numbers: Sequence[int]) -> None:
+        with self._asked():
+            self._store.delete([_member_path(number) for number in numbers])
+
+    def move(self) -> Move | None:
+        said = self._read(MOVE)
+        return None if said is None else read_move(said)
+
+    def replace_move(self, seen: Move | None, new: Move) -> bool:
+        with self._asked():
+            try:
+                said, tag = self._store.tagged(MOVE)
+            except FileNotFoundError:
+                said, tag = None, None
+            if (None if said is None else read_move(said)) != seen:
+                return False
+            data = msgspec.json.encode(new)
+            done = self._store.exchange(MOVE, data, tag)
+        return done is not None or self._read(MOVE) == data  # ours, if only the answer was lost
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """What the store says meanwhile is a StoreError, one sentence."""
+        try:
+            yield
         except OSError as error:
             raise self._silent(error) from error
 
@@ -121,6 +170,10 @@ class ObjectLake:
 
     def _silent(self, error: OSError) -> StoreError:
         return StoreError(f"the lake {self.address} can't be used: {error}. See to its store")
+
+
+def _member_path(number: int) -> str:
+    return f"{MEMBERS}/{number}"
 
 
 def _address_path(log: str) -> str:

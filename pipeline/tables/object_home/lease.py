@@ -4,7 +4,8 @@ a disk it says which gateway does, of Spark's tables which job (`jobs.tables.sto
 It only says when to try: whoever is wrong about it loses nothing by that (`take_over`). An owner
 replaces its own words by new ones, if they still stand (`If-Match`). Whoever wants to own takes the
 lease when the words are gone or a farewell, or haven't changed for a whole lease of its own clock.
-An owner that is about to say farewell says so before, and who waits looks often from then on.
+An owner that is about to say farewell says so before, and who waits looks often from then on. It
+may name its heir, whom all others let take it first (`pipeline.fleet.heirs`).
 """
 
 import os
@@ -19,6 +20,7 @@ from typing import Final
 import msgspec
 
 from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StoreError
+from distributary.pipeline.fleet.heirs import HEIR_SECONDS, NOBODY, Patience
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.object_home.object_home import LEASE, ObjectHome
 
@@ -39,7 +41,8 @@ _SEEN_LOOKS: Final = 1.5
 class Claim(msgspec.Struct, frozen=True):
     """What the object says. `owner` is a random name of the process; one that says `farewell` has
     given it back, and one that says `leaving` will soon; `unsure` says in a farewell that requests
-    may still be under way. A job says its name, and since when it runs (seconds since 1970)."""
+    may still be under way. A job says its name, and since when it runs (seconds since 1970).
+    `heir` is the number of who is to take it first."""
 
     owner: str
     host: str
@@ -50,6 +53,7 @@ class Claim(msgspec.Struct, frozen=True):
     unsure: bool = False
     job: str = ""
     since: int = 0
+    heir: int = NOBODY
 
 
 class StoreLease(msgspec.Struct, frozen=True):
@@ -108,13 +112,20 @@ class LeaseOwner:
             claim = msgspec.structs.replace(self._claim, beat=self._claim.beat + 1)
             self._say(claim)
 
-    def leave(self) -> float:
-        """Say that the home will be given back soon. After so many seconds whoever waits for it
-        has seen that: nobody knows whether somebody does. Raises as `beat`."""
+    def leave(self, heir: int = NOBODY) -> float:
+        """Say that the home will be given back soon, and who is to take it first. After so many
+        seconds whoever waits for it has seen that: nobody knows whether somebody does. Raises as
+        `beat`."""
         with self._lock:
             self.check()
-            self._say(msgspec.structs.replace(self._claim, leaving=True))
+            self._say(msgspec.structs.replace(self._claim, leaving=True, heir=heir))
         return self._lease.seconds / LOOKS * _SEEN_LOOKS
+
+    def stay(self) -> None:
+        """Say that the home won't be given back soon, after all. Raises as `beat`."""
+        with self._lock:
+            self.check()
+            self._say(msgspec.structs.replace(self._claim, leaving=False, heir=NOBODY))
 
     def _say(self, claim: Claim) -> None:
         try:
@@ -153,9 +164,13 @@ class LeaseOwner:
 class LeaseStandby:
     """Waits for a lease: call `attempt` again and again."""
 
-    def __init__(self, lease: StoreLease, job: str = "", since: int = 0) -> None:
-        """`job` and `since` are for a claim of a job."""
+    def __init__(
+        self, lease: StoreLease, me: int = NOBODY, *, job: str = "", since: int = 0
+    ) -> None:
+        """`me`: the number by which an owner may name it; `job` and `since` are for a claim of a
+        job."""
         self._lease = lease
+        self._me, self._patience = me, Patience(me)
         self._claim = Claim(token_hex(8), socket.gethostname(), os.getpid(), job=job, since=since)
         self._seen: _Seen | None = None
         self._since = 0.0
@@ -164,14 +179,24 @@ class LeaseStandby:
     @property
     def owner_pid(self) -> int:
         """The pid of the owner that was seen, on its own host; 0 when it isn't known."""
-        claim = self._seen.claim if self._seen is not None else None
-        return claim.pid if claim is not None else 0
+        return self._owner.pid if self._owner is not None else 0
 
     @property
     def leaving(self) -> bool:
-        """Whether the owner said, when it was last looked at, that it will give the home back."""
-        claim = self._seen.claim if self._seen is not None else None
-        return claim is not None and claim.leaving
+        """Whether the owner said, when it was last looked at, that it will give the home back, and
+        to nobody else."""
+        owner = self._owner
+        return owner is not None and owner.leaving and owner.heir in {NOBODY, self._me}
+
+    @property
+    def named(self) -> bool:
+        """Whether the owner has named this one as its heir, when it was last looked at."""
+        owner = self._owner
+        return owner is not None and owner.heir == self._me != NOBODY
+
+    @property
+    def _owner(self) -> Claim | None:
+        return self._seen.claim if self._seen is not None else None
 
     @property
     def seconds(self) -> float:
@@ -193,16 +218,21 @@ class LeaseStandby:
     def tried(self, seen: _Seen | None, now: float) -> LeaseOwner | None:
         """The same, with what stands there. Raises OSError when it isn't known whether it is
         ours; the next attempt tells."""
-        if seen is None or seen.claim is None or seen.claim.farewell:
+        claim = None if seen is None else seen.claim
+        if seen is None or claim is None:
             return self._take(seen)
-        if seen.claim.owner == self._claim.owner:  # the answer was lost
-            return LeaseOwner(self._lease, seen.claim, seen.tag)
+        if claim.owner == self._claim.owner and not claim.farewell:  # the answer was lost
+            return LeaseOwner(self._lease, claim, seen.tag)
         if self._seen is None or seen.tag != self._seen.tag:
             self._seen, self._since = seen, now
         left = self._since + self._lease.seconds - now
-        if left <= 0:
+        free = claim.farewell or left <= 0
+        if self._patience.may_take(claim.heir, free=free, now=now):
             return self._take(seen)
-        self._wait = min(self._lease.seconds / LOOKS, left)  # the look that decides comes in time
+        # The look that decides comes in time.
+        self._wait = (
+            min(self._lease.seconds / LOOKS, left) if not free else self._lease.seconds / LOOKS
+        )
         return None
 
     def look(self) -> _Seen | None:
@@ -225,10 +255,11 @@ def request_seconds(lease_seconds: float) -> float:
 def acquired(standby: LeaseStandby, lease: StoreLease) -> LeaseOwner:
     """Have the lease now, or when its owner has shown no life for so long: a process that was
     killed leaves its words. Raises LeaseHeld when its owner lives, StoreError when the store
-    doesn't answer. Blocks for a lease and a little."""
+    doesn't answer. Blocks for a lease and a little, and where an heir was named
+    that doesn't come for HEIR_SECONDS more."""
     first: _Seen | None = None
     begun, error = time.monotonic(), OSError("its store doesn't answer")
-    while (now := time.monotonic()) - begun < 2 * lease.seconds:
+    while (now := time.monotonic()) - begun < 2 * lease.seconds + HEIR_SECONDS:
         try:
             seen = standby.look()
             if (owner := standby.tried(seen, now)) is not None:

@@ -57,7 +57,10 @@ def test_a_home_becomes_a_lake(tmp_path: Path) -> None:
         "log": "orders",
         "home": f"{home}/logs/orders",
         "owner": None,
+        "machine": None,
+        "standbys": [],
     }
+    assert (shown["relays"], shown["move"]) == ([], None)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from async_client import run
-from async_client import until as came_true
+from gateway_load import Load
 from gateway_peer import Connect
 from gateway_process import Gateway, free_port, until
 
-from distributary.client import connect
 from distributary.ingest.gateway.free_log import FreeLog
 from distributary.ingest.gateway.homes import home_at
 from distributary.ingest.gateway.ownership.any_home import HomeOwner, Waiting, WaitingHome
@@ -26,43 +25,6 @@ HAND_OVERS = 3
 PUBLISHERS = 3
 #: What publishers send again isn't kept twice.
 SETTINGS = {"topic": {"duplicates_messages": 100_000}}
-QUEUE = "queue://work"
-
-
-class Load:
-    """Publishers and a consumer that know two addresses."""
-
-    def __init__(self, *ports: int) -> None:
-        self._first, *self._others = [f"amqp://127.0.0.1:{port}" for port in ports]
-        self.accepted: list[str] = []
-        self.came: list[str] = []
-        self.unmarked: list[str] = []  #: came again as if they were new
-        self.over = False
-
-    async def publish(self, name: str) -> None:
-        async with connect(self._first, *self._others) as client:
-            number = 0
-            while not self.over:
-                await client.publish(QUEUE, f"{name}-{number}")
-                self.accepted.append(f"{name}-{number}")
-                number += 1
-
-    async def consume(self) -> None:
-        async with connect(self._first, *self._others) as client:
-            async for message in client.consume(QUEUE):
-                if str(message.body) in self.came and not message.delivery_count:
-                    self.unmarked.append(str(message.body))
-                self.came.append(str(message.body))
-                await message.accept()
-
-    async def more(self) -> None:
-        """Wait until more was accepted, and came."""
-        accepted, came = len(self.accepted) + 50, len(self.came) + 50
-        await came_true(lambda: len(self.accepted) >= accepted and len(self.came) >= came, "more")
-
-    async def all_of_it(self) -> None:
-        """Wait until all that was accepted came."""
-        await came_true(lambda: set(self.accepted) <= set(self.came), "all that was accepted")
 
 
 class CountedReads(WaitingHome[HomeOwner]):
@@ -93,7 +55,7 @@ def test_a_rolling_upgrade(own_gateway: Make) -> None:
     owner = own_gateway(SETTINGS)
     owner.port = ports[0]
     owner.start()
-    work = Load(*ports)
+    work = Load("queue://work", *ports)
 
     async def upgrades() -> Gateway:
         now = owner

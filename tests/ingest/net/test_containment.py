@@ -439,6 +439,7 @@ OTHERS = {
     "ingest/gateway/lake_member.py _said call_later": "says where the gateway listens",
     "ingest/runtime/collecting.py begin call_later": "the collector of cycles",
     "ingest/runtime/collecting.py _collect call_later": "the collector of cycles",
+    "ingest/fleet/membership.py _begin create_task": "`watched` ends the service",
     "ingest/gateway/serve.py _tell_left_out call_later": "lines of the log",
     "ingest/runtime/turns.py ask call_soon": "goes on serving subscriptions",
     "ingest/runtime/turns.py turn call_soon": "sets a future",

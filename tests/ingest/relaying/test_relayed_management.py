@@ -216,6 +216,8 @@ def test_an_answer_goes_to_a_queue_of_another_log(fleet: Fleet, manager: Manager
     assert sorted(one.correlation_id for one in got) == list(range(count))
     assert {one.properties["statusCode"] for one in got} == {200}
     assert {one.properties["log"] for one in got} == {"main", "orders"}
+    logs = [log for log, name in names(manager, "queue") if name == "orders.answers"]
+    assert logs == ["orders"], "none is made in the gateway's own log"
 
 
 RIGHTS = """

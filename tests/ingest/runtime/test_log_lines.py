@@ -41,6 +41,7 @@ OWN = {
     *("http.listening", "http.waits"),
     *("address.said", "address.unsaid", "relay.connected", "relay.lost"),
     "relay.waits",
+    *("log.given", "log.moved", "log.moves", "move.asked", "move.failed", "member.unsaid"),
     *("traces.undelivered", "traces.delivered", "traces.exporter_ended"),
 }
 

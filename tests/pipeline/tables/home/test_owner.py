@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from distributary.pipeline.errors import HomeLocked, HomeLost
+from distributary.pipeline.fleet.heirs import HEIR_SECONDS, NUMBERS
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import (
+    CLAIM_BYTES,
     LEAVING_SECONDS,
     STANDBY_SECONDS,
     Standby,
@@ -187,3 +189,62 @@ def test_an_owner_that_leaves_and_hangs_loses_the_home(home: Home) -> None:
     assert standby.attempt(LEASE) is not None
     with pytest.raises(HomeLost):
         owner.check()
+
+
+def test_a_named_heir_takes_the_home_first(home: Home) -> None:
+    """Others look no more often than ever, and leave it alone until the heir has had its time."""
+    owner = acquire(home)
+    heir, other = Standby(home, LEASE, 7), Standby(home, LEASE, 8)
+    assert owner.leave(7) > 0
+    for standby in (heir, other):
+        assert standby.attempt(0.0) is None
+    assert (heir.named, heir.leaving, heir.seconds) == (True, True, LEAVING_SECONDS)
+    assert (other.named, other.leaving, other.seconds) == (False, False, STANDBY_SECONDS)
+    owner.beat()
+    assert other.attempt(0.1) is None
+    owner.release()
+    assert other.attempt(0.2) is None
+    assert other.attempt(0.2 + HEIR_SECONDS - 0.1) is None
+    taken = heir.attempt(0.2 + HEIR_SECONDS - 0.1)
+    assert taken is not None
+    assert other.attempt(0.2 + HEIR_SECONDS) is None
+    assert taken.epoch == 2
+    taken.check()
+    taken.release()
+    assert other.attempt(0.3 + HEIR_SECONDS) is not None, "the next owner has named nobody"
+
+
+def test_an_heir_that_does_not_come_leaves_the_home_to_anybody(home: Home) -> None:
+    """A standby, or a start; an owner that stays after all names nobody any more."""
+    owner = acquire(home)
+    other = Standby(home, LEASE, 8)
+    owner.leave(7)
+    owner.stay()
+    assert other.attempt(0.0) is None
+    owner.leave(7)
+    owner.release()
+    assert other.attempt(1.0) is None
+    taken = other.attempt(1.0 + HEIR_SECONDS)
+    assert taken is not None
+    taken.leave(7)
+    taken.release()
+    again = acquire(home)
+    assert again.epoch == taken.epoch + 1
+    again.leave(7)
+    again.stay()
+    again.release()
+    assert other.attempt(100.0) is not None, "at once"
+
+
+def test_a_lock_file_has_room_for_all_that_it_says(home: Home) -> None:
+    """Older versions read what they know of it."""
+    owner = acquire(home)
+    present = Standby(home, LEASE)
+    for _ in range(1_000):
+        owner.beat()
+    owner.leave(NUMBERS - 1)
+    text = home.lock_path.read_text()
+    assert len(text) == CLAIM_BYTES
+    assert text.split()[3:] == ["1", str(NUMBERS - 1)]
+    assert len(f"{2**22} {10**8} {10**11} 1 {NUMBERS - 1}") < CLAIM_BYTES
+    present.close()

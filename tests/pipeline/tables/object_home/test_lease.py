@@ -7,6 +7,7 @@ import pytest
 from faulty_s3 import FaultyS3, Plan, faulty_s3
 
 from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StoreError
+from distributary.pipeline.fleet.heirs import HEIR_SECONDS
 from distributary.pipeline.tables.object_home.lease import (
     LEAVING_SECONDS,
     LOOKS,
@@ -158,3 +159,30 @@ def test_an_owner_that_leaves_is_looked_at_often(home: ObjectHome) -> None:
     other = LeaseStandby(lease_of(home, LEASE))
     assert other.attempt(0.0) is None
     assert not other.leaving
+
+
+def test_a_named_heir_takes_the_home_first(home: ObjectHome) -> None:
+    """Others leave it alone until the heir has had its time; also a start, which waits."""
+    owner = acquire_lease(home, LEASE)
+    heir, other = LeaseStandby(lease_of(home, LEASE), 7), LeaseStandby(lease_of(home, LEASE), 8)
+    assert owner.leave(7) > 0
+    for standby in (heir, other):
+        assert standby.attempt(0.0) is None
+    assert (heir.named, heir.leaving) == (True, True)
+    assert (other.named, other.leaving) == (False, False)
+    owner.release()
+    assert other.attempt(0.2) is None
+    assert other.attempt(0.2 + HEIR_SECONDS - 0.1) is None
+    taken = heir.attempt(0.2)
+    assert taken is not None
+    assert other.attempt(0.2 + HEIR_SECONDS) is None
+    taken.leave(99)
+    taken.stay()
+    taken.release()
+    again = other.attempt(0.3 + HEIR_SECONDS)
+    assert again is not None, "the next owner has named nobody"
+    again.leave(99)
+    again.release()
+    before = time.monotonic()
+    acquire_lease(home, LEASE).release()
+    assert time.monotonic() - before >= HEIR_SECONDS, "an heir might have come"

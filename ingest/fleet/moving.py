@@ -1,0 +1,90 @@
+"""What the owner of a log does when its log is to move: by an order, or so that logs are spread."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import assert_never
+
+import structlog
+
+from distributary.ingest.gateway.ownership.any_home import HomeOwner
+from distributary.ingest.runtime.host import Host
+from distributary.ingest.runtime.workers import Worker
+from distributary.pipeline.errors import BeatFailed, HomeLost
+from distributary.pipeline.fleet.heirs import NOBODY
+from distributary.pipeline.fleet.members import Member, Sightings
+from distributary.pipeline.fleet.moves import Effect, Give, Giving, Move, Name, Say, State, Stay
+from distributary.pipeline.fleet.spreading import Spreading
+from distributary.pipeline.tables.lake.lake import Lake
+
+_events = structlog.get_logger("gateway")
+
+
+class Moving:
+    """Performs what `Giving` and `Spreading` decide. On the loop's thread; what blocks is done on
+    the worker that is given."""
+
+    def __init__(
+        self, host: Host, lake: Lake, logs: tuple[str, ...], me: Member, owner: HomeOwner
+    ) -> None:
+        """`me`: with the log that is served; `owner` says whose its home is."""
+        self._halt, self._lake, self._logs = host.halt, lake, logs
+        self._me, self._owner = me, owner
+        self._sightings = Sightings()
+        self._giving = Giving(me.number, me.log)
+        self._spreading = Spreading(me.number, host.settings.fleet.spread_rest_ms / 1_000)
+        #: To whom the log is given.
+        self.heir = NOBODY
+
+    @property
+    def hurries(self) -> bool:
+        """Whether a named heir is waited for."""
+        return self._giving.hurries
+
+    async def look(
+        self, worker: Worker[object], move: Move | None, said: Sequence[Member]
+    ) -> list[Member]:
+        """See to the order that stands, with what members say now: those that live. Raises
+        StoreError."""
+        now = time.monotonic()
+        living, silent = self._sightings.look(said, now)
+        if silent:
+            await worker.ask(lambda: self._lake.forget_members(silent))
+        for effect in self._giving.look(move, living, now):
+            await self._perform(worker, effect, move)
+        order = self._spreading.look(living, self._logs, move, now)
+        if order is not None and await self._replaced(worker, move, order):
+            _events.info("move.asked", log=order.log, to=order.url, machine=order.machine)
+        return living
+
+    async def _perform(self, worker: Worker[object], effect: Effect, seen: Move | None) -> None:
+        match effect:
+            case Name(heir):
+                _events.info("log.moves", log=self._me.log, to=seen.url if seen else "")
+                await _hinted(worker, lambda: self._owner.leave(heir))
+            case Stay():
+                await _hinted(worker, self._owner.stay)
+            case Give(heir):
+                self.heir = heir
+                self._halt.hand_over()
+            case Say(move):
+                if await self._replaced(worker, seen, move):
+                    self._tell(move)
+            case _ as never:
+                assert_never(never)
+
+    async def _replaced(self, worker: Worker[object], seen: Move | None, new: Move) -> bool:
+        return bool(await worker.ask(lambda: self._lake.replace_move(seen, new)))
+
+    def _tell(self, move: Move) -> None:
+        if move.state is State.FAILED:
+            _events.warning("move.failed", log=move.log, to=move.url, reason=move.reason)
+        else:
+            _events.info("log.moved", log=move.log, machine=move.machine)
+
+
+async def _hinted(worker: Worker[object], say: Callable[[], object]) -> None:
+    """Say it in the lock or the lease. It is a hint: the heartbeat finds out what a failure means,
+    and an heir that doesn't hear of it isn't ready."""
+    with suppress(OSError, BeatFailed, HomeLost):
+        await worker.ask(say)

@@ -1,0 +1,88 @@
+"""The home of a gateway that owns no log of its lake: a folder of its own, for as long as it runs.
+
+Its *private log* has the temporary destinations of its clients, which leave no record; all else is
+relayed. Nobody else can have it, so it needs no lease. But who owns no log doesn't keep others from
+changing the placement: so its sign of life is a look whether the placement is the one that it
+began with. If not, it is lost, and like every owner it lets no byte out that it isn't sure of.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from distributary.ingest.commit.home_opening import Store, open_store
+from distributary.ingest.gateway.ownership.any_home import OwnedHome, Waiting
+from distributary.ingest.runtime.settings import Settings
+from distributary.pipeline.errors import BeatFailed, HomeLost, InvalidRequest, StoreError
+from distributary.pipeline.fleet.heirs import NOBODY
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.home.owner import Owner, acquire
+from distributary.pipeline.tables.lake.lake import Lake
+
+#: Bytes of a segment of a journal that nothing is written to, the least that there may be.
+_SEGMENT_BYTES: Final = 1 << 20
+
+
+class PrivateOwner:
+    """The owner of a private log. Implements `HomeOwner`. Threads: `beat` and `check` on any."""
+
+    taken: Final = False
+    #: Each is a request where the lake is on a store.
+    beats: Final = 3
+
+    def __init__(self, lake: Lake, folder: Path, owner: Owner) -> None:
+        """`owner` owns the home in the folder, which is removed at the end. Blocks. Raises
+        StoreError."""
+        self._lake, self._folder, self._owner = lake, folder, owner
+        self._version = lake.placement().version
+
+    def beat(self) -> None:
+        """Raises HomeLost when the placement is another one, BeatFailed when it isn't known."""
+        try:
+            version = self._lake.placement().version
+        except StoreError as error:
+            raise BeatFailed(f"the placement can't be read: {error}") from error
+        if version != self._version:
+            raise HomeLost(
+                f"the placement of {self._lake.address} has version {version} by now, and this "
+                f"gateway relays by version {self._version}. Start it again"
+            )
+
+    def leave(self, heir: int = NOBODY) -> float:  # noqa: ARG002 (nobody waits for it)
+        return 0.0
+
+    def stay(self) -> None:
+        """Nobody was told that it leaves."""
+
+    def check(self) -> None:
+        self._owner.check()
+
+    def release(self) -> None:
+        self._owner.release()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class PrivateHome:
+    """Implements `AnyHome`."""
+
+    def __init__(self, lake: Lake, log: str) -> None:
+        self._lake, self.address = lake, log
+
+    def acquire(self) -> OwnedHome:
+        folder = Path(tempfile.mkdtemp(prefix="distributary-none-"))
+        home = Home(folder)
+        owner = acquire(home)
+
+        def opened(settings: Settings) -> Store:
+            journal = replace(settings.journal, segment_bytes=_SEGMENT_BYTES)
+            return open_store(home, replace(settings, journal=journal), owner)
+
+        return OwnedHome(self.address, PrivateOwner(self._lake, folder, owner), opened)
+
+    def standby(self, me: int = NOBODY) -> Waiting:  # noqa: ARG002 (there is nobody to be named by)
+        raise InvalidRequest(
+            "--standby waits for a log, and --log none serves without one: leave one of both out"
+        )

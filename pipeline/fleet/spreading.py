@@ -1,0 +1,97 @@
+"""Which log moves to which machine, so that each machine has its share of them.
+
+A machine's load is its logs by its weight. A log moves from a machine to one that would have less
+load with it than the first one has now: of equal machines to one that has at least two fewer. Each
+move makes the list of loads smaller, read from the largest on, so there is a last one.
+
+The owner of the log gives; all others, who see the same, do nothing. One whose view may be wrong
+does nothing either: what members say must be whole, without contradiction, and the same for a
+while, and so must the order that stands (`moves`), which is replaced by one of them alone.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+import msgspec
+
+from distributary.pipeline.fleet.members import Member
+from distributary.pipeline.fleet.moves import OLD_SECONDS, SPREADING, Move, State, ask
+
+#: A machine of weight 0 has none of its logs by right.
+_NO_SHARE: Final = Fraction(1 << 32)
+
+#: What decides, of each member: number, machine, log, for what it waits, if it spreads, weight.
+_Sight: TypeAlias = tuple[int, str, str, tuple[str, ...], bool, float]
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """A log, the number of its owner, and the member that it is to move to."""
+
+    log: str
+    owner: int
+    heir: Member
+
+
+def choose(members: Sequence[Member], logs: Sequence[str]) -> Choice | None:
+    """The move that makes the most loaded machine less so; None where each has its share, or where
+    what members say isn't whole: a log without an owner, or with two."""
+    owners = {one.log: one for one in members if one.log}
+    if len(owners) != sum(1 for one in members if one.log) or set(owners) != set(logs):
+        return None
+    counts = {one.machine: 0 for one in members}
+    for one in owners.values():
+        counts[one.machine] += 1
+    weights = {one.machine: Fraction(0) for one in members}
+    for one in members:
+        weights[one.machine] = max(weights[one.machine], Fraction(one.weight))
+    found: list[tuple[Fraction, Fraction, str, str, int, Choice]] = []
+    for heir in members:
+        if heir.log or not heir.spreads or not weights[heir.machine]:
+            continue
+        then = _load(counts[heir.machine] + 1, weights[heir.machine])
+        for log in heir.waits:
+            owner = owners.get(log)
+            if owner is None or not owner.spreads or owner.machine == heir.machine:
+                continue
+            load = _load(counts[owner.machine], weights[owner.machine])
+            if then < load:
+                choice = Choice(log, owner.number, heir)
+                found.append((-load, then, owner.machine, log, heir.number, choice))
+    return min(found, key=lambda one: one[:-1])[-1] if found else None
+
+
+def _load(count: int, weight: Fraction) -> Fraction:
+    if weight:
+        return count / weight
+    return _NO_SHARE * count
+
+
+class Spreading:
+    """When the owner with the number `me` gives its log so that logs are spread."""
+
+    def __init__(self, me: int, rest_seconds: float) -> None:
+        """`rest_seconds`: for how long all must be as it is."""
+        self._me, self._rest = me, rest_seconds
+        self._seen: tuple[tuple[_Sight, ...], Move | None] | None = None
+        self._since = 0.0
+
+    def look(
+        self, members: Sequence[Member], logs: Sequence[str], move: Move | None, now: float
+    ) -> Move | None:
+        """The order that it is to put in the place of the one that stands; None: nothing is to be
+        done by this one now."""
+        seen = (tuple(sorted(_sight(one) for one in members)), move)
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        under_way = move is not None and move.state is State.ASKED
+        if now - self._since < max(self._rest, OLD_SECONDS * under_way):
+            return None
+        choice = choose(members, logs)
+        if choice is None or choice.owner != self._me:
+            return None
+        return ask(move, choice.log, choice.heir, SPREADING, old=under_way)
+
+
+def _sight(one: Member) -> _Sight:
+    return (one.number, one.machine, one.log, one.waits, one.spreads, one.weight)

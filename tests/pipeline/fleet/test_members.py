@@ -1,0 +1,30 @@
+"""Who of a lake's gateways lives, as one that looks can tell."""
+
+from msgspec.structs import replace
+
+from distributary.pipeline.fleet.members import SILENT_PERIODS, Member, Sightings
+
+ONE = Member(1, "a", "amqp://10.0.0.1:5672", 11, log="main", period_ms=1_000)
+TWO = Member(2, "b", "amqps://[fd00::2]:5671", 22, waits=("main",), period_ms=1_000)
+
+
+def test_one_that_says_nothing_new_is_no_more() -> None:
+    """By the clock of who looks; a member that was never seen before may live."""
+    sightings = Sightings()
+    assert sightings.look([TWO, ONE], 0.0) == ([ONE, TWO], [])
+    assert sightings.look([ONE, replace(TWO, beat=1)], SILENT_PERIODS) == (
+        [ONE, replace(TWO, beat=1)],
+        [],
+    )
+    late = SILENT_PERIODS + 0.1
+    assert sightings.look([ONE, replace(TWO, beat=1)], late) == ([replace(TWO, beat=1)], [1])
+    assert sightings.look([replace(ONE, beat=1)], late) == ([replace(ONE, beat=1)], [])
+    assert sightings.look([replace(ONE, beat=1), TWO], 2 * late)[0] == [TWO]
+
+
+def test_a_member_is_called_by_its_machine_or_its_address() -> None:
+    assert ONE.is_called("a")
+    assert ONE.is_called("10.0.0.1:5672")
+    assert TWO.is_called("amqps://[fd00::2]:5671")
+    assert not ONE.is_called("10.0.0.1")
+    assert not ONE.is_called("")
