@@ -11,14 +11,13 @@ from distributary.jobs.tables.delta_files import require_jvm
 from distributary.jobs.tables.lake_homes import served_homes
 from distributary.jobs.tables.table_locations import on_a_disk
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.tables.home.home import Home
 
 #: Columns by which a topic_log is known.
 LOG_COLUMNS = {"record", "day", "group", "topic", "sequence", "message", "sequences", "floor"}
 
 
 def of_logs(
-    home: Path | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
+    home: str | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
 ) -> Logs:
     """Where the job reads and writes: of a lake, of which nothing else is said, in the home of each
     log that has a topic_log, by the logs' names; else in one, whose log has none. Raises
@@ -26,21 +25,15 @@ def of_logs(
     whole = home is not None and log is None and tables is None and checkpoint is None
     homes = served_homes(home) if whole and home is not None else {}
     found = {
-        name: locations_of(one, str(Home(one).topic_log), None, None, query=query)
+        name: locations_of(one.root, one.topic_log, None, None, query=query)
         for name, one in homes.items()
-        if _is_begun(str(Home(one).topic_log))
     }
     if found:
         return found
     one = locations_of(home, log, tables, checkpoint, query=query)
-    if on_a_disk(one.log) and not _is_begun(one.log):
+    if on_a_disk(one.log) and not (Path(one.log) / "_delta_log").is_dir():
         raise InvalidRequest(_no_log(one.log))
     return {"": one}
-
-
-def _is_begun(log: str) -> bool:
-    """Whether a topic_log on a disk has its first version."""
-    return (Path(log) / "_delta_log").is_dir()
 
 
 def require_log(spark: SparkSession, log: str) -> None:

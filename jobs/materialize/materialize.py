@@ -71,6 +71,7 @@ Examples:
       --metrics 127.0.0.1:9101 --upkeep-every 60
   distributary jobs materialize --home build/demo --restart-from-snapshot
   distributary jobs materialize --home /srv/lake --trigger "2 seconds"
+  distributary jobs materialize --home s3://bucket/orders
   spark-submit jobs/materialize/materialize.py --home build/demo
   spark-submit --packages io.delta:delta-spark_4.2_2.13:4.4.0 jobs/materialize/materialize.py \\
       --log s3a://lake/topic_log --tables s3a://lake/tables --checkpoint s3a://lake/checkpoint
@@ -157,7 +158,7 @@ def once(spark: SparkSession, home: str) -> list[Progress]:
     Raises InvalidRequest when there is no topic_log, TablesLocked when another job writes.
     """
     told: list[Progress] = []
-    for locations in of_logs(Path(home), None, None, None, query=QUERY).values():
+    for locations in of_logs(home, None, None, None, query=QUERY).values():
         require_log(spark, locations.log)
         with writing(spark, locations.tables, QUERY):
             build(spark, Settings(locations, report=told.append)).awaitTermination()
@@ -250,7 +251,7 @@ def main(argv: Sequence[str]) -> int:
 @json_option("Progress as one JSON object a line.")
 def command(
     *,
-    home: Path | None,
+    home: str | None,
     log: str | None,
     tables: str | None,
     checkpoint: str | None,
@@ -270,7 +271,8 @@ def command(
     if metrics is not None:
         gauges.serve(metrics)
     ends = given.materialize.trigger == AVAILABLE_NOW
-    spark = session(({} if ends else of_long_life()) | (FAIR if of_lake else {}))
+    places = [one.tables for one in logs.values()]
+    spark = session(({} if ends else of_long_life()) | (FAIR if of_lake else {}), places)
     lines, slots = Lines(gauges, as_json=as_json), Slots(given.materialize.logs_at_once, request)
     job = _Job(spark, given, lines, slots, request, set(logs) if restart_from_snapshot else set())
     request.listen()

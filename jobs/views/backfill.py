@@ -42,14 +42,13 @@ from distributary.jobs.session.job_options import (
 from distributary.jobs.session.job_settings import BackfillSettings, load
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import require_tables
+from distributary.jobs.tables.lake_homes import job_home, lake_of
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_position import place
 from distributary.pipeline.management.management_messages import CONFLICT, FORBIDDEN, Entity, Verb
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.selector.parser import parse
 from distributary.pipeline.subscriptions.hint import Part, cut, packed
-from distributary.pipeline.tables.home.home import Home
-from distributary.pipeline.tables.lake.disk_lake import disk_lake
 from distributary.pipeline.transforms.past.history_matches import Stretch, matches, stretch
 from distributary.pipeline.transforms.schema.home_tables import find_tables
 
@@ -226,7 +225,7 @@ def command(
     lake_log: str,
     no_hint: bool,
     dry_run: bool,
-    home: Path | None,
+    home: str | None,
     log: str | None,
     tables: str | None,
     settings_file: Path | None,
@@ -270,10 +269,10 @@ def command(
     _report(request, found, floor, told, as_json=as_json)
 
 
-def _placed(home: Path | None, topic: str) -> str:
+def _placed(home: str | None, topic: str) -> str:
     """The log of a lake that has this topic, or all topics of this pattern; empty where the home is
     none. Raises InvalidRequest where they may be in several."""
-    lake = None if home is None else disk_lake(home)
+    lake = None if home is None else lake_of(home)
     if lake is None:
         return ""
     logs = lake.placement().logs_of_pattern(topic)
@@ -285,21 +284,21 @@ def _placed(home: Path | None, topic: str) -> str:
     return logs[0]
 
 
-def _folder(home: Path | None, tables: str | None, log: str) -> str | None:
+def _folder(home: str | None, tables: str | None, log: str) -> str | None:
     """The folder of tables that is asked, of a lake that of the log; None if none was said."""
     if home is None or tables is not None:
         return tables and folder(home, tables)
-    lake = disk_lake(home)
+    lake = lake_of(home)
     if lake is None or not log:
         return folder(home, None)
-    return str(Home(Path(lake.log_home(log))).spark_tables)
+    return job_home(lake.log_home(log)).tables
 
 
 def _require_own(gateway: Gateway, where: str, log: str) -> None:
     """What is found in the tables of another gateway's log says nothing of this one's messages."""
     with Client(gateway) as client:
         identity = own_log(client, log)
-    spark = session()
+    spark = session(places=[where])
     require_own(spark, find_tables(spark, where).folder, identity, beside=True)
 
 

@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 @click.command(help=__doc__, epilog=EXAMPLES, context_settings=HELP_OPTIONS)
-@click.option("--home", type=click.Path(path_type=Path), help="Home of a gateway.")
+@click.option("--home", help="Home of a gateway: a folder, or s3://bucket/prefix.")
 @click.option("--tables", help="Folder of Spark's tables, instead of the home's.")
 @click.option("--catalog", default=SESSION_CATALOG, show_default=True, help="The catalog.")
 @click.option("--schema", required=True, help="The schema in it; made if there is none.")
@@ -102,7 +102,7 @@ def main(argv: Sequence[str]) -> int:
 @json_option("What was made and what was left out, as JSON.")
 def command(
     *,
-    home: Path | None,
+    home: str | None,
     tables: str | None,
     catalog: str,
     schema: str,
@@ -112,7 +112,7 @@ def command(
     places = {log: _absolute(place) for log, place in folders(home, None, tables).items()}
     for place in places.values():
         require_tables(place)
-    spark = session()
+    spark = session(places=places.values())
     if is_forgotten(spark, catalog):
         raise InvalidRequest(
             f"The catalog {catalog} is in memory here and ends with this job: run it where "
