@@ -19,15 +19,11 @@ if TYPE_CHECKING:
     from distributary.jobs.publishing import register as register_sink
     from distributary.jobs.session.session import session
     from distributary.jobs.subscription import register as register_source
-    from distributary.jobs.views.notebook_views import (
-        lake_tables,
-        register,
-        stuck,
-        stuck_summary,
-    )
+    from distributary.jobs.views.notebook_views import register, stuck, stuck_summary
     from distributary.pipeline.transforms.past.state_as_of import pending_as_of, state
     from distributary.pipeline.transforms.past.topic_as_of import topic_as_of
     from distributary.pipeline.transforms.schema.home_tables import find_tables as tables
+    from distributary.pipeline.transforms.schema.lake_rows import lake_tables
     from distributary.pipeline.transforms.views.backlog import backlog
     from distributary.pipeline.transforms.views.consumers import consumers
     from distributary.pipeline.transforms.views.pending import pending
@@ -57,7 +53,7 @@ _PLACES = {
     "register_sink": ("distributary.jobs.publishing", "register"),
     "register_source": ("distributary.jobs.subscription", "register"),
     "register": ("distributary.jobs.views.notebook_views", "register"),
-    "lake_tables": ("distributary.jobs.views.notebook_views", "lake_tables"),
+    "lake_tables": ("distributary.pipeline.transforms.schema.lake_rows", "lake_tables"),
     "stuck": ("distributary.jobs.views.notebook_views", "stuck"),
     "stuck_summary": ("distributary.jobs.views.notebook_views", "stuck_summary"),
     "tables": ("distributary.pipeline.transforms.schema.home_tables", "find_tables"),

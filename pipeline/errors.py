@@ -3,11 +3,13 @@
 * DistributaryError
   x IllegalTransition     an event that the state does not expect: a bug of ours or of a caller
   x InvalidRequest        a person or a peer asked for something that can't be
+    x NotInLog              a log's tables don't have what another log of its lake may have
     x PlacementRefused      topics can't be placed now: somebody serves or has them
     x SelectorError       a text that is no selector (`pipeline.selector.lexer`)
   x DecodeError           bytes that are no AMQP value or message (`pipeline.codec.amqp_types`)
   x BrokenFrame           a value in a peer's frame can't be read (`ingest.net.link`)
   x SparkUnavailable      no Java, or no jars, for a Spark job (`jobs.session.session`)
+  x JavaGone              a job's JVM has ended (`jobs.session.job_options`)
   x StoreError            the disk or a table isn't what it must be
     x JournalBroken       a frame that isn't the last one is damaged
     x JournalVersion      written by another version of the program
@@ -43,6 +45,11 @@ class IllegalTransition(DistributaryError):
 
 class InvalidRequest(DistributaryError):
     """What was asked for can't be done; the message says what, where and what to do."""
+
+
+class NotInLog(InvalidRequest):
+    """The tables of one log don't have the subscription or topic that was asked for; those of
+    another log of its lake may."""
 
 
 class PlacementRefused(InvalidRequest):

@@ -20,6 +20,11 @@ _PRIVATE: Final = f"{NONE}-"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
+def log_below(root: str, log: str) -> str:
+    """The address of a log's home in the lake at `root`."""
+    return root if log == MAIN else f"{root}/{LOGS}/{log}"
+
+
 def temporary_name(log: str, unique: str) -> str:
     """The name of a temporary destination of a log, so that each gateway of a lake knows where it
     is."""

@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 from distributary.ingest.backup import home_reader
 from distributary.ingest.backup.backup_folder import BackupFolder, writing
-from distributary.ingest.backup.home_reader import Pace
+from distributary.ingest.backup.disk_reader import file_copied
+from distributary.ingest.backup.home_reader import HomeReader, Pace
 from distributary.pipeline.backup import backup_plan
 from distributary.pipeline.backup.backup_manifest import (
     SETTINGS,
@@ -21,11 +22,10 @@ from distributary.pipeline.backup.backup_manifest import (
     BackupManifest,
     BackupPoint,
 )
-from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.log_identity import LogIdentity, digest
-from distributary.pipeline.tables.delta.commits import json_path
+from distributary.pipeline.tables.delta.commits import json_name
 from distributary.pipeline.tables.delta.pinned_table import PinnedTable
-from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.topic_log.table_view import Replaced
 
 #: Rounds of reading until the home is called too quick. A later one copies what the former ones
@@ -56,7 +56,7 @@ class BackupReport:
 class _Reading:
     """A backup that is being made. `known` are files that needn't be read again, by path."""
 
-    home: Home
+    home: HomeReader
     into: BackupFolder
     progress: Progress
     pace: Pace
@@ -65,7 +65,7 @@ class _Reading:
 
 
 def back_up(
-    home: Home,
+    home: HomeReader,
     folder: Path,
     settings: Mapping[str, Path],
     progress: Progress,
@@ -80,11 +80,12 @@ def back_up(
     home changes faster than it can be read, or isn't sound.
     """
     began = time.monotonic()
-    _require_home(home, folder)
+    home.require(folder)
     with writing(folder) as into:
         former = into.manifest()
         reading = _Reading(home, into, progress, Pace(bytes_a_second))
         if former is not None:
+            former.require_place(home.address, on_a_store=home.on_a_store)
             _require_same_log(home, former, folder)
             reading.known.update((file.path, file) for file in former.files)
         manifest, rounds = _rounds(reading, settings)
@@ -104,32 +105,17 @@ def back_up(
         )
 
 
-def _require_home(home: Home, folder: Path) -> None:
-    if not home.root.is_dir():
-        raise InvalidRequest(f"{home.root} is no folder; --home takes the folder of a gateway")
-    if folder.absolute().is_relative_to(home.root):
-        raise InvalidRequest(
-            f"{folder} lies in the home, which only its gateway writes to. Name a folder outside, "
-            "best on another disk"
-        )
-    if backup_plan.LAST_TABLE not in home_reader.table_names(home):
-        raise InvalidRequest(
-            f"there is no topic_log in {home.root}: it is no gateway's home, or its tables are on "
-            "an object store (tables.url), whose own versions and copies keep them"
-        )
-
-
-def _require_same_log(home: Home, former: BackupManifest, folder: Path) -> None:
+def _require_same_log(home: HomeReader, former: BackupManifest, folder: Path) -> None:
     was = former.point.log
     now = _identity(home, home_reader.pinned_now(home, backup_plan.LAST_TABLE))
     entry: str | None = None
     with suppress(FileNotFoundError):
-        entry = digest(json_path(home.topic_log, was.version).read_bytes())
+        entry = digest(home.table(backup_plan.LAST_TABLE).read(json_name(was.version)))
     backup_plan.require_same_log(was, now, entry, str(folder))
 
 
-def _identity(home: Home, table: PinnedTable) -> LogIdentity:
-    entry = json_path(home.topic_log, table.version).read_bytes()
+def _identity(home: HomeReader, table: PinnedTable) -> LogIdentity:
+    entry = home.table(backup_plan.LAST_TABLE).read(json_name(table.version))
     return LogIdentity(table.id, table.version, digest(entry))
 
 
@@ -143,28 +129,29 @@ def _rounds(reading: _Reading, settings: Mapping[str, Path]) -> tuple[BackupMani
 def _round(reading: _Reading, settings: Mapping[str, Path]) -> BackupManifest:
     """The home as it is now. Raises Replaced when something went before it was copied."""
     home, into, began = reading.home, reading.into, time.time()
-    names = home_reader.table_names(home)
+    names = home.table_names()
     tables = [home_reader.pinned(home, name, into) for name in names[:-1]]
     reading.progress("journal", 0, 0)
     behind = home_reader.pinned_now(home, names[-1]).group
-    segments = {one.groups.path: one for one in home_reader.journal(home, into, behind)}
+    segments = {one.groups.path: one for one in home.journal(into, behind)}
     log = home_reader.pinned(home, names[-1], into)
-    needed = backup_plan.segments_of([one.groups for one in segments.values()], log.table.group)
+    needed = home.needed([one.groups for one in segments.values()], log.table.group)
     if needed is None:
         raise Replaced(
-            f"groups between the journal and the table of {home.root} can't be found: "
+            f"groups between the journal and the table of {home.address} can't be found: "
             "`distributary verify` says more. The last backup is as it was"
         )
     files = [segments[one.path].file for one in needed]
     for table in (*tables, log):
         files += table.log
     sources = [source for table in (*tables, log) for source in table.data()]
-    files += _copied(reading, [*sources, *home_reader.audits(home)])
+    files += _copied(reading, [*sources, *home.audits()])
     files += _settings(into, settings)
     last = needed[-1].end - 1 if needed else log.table.group
     later = [one.next_sequence for one in needed if one.next_sequence is not None]
     point = BackupPoint(began, _identity(home, log.table), last, max([log.table.sequence, *later]))
-    return BackupManifest(point, tuple(sorted(files, key=lambda one: one.path)))
+    ordered = tuple(sorted(files, key=lambda one: one.path))
+    return BackupManifest(point, ordered, on_a_store=home.on_a_store)
 
 
 def _copied(reading: _Reading, sources: list[backup_plan.SourceFile]) -> list[BackedFile]:
@@ -187,7 +174,7 @@ def _settings(into: BackupFolder, settings: Mapping[str, Path]) -> list[BackedFi
     files: list[BackedFile] = []
     for key, path in settings.items():
         try:
-            files.append(home_reader.file_copied(path, f"{SETTINGS}/{key}/{path.name}", into))
+            files.append(file_copied(path, f"{SETTINGS}/{key}/{path.name}", into))
         except OSError as error:
             raise StoreError(
                 f"{path}, which {key} names, can't be read: {error.strerror}"

@@ -15,11 +15,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, Self
 
 from distributary.ingest.backup.backup_folder import BackupFolder, reading
 from distributary.ingest.backup.backup_run import Progress
-from distributary.pipeline.backup.backup_manifest import SETTINGS, BackedFile, BackupPoint
+from distributary.pipeline.backup.backup_manifest import (
+    SETTINGS,
+    BackedFile,
+    BackupPoint,
+    digest_of,
+)
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log_names import LOGS, PLACEMENT
 from distributary.pipeline.tables.home.home import Home, make_folder
@@ -42,7 +47,7 @@ class RestoreReport:
     """What was restored: files of the home with their bytes, files of the settings; and how many
     of these nobody asked for."""
 
-    home: Path
+    home: str
     point: BackupPoint
     files: int
     bytes: int
@@ -59,34 +64,70 @@ def restore(folder: Path, home: Home, settings: Path | None, progress: Progress)
     """
     began = time.monotonic()
     with reading(folder) as source:
-        manifest = source.manifest()
-        if manifest is None:
-            raise InvalidRequest(
-                f"{folder} has no manifest.json: it is no backup, or none was ever completed there"
-            )
-        of_home = {PurePosixPath(file.path): file for file in manifest.files}
-        of_settings = {path: file for path, file in of_home.items() if file.of_settings}
-        for path in of_settings:
-            del of_home[path]
-        short = {path.relative_to(SETTINGS): file for path, file in of_settings.items()}
-        require_empty(home.root, of_home)
-        if settings is not None:
-            require_empty(settings, short)
-        making = _Making(source, progress, sum(file.size for file in manifest.files))
+        wanted = Wanted.of(source, str(home.root), settings, on_a_store=False)
+        require_empty(home.root, wanted.of_home)
+        making = _Making(source, progress, wanted.size)
         with lock(home) as owner:
             if settings is not None:
                 make_folder(settings, "the folder of the settings")
-                making.make(short, settings)
-            making.make(of_home, home.root, before_names=owner.check)
-    return RestoreReport(
-        home.root,
-        manifest.point,
-        len(of_home),
-        sum(file.size for file in of_home.values()),
-        len(of_settings) if settings is not None else 0,
-        0 if settings is not None else len(of_settings),
-        round(time.monotonic() - began, 3),
-    )
+                making.make(wanted.of_settings, settings)
+            making.make(wanted.of_home, home.root, before_names=owner.check)
+    return wanted.report(str(home.root), began, settings=settings is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a backup has: files of the home by their paths, those of the settings by theirs."""
+
+    point: BackupPoint
+    of_home: Mapping[PurePosixPath, BackedFile]
+    of_settings: Mapping[PurePosixPath, BackedFile]
+    digest: str
+
+    @classmethod
+    def of(
+        cls, source: BackupFolder, home: str, settings: Path | None, *, on_a_store: bool
+    ) -> Self:
+        """Raises InvalidRequest when there is no backup, it is of another kind of home, or
+        `settings` isn't empty."""
+        manifest = source.manifest()
+        if manifest is None:
+            raise InvalidRequest(
+                f"{source.root} has no manifest.json: it is no backup, or none was ever completed "
+                "there"
+            )
+        manifest.require_place(home, on_a_store=on_a_store)
+        files = {PurePosixPath(file.path): file for file in manifest.files}
+        of_home = {path: file for path, file in files.items() if not file.of_settings}
+        short = {
+            path.relative_to(SETTINGS): file for path, file in files.items() if file.of_settings
+        }
+        if settings is not None:
+            require_empty(settings, short)
+        return cls(manifest.point, of_home, short, digest_of(manifest.encode()))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return sum(file.size for file in (*self.of_home.values(), *self.of_settings.values()))
+
+    def report(self, home: str, began: float, *, settings: bool) -> RestoreReport:
+        """What was made of them since `began`."""
+        return RestoreReport(
+            home,
+            self.point,
+            len(self.of_home),
+            sum(file.size for file in self.of_home.values()),
+            len(self.of_settings) if settings else 0,
+            0 if settings else len(self.of_settings),
+            round(time.monotonic() - began, 3),
+        )
+
+
+def make_settings(wanted: Wanted, source: BackupFolder, folder: Path, progress: Progress) -> None:
+    """The files of the settings in a folder, made if it is absent."""
+    make_folder(folder, "the folder of the settings")
+    _Making(source, progress, wanted.size).make(wanted.of_settings, folder)
 
 
 def require_empty(folder: Path, files: Iterable[PurePosixPath] = ()) -> None:

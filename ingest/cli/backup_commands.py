@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from distributary.ingest.backup.backup_run import BackupReport, Progress
+    from distributary.ingest.backup.home_reader import HomeReader
+    from distributary.ingest.backup.lake_backup import LakeFiles, LoggedFolder
     from distributary.ingest.backup.restore_run import RestoreReport
     from distributary.pipeline.backup.backup_manifest import BackupPoint
+    from distributary.pipeline.tables.lake.lake import Lake
 
-#: What makes a home a lake (`pipeline.tables.lake.lake`).
-_PLACEMENT: Final = "lake.json"
 _path = click.Path(path_type=Path)
 #: How far the process steps behind others that want the processor: the gateway comes first.
 _NICE: Final = 10
@@ -32,7 +33,7 @@ RATE: Final = 50.0
 
 
 @click.command()
-@click.option("--home", type=_path, required=True, help="The gateway's folder.")
+@click.option("--home", required=True, help="The gateway's folder, or s3://bucket/prefix.")
 @click.option("--to", "folder", required=True, help="The backup's folder, on another disk.")
 @click.option("--config", type=_path, help="The gateway's settings: it and the files it names too.")
 @click.option(
@@ -43,13 +44,14 @@ RATE: Final = 50.0
     help="MB a second that are read at most, so that the gateway has the disk; 0: no limit.",
 )
 @json_option
-def backup(home: Path, folder: str, config: Path | None, rate: float, as_json: bool) -> None:
+def backup(home: str, folder: str, config: Path | None, rate: float, as_json: bool) -> None:
     """Copy a home to a folder, also while its gateway runs.
 
     \b
     Examples:
       distributary backup --home ~/orders --to /mnt/backup/orders
       distributary backup --home ~/orders --to /mnt/backup/orders --config gateway.toml --json
+      distributary backup --home s3://bucket/orders --to /mnt/backup/orders
 
     All that was accepted before it began is in it: the log, the journal, Spark's tables, reports of
     audits; with --config the settings, users, permissions, client ids and policies. A second
@@ -60,6 +62,7 @@ def backup(home: Path, folder: str, config: Path | None, rate: float, as_json: b
     """
     from distributary.ingest.backup import backup_run  # noqa: PLC0415 (with the tables half a second)
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (as above)
+    from distributary.ingest.commit.table_location import lake_at  # noqa: PLC0415 (as above)
 
     if "://" in folder:
         raise InvalidRequest(
@@ -67,16 +70,19 @@ def backup(home: Path, folder: str, config: Path | None, rate: float, as_json: b
             "store: first `pieces`, then manifest.json"
         )
     os.nice(_NICE)
+    options = load_settings.load(config, flags={})
     files = _named_by(config) if config is not None else {}
     with show.progress_bar(hidden=as_json) as progress:
 
-        def copied(place: Home, to: Path) -> "BackupReport":
-            return backup_run.back_up(place, to, files, progress, bytes_a_second=rate * 1e6)
+        def copied(place: str, to: Path) -> "BackupReport":
+            reader = _reader(place, options)
+            return backup_run.back_up(reader, to, files, progress, bytes_a_second=rate * 1e6)
 
-        if (home / _PLACEMENT).exists():
-            reports = _backed_up_lake(home, Path(folder), copied)
+        lake = lake_at(home, options)
+        if lake is not None:
+            reports = _backed_up_lake(lake, Path(folder), options, copied)
         else:
-            reports = {"": copied(Home(home), Path(folder))}
+            reports = {"": copied(home, Path(folder))}
     if as_json:
         said = {log: asdict(one) | {"folder": str(one.folder)} for log, one in reports.items()}
         _print_json(said.get("", said))
@@ -85,14 +91,26 @@ def backup(home: Path, folder: str, config: Path | None, rate: float, as_json: b
         _tell_backup(report, log)
 
 
+def _reader(place: str, settings: Settings) -> "HomeReader":
+    """What reads the home at a path or an address. Raises InvalidRequest."""
+    from distributary.ingest.commit.table_location import is_address, object_home  # noqa: PLC0415 (as above)
+
+    if is_address(place):
+        from distributary.ingest.backup.store_reader import StoreReader  # noqa: PLC0415 (most homes need none)
+
+        return StoreReader(object_home(place, settings))
+    from distributary.ingest.backup.disk_reader import DiskReader  # noqa: PLC0415 (as above)
+
+    return DiskReader(Home(Path(place)))
+
+
 def _backed_up_lake(
-    home: Path, folder: Path, copied: "Callable[[Home, Path], BackupReport]"
+    lake: "Lake", folder: Path, settings: Settings, copied: "Callable[[str, Path], BackupReport]"
 ) -> "dict[str, BackupReport]":
     """Each log of a lake, then the lake's own files."""
     from distributary.ingest.backup import lake_backup  # noqa: PLC0415 (most homes have one log)
-    from distributary.pipeline.tables.lake.disk_lake import DiskLake  # noqa: PLC0415 (as above)
 
-    files, logs = lake_backup.of_lake(DiskLake(home), folder)
+    files, logs = lake_backup.of_lake(lake, folder, lambda place: _reader(place, settings))
     reports = {one.log: copied(one.home, one.folder) for one in logs}
     files.write(folder)
     return reports
@@ -113,10 +131,10 @@ def _tell_backup(report: "BackupReport", log: str) -> None:
 
 @click.command()
 @click.option("--from", "folder", type=_path, required=True, help="The backup's folder.")
-@click.option("--home", type=_path, required=True, help="The home to make: absent or empty.")
+@click.option("--home", required=True, help="The home to make: a folder or s3://..., empty.")
 @click.option("--settings", type=_path, help="Where files of settings go: absent or empty.")
 @json_option
-def restore(folder: Path, home: Path, settings: Path | None, as_json: bool) -> None:
+def restore(folder: Path, home: str, settings: Path | None, as_json: bool) -> None:
     """Make a home of a backup, each byte compared with its digest.
 
     \b
@@ -135,7 +153,7 @@ def restore(folder: Path, home: Path, settings: Path | None, as_json: bool) -> N
     with show.progress_bar(hidden=as_json) as progress:
         reports = _restored(folder, home, settings, progress)
     if as_json:
-        said = {log: asdict(one) | {"home": str(one.home)} for log, one in reports.items()}
+        said = {log: asdict(one) for log, one in reports.items()}
         _print_json(said.get("", said))
         return
     for log, report in reports.items():
@@ -143,24 +161,53 @@ def restore(folder: Path, home: Path, settings: Path | None, as_json: bool) -> N
 
 
 def _restored(
-    folder: Path, home: Path, settings: Path | None, progress: "Progress"
+    folder: Path, home: str, settings: Path | None, progress: "Progress"
 ) -> "dict[str, RestoreReport]":
     """A home of one log (""), or of each log of a lake."""
     from distributary.ingest.backup import lake_backup, restore_run  # noqa: PLC0415 (with the tables half a second)
+    from distributary.ingest.commit.table_location import is_address, lake_at  # noqa: PLC0415 (as above)
 
-    lake = lake_backup.in_folder(folder, home)
+    there = lake_at(home, load_settings.load(None, {}))
+    lake = lake_backup.in_folder(folder, home, there)
+    if is_address(home):
+        return _restored_to_store(folder, home, settings, lake, progress)
     if lake is None:
-        return {"": restore_run.restore(folder, Home(home), settings, progress)}
+        return {"": restore_run.restore(folder, Home(Path(home)), settings, progress)}
     files, logs = lake
     for one in logs:
-        restore_run.require_empty(one.home.root)
-    make_folder(home, "a home")
-    files.write(home)
+        restore_run.require_empty(Path(one.home))
+    make_folder(Path(home), "a home")
+    files.write(Path(home))
     reports: dict[str, RestoreReport] = {}
     for one in logs:  # of their settings, which are the same, the first one's
         into = settings if not reports else None
-        reports[one.log] = restore_run.restore(one.folder, one.home, into, progress)
+        at = Home(Path(one.home))
+        reports[one.log] = restore_run.restore(one.folder, at, into, progress)
     return reports
+
+
+def _restored_to_store(
+    folder: Path,
+    address: str,
+    settings: Path | None,
+    lake: "tuple[LakeFiles, list[LoggedFolder]] | None",
+    progress: "Progress",
+) -> "dict[str, RestoreReport]":
+    """The same without a disk."""
+    from distributary.ingest.backup.store_restore import LakeObjects, StoreRestore, restore  # noqa: PLC0415 (as above)
+    from distributary.ingest.commit.table_location import object_home  # noqa: PLC0415 (as above)
+
+    options = load_settings.load(None, {})
+    if lake is None:
+        home = object_home(address, options)
+        return {"": restore([StoreRestore(folder, home, settings)], progress)[0]}
+    files, logs = lake
+    restores = [
+        StoreRestore(one.folder, object_home(one.home, options), None if at else settings)
+        for at, one in enumerate(logs)
+    ]
+    done = restore(restores, progress, LakeObjects(object_home(address, options), files))
+    return {one.log: report for one, report in zip(logs, done, strict=True)}
 
 
 def _tell_restore(report: "RestoreReport", log: str, settings: Path | None) -> None:

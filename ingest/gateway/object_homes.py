@@ -8,7 +8,12 @@ from distributary.ingest.commit.table_location import object_home
 from distributary.ingest.gateway.ownership.any_home import OwnedHome, Waiting, WaitingHome
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.fleet.heirs import NOBODY
-from distributary.pipeline.tables.object_home.lease import LeaseOwner, LeaseStandby, acquire_lease
+from distributary.pipeline.tables.object_home.lease import (
+    LeaseOwner,
+    LeaseStandby,
+    acquire_lease,
+    lease_of,
+)
 
 
 class GatewayObjectHome:
@@ -24,7 +29,7 @@ class GatewayObjectHome:
         return self._owned(acquire_lease(self._home, self._lease))
 
     def standby(self, me: int = NOBODY) -> Waiting:
-        waits = LeaseStandby(self._home, self._lease, me)
+        waits = LeaseStandby(lease_of(self._home, self._lease), me)
         return WaitingHome(waits, self._owned, self._ahead.read)
 
     def _owned(self, owner: LeaseOwner) -> OwnedHome:

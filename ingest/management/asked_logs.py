@@ -123,6 +123,8 @@ class AskedLogs:
             answer = await self._leases.answer(link, request)
         else:
             answer = await self._requests.answer(user, request)
+        if request.entity is Entity.NODE and request.verb is Verb.READ:
+            answer = self._with_logs(answer)
         _events.debug(
             "management.answered",
             user=user,
@@ -132,6 +134,14 @@ class AskedLogs:
             status=answer.status,
         )
         return answer
+
+    def _with_logs(self, answer: Answer) -> Answer:
+        """What a gateway of a lake says of itself names the lake's logs, too."""
+        own, others = self._relays.logs
+        if not others or answer.status != OK:
+            return answer
+        logs: list[Value] = [own or MAIN, *others]
+        return Answer(answer.status, answer.description, {**answer.body, "logs": logs})
 
     # Lists.
 

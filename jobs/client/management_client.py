@@ -240,7 +240,7 @@ class Client:
         attributes: Mapping[str, object] = {},
         log: str = "",
     ) -> dict[str, Any]:
-        """What the answer's body says."""
+        """What the answer's body says. `log` of a lake is asked, if it is named."""
         said = {"operation": verb.value, "type": entity.value}
         if name:
             said["name"] = name

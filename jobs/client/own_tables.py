@@ -3,8 +3,8 @@ home must not be told to the gateway of another, nor shown together with what th
 
 from pyspark.sql import SparkSession
 
-from distributary.jobs.tables.session_files import content, is_there
 from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.transforms.schema.session_files import content, is_there
 
 
 def require_own(spark: SparkSession, folder: str, identity: LogIdentity, *, beside: bool) -> None:

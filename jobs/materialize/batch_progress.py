@@ -8,7 +8,7 @@ from time import time
 import click
 
 from distributary.jobs.materialize.batch import Written
-from distributary.jobs.materialize.progress import BatchProgress, Gauges, Watch
+from distributary.jobs.materialize.progress import BatchProgress, Gauges, Noted, Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +65,29 @@ def brought(
 
 
 class Lines:
-    """A batch is noted while it runs. When Spark says that it has ended, it is told."""
+    """A batch is noted while it runs. When Spark says that it has ended, it is told: of a lake with
+    the name of its log."""
 
-    def __init__(self, query: str, gauges: Gauges, *, as_json: bool) -> None:
+    def __init__(self, gauges: Gauges, *, as_json: bool) -> None:
         self._gauges, self._as_json = gauges, as_json
-        self._noted: dict[int, Progress] = {}
-        self.watch = Watch(query, self._tell)
+        self._noted: dict[tuple[str, int], tuple[str, Progress]] = {}
+        self.watch = Watch(self._tell)
         self.count = 0  #: batches that were noted
 
-    def note(self, one: Progress) -> None:
+    def note(self, query: str, log: str, one: Progress) -> None:
+        """A batch of the query of that name; `log` is empty where a home has one."""
         self.count += 1
-        self._noted[one.batch] = one
-        self.watch.note(one.batch, one.rows, _facts(one), one.steps)
+        self._noted[query, one.batch] = log, one
+        self.watch.note(query, one.batch, Noted(one.rows, _facts(one), one.steps))
 
     def _tell(self, ended: BatchProgress) -> None:
         self._gauges.tell(ended)
-        one = self._noted.pop(ended.batch)
-        said = asdict(one) | {"rows_per_second": one.rows_per_second}
-        click.echo(json.dumps(said) if self._as_json else str(one))
+        log, one = self._noted.pop((ended.query, ended.batch))
+        if self._as_json:
+            said = asdict(one) | {"rows_per_second": one.rows_per_second}
+            click.echo(json.dumps({"log": log} | said if log else said))
+        else:
+            click.echo(f"log {log}, {one}" if log else str(one))
 
 
 def _facts(one: Progress) -> dict[str, float]:

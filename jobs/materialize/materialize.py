@@ -1,4 +1,5 @@
-"""`topic_log` into Spark's tables, as a Structured Streaming query.
+"""`topic_log` into Spark's tables, as a Structured Streaming query; of a lake one for each log,
+side by side.
 
 Run by `spark-submit jobs/materialize/materialize.py --home DIR` or `distributary jobs materialize`.
 """
@@ -8,11 +9,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
 import click
-from delta.tables import DeltaTable
+from msgspec import structs
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,25 +22,26 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from distributary.jobs.materialize.batch import Materialization, Step
 from distributary.jobs.materialize.batch_progress import Lines, Progress, brought
+from distributary.jobs.materialize.found_logs import of_logs, require_log
 from distributary.jobs.materialize.progress import Gauges, Watch
+from distributary.jobs.materialize.side_by_side import FAIR, SideBySide, Slots
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import (
+    DONE,
+    FAILED,
     execute,
     json_option,
     query_options,
     settings_option,
 )
-from distributary.jobs.session.job_options import locations as locations_of
 from distributary.jobs.session.job_settings import JobSettings, MaterializeSettings, load
 from distributary.jobs.session.session import of_long_life, session
-from distributary.jobs.session.stopping import wait
-from distributary.jobs.tables.delta_files import Folder, newest_version, require_jvm
-from distributary.jobs.tables.lake_homes import served_homes
-from distributary.jobs.tables.table_locations import TableLocations, on_a_disk
+from distributary.jobs.session.stopping import StopRequest, wait
+from distributary.jobs.tables.delta_files import Folder, newest_version
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.tables.writer_lock import require_no_writer, writing
 from distributary.jobs.upkeep.spark_upkeep import run as upkeep
-from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.errors import StoreError
 
 QUERY = "materialize"
 
@@ -59,9 +62,6 @@ GONE = (
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
 )
 
-#: Columns by which a topic_log is known.
-LOG_COLUMNS = {"record", "day", "group", "topic", "sequence", "message", "sequences", "floor"}
-
 EXAMPLES = """
 \b
 Examples:
@@ -70,11 +70,16 @@ Examples:
   distributary jobs materialize --home build/demo --trigger "2 seconds" \\
       --metrics 127.0.0.1:9101 --upkeep-every 60
   distributary jobs materialize --home build/demo --restart-from-snapshot
+  distributary jobs materialize --home /srv/lake --trigger "2 seconds"
+  distributary jobs materialize --home s3://bucket/orders
   spark-submit jobs/materialize/materialize.py --home build/demo
   spark-submit --packages io.delta:delta-spark_4.2_2.13:4.4.0 jobs/materialize/materialize.py \\
       --log s3a://lake/topic_log --tables s3a://lake/tables --checkpoint s3a://lake/checkpoint
 \b
-Exit codes: 0 done or stopped, 1 the job failed, 2 bad arguments or no topic_log.
+Of a lake each log is done by itself, beside the others: one that fails is named and stops none.
+\b
+Exit codes: 0 done or stopped, 1 the job failed, or a log of a lake did, 2 bad arguments or no
+topic_log.
 """
 
 
@@ -83,7 +88,8 @@ class Settings:
     """What the job is told. `trigger` is `available-now` or an interval such as `2 seconds`.
 
     `restart`: begin anew from the log as it is, and pass over what is gone from it. `before` is
-    told each step before it is done. `between` is called after each batch.
+    told each step before it is done. `between` is called after each batch. `query` is the name of
+    the query in its session; `slots` are had by batches of logs that are done side by side.
     """
 
     locations: TableLocations
@@ -93,6 +99,8 @@ class Settings:
     restart: bool = False
     before: Step = lambda _step: None
     between: Callable[[SparkSession], None] = lambda _spark: None
+    query: str = QUERY
+    slots: Slots = field(default_factory=lambda: Slots(1, StopRequest()))
 
 
 def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
@@ -110,7 +118,7 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
         .select("group")
     )
     writer = (
-        arrivals.writeStream.queryName(QUERY)
+        arrivals.writeStream.queryName(settings.query)
         .option("checkpointLocation", locations.checkpoint)
         .foreachBatch(_Batches(settings).run)
     )
@@ -119,7 +127,9 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
     return writer.trigger(processingTime=settings.trigger).start()
 
 
-def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
+def run(
+    spark: SparkSession, settings: Settings, request: StopRequest
+) -> tuple[StreamingQuery, bool]:
     """The query, and whether it came to its end (else somebody stopped it).
 
     Delta ends a query when its source gets new columns, and lets it go on when it is started again:
@@ -130,7 +140,7 @@ def run(spark: SparkSession, settings: Settings) -> tuple[StreamingQuery, bool]:
     while True:
         query = build(spark, settings)
         try:
-            return query, wait(query)
+            return query, wait(query, request)
         except StreamingQueryException as error:
             if any(name in str(error) for name in GONE):
                 raise StoreError(_gone(settings.locations)) from error
@@ -148,45 +158,11 @@ def once(spark: SparkSession, home: str) -> list[Progress]:
     Raises InvalidRequest when there is no topic_log, TablesLocked when another job writes.
     """
     told: list[Progress] = []
-    for locations in _of_logs(Path(home), None, None, None):
+    for locations in of_logs(home, None, None, None, query=QUERY).values():
         require_log(spark, locations.log)
         with writing(spark, locations.tables, QUERY):
             build(spark, Settings(locations, report=told.append)).awaitTermination()
     return told
-
-
-def _of_logs(
-    home: Path | None, log: str | None, tables: str | None, checkpoint: str | None
-) -> list[TableLocations]:
-    """Where the job reads and writes: of a lake, of which nothing else is said, in the home of each
-    log that was served. Raises InvalidRequest, before a JVM starts, where there is no log."""
-    whole = home is not None and log is None and tables is None and checkpoint is None
-    homes = served_homes(home) if whole and home is not None else {}
-    found = [
-        locations_of(one, str(Home(one).topic_log), None, None, query=QUERY)
-        for one in homes.values()
-    ] or [locations_of(home, log, tables, checkpoint, query=QUERY)]
-    for one in found:
-        if on_a_disk(one.log) and not (Path(one.log) / "_delta_log").is_dir():
-            raise InvalidRequest(_no_log(one.log))
-    return found
-
-
-def require_log(spark: SparkSession, log: str) -> None:
-    """Raise InvalidRequest unless there is a topic_log at this place, and a JVM to read it by."""
-    require_jvm()
-    if not DeltaTable.isDeltaTable(spark, log):
-        raise InvalidRequest(_no_log(log))
-    lacking = LOG_COLUMNS - set(spark.read.format("delta").load(log).columns)
-    if lacking:
-        raise InvalidRequest(
-            f"{log} isn't a topic_log: it has no column {min(lacking)!r}. Name the table that "
-            "`distributary serve` writes."
-        )
-
-
-def _no_log(log: str) -> str:
-    return f"There is no topic_log at {log}: start `distributary serve` with this home first."
 
 
 def _gone(locations: TableLocations) -> str:
@@ -205,7 +181,11 @@ class _Batches:
     tables: Materialization | None = None
 
     def run(self, rows: DataFrame, number: int) -> None:
-        started, spark, settings = monotonic(), rows.sparkSession, self.settings
+        with self.settings.slots.slot():
+            self._run(rows.sparkSession, number)
+
+    def _run(self, spark: SparkSession, number: int) -> None:
+        started, settings = monotonic(), self.settings
         if self.tables is None:
             self.tables = Materialization(
                 spark,
@@ -271,7 +251,7 @@ def main(argv: Sequence[str]) -> int:
 @json_option("Progress as one JSON object a line.")
 def command(
     *,
-    home: Path | None,
+    home: str | None,
     log: str | None,
     tables: str | None,
     checkpoint: str | None,
@@ -281,45 +261,76 @@ def command(
     upkeep_every: int | None,
     restart_from_snapshot: bool,
     as_json: bool,
-) -> None:
-    logs = _of_logs(home, log, tables, checkpoint)
-    given = load(settings_file)
-    trigger = trigger or given.materialize.trigger
-    if len(logs) > 1 and trigger != AVAILABLE_NOW:
-        raise InvalidRequest(
-            f"{home} has {len(logs)} logs, which are done one after another: with --trigger "
-            f"start a job for each, such as --home {Path(logs[-1].log).parents[1]}"
-        )
-    for locations in logs:
-        require_no_writer(locations.tables)
+) -> int:
+    logs = of_logs(home, log, tables, checkpoint, query=QUERY)
+    given, request = _over(load(settings_file), trigger, upkeep_every), StopRequest()
+    of_lake = "" not in logs
+    if not of_lake:
+        require_no_writer(logs[""].tables)
     gauges = Gauges()
     if metrics is not None:
         gauges.serve(metrics)
-    spark = session(None if trigger == AVAILABLE_NOW else of_long_life())
-    minutes = given.materialize.upkeep_minutes if upkeep_every is None else upkeep_every
-    lines = Lines(QUERY, gauges, as_json=as_json)
-    for locations in logs:
-        settings = Settings(
-            locations,
-            trigger,
-            lines.note,
-            given.materialize,
-            restart=restart_from_snapshot,
-            between=UpkeepBetween(locations, given, minutes).between,
-        )
-        if not _done(spark, settings, lines):
-            return
-    if not as_json and not lines.count:
+    ends = given.materialize.trigger == AVAILABLE_NOW
+    places = [one.tables for one in logs.values()]
+    spark = session(({} if ends else of_long_life()) | (FAIR if of_lake else {}), places)
+    lines, slots = Lines(gauges, as_json=as_json), Slots(given.materialize.logs_at_once, request)
+    job = _Job(spark, given, lines, slots, request, set(logs) if restart_from_snapshot else set())
+    request.listen()
+    failed: dict[str, str] = {}
+    with _listening(spark, lines.watch):
+        if of_lake:
+            again = None if ends else given.materialize.lake_seconds
+            look = partial(of_logs, home, log, tables, checkpoint, query=QUERY)
+            SideBySide(spark, look, job.bring, request, again, failed).run()
+        else:
+            job.bring("", logs[""])
+    if not (as_json or lines.count or failed or request.asked):
         click.echo("Nothing new: the tables are up to date.")
+    return FAILED if failed else DONE
 
 
-def _done(spark: SparkSession, settings: Settings, lines: Lines) -> bool:
-    """Do one log; whether it came to its end, else somebody stopped it."""
-    locations = settings.locations
-    require_log(spark, locations.log)
-    with writing(spark, locations.tables, QUERY), _listening(spark, lines.watch):
-        _, ended = run(spark, settings)
-    return ended
+def _over(given: JobSettings, trigger: str | None, upkeep_every: int | None) -> JobSettings:
+    """The settings with what the command line says over them."""
+    of_job = given.materialize
+    said = structs.replace(
+        of_job,
+        trigger=trigger or of_job.trigger,
+        upkeep_minutes=of_job.upkeep_minutes if upkeep_every is None else upkeep_every,
+    )
+    return structs.replace(given, materialize=said)
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What the command does with each log, or with the one that a home has. `restart` are the logs
+    that are to begin anew."""
+
+    spark: SparkSession
+    given: JobSettings
+    lines: Lines
+    slots: Slots
+    request: StopRequest
+    restart: set[str]
+
+    def bring(self, log: str, locations: TableLocations) -> None:
+        """To the log's end, or until somebody asks. Raises as `run` does, and TablesLocked."""
+        require_log(self.spark, locations.log)
+        query, of_job = f"{QUERY}/{log}" if log else QUERY, self.given.materialize
+        between = UpkeepBetween(locations, self.given, of_job.upkeep_minutes).between
+        with writing(self.spark, locations.tables, QUERY):
+            restart = log in self.restart
+            self.restart.discard(log)
+            settings = Settings(
+                locations,
+                of_job.trigger,
+                partial(self.lines.note, query, log),
+                of_job,
+                restart=restart,
+                between=between,
+                query=query,
+                slots=self.slots,
+            )
+            run(self.spark, settings, self.request)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ behind the log. Both together are one `BatchProgress`, for each batch that had s
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Event, Lock
+from time import monotonic
 from typing import TypeAlias
 from uuid import UUID
 
@@ -41,52 +42,61 @@ class BatchProgress:
     facts: Facts = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What the job itself knows of a batch. `rows` are those that it wrote: Spark counts what a
+    query reads of its source, and a batch may read the log by itself."""
+
+    rows: int
+    facts: Facts
+    steps: Mapping[str, float]
+
+
 class Watch(StreamingQueryListener):
-    """Listens to one query, by name. Give it to `spark.streams.addListener`.
+    """Listens to the session's queries. Give it to `spark.streams.addListener`, once.
 
     `tell` is called for each batch that was noted, when it has ended, on a thread of Spark's.
     """
 
-    def __init__(self, query: str, tell: Callable[[BatchProgress], None]) -> None:
-        self._query, self._tell = query, tell
-        self._noted: dict[int, tuple[int, Facts, Mapping[str, float]]] = {}
-        self._lock, self._ended = Lock(), Event()
-        self._run: UUID | None = None  #: of the query that runs, or ran last
+    def __init__(self, tell: Callable[[BatchProgress], None]) -> None:
+        self._tell = tell
+        self._noted: dict[tuple[str, int], Noted] = {}
+        self._lock = Lock()
+        #: By the query's name: the run that there is, or was last, and whether it has ended.
+        self._runs: dict[str, tuple[UUID, Event]] = {}
 
-    def note(self, batch: int, rows: int, facts: Facts, steps: Mapping[str, float]) -> None:
-        """What the job itself knows of a batch, before it ends. `rows` are those that it wrote:
-        Spark counts what a query reads of its source, and a batch may read the log by itself."""
+    def note(self, query: str, batch: int, noted: Noted) -> None:
+        """What the job knows of a batch of the query of that name, before it ends."""
         with self._lock:
-            self._noted[batch] = (rows, facts, steps)
+            self._noted[query, batch] = noted
 
     def wait(self) -> None:
-        """Until all was told of a query that has ended."""
-        if self._run is not None:
-            self._ended.wait(TOLD_SECONDS_MAX)
+        """Until all was told of queries that have ended."""
+        until = monotonic() + TOLD_SECONDS_MAX
+        for _, ended in tuple(self._runs.values()):
+            ended.wait(max(until - monotonic(), 0))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        if event.name == self._query:
-            self._run = event.runId
-            self._ended.clear()
+        if event.name is not None:
+            self._runs[event.name] = event.runId, Event()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         progress = event.progress
         with self._lock:
-            noted = self._noted.pop(progress.batchId, None)
-        if progress.name != self._query or noted is None:
+            noted = self._noted.pop((progress.name or "", progress.batchId), None)
+        if noted is None:
             return
-        rows, facts, steps = noted
         seconds = progress.durationMs.get("triggerExecution", 0) / 1_000
         spark_steps = {name: ms / 1_000 for name, ms in progress.durationMs.items()}
         self._tell(
             BatchProgress(
-                self._query,
+                progress.name or "",
                 progress.batchId,
-                rows,
+                noted.rows,
                 seconds,
-                round(rows / seconds, 1) if seconds else 0.0,
-                {**spark_steps, **steps},
-                facts,
+                round(noted.rows / seconds, 1) if seconds else 0.0,
+                {**spark_steps, **noted.steps},
+                noted.facts,
             )
         )
 
@@ -94,8 +104,9 @@ class Watch(StreamingQueryListener):
         """Nothing came."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        if event.runId == self._run:
-            self._ended.set()
+        for run, ended in tuple(self._runs.values()):
+            if event.runId == run:
+                ended.set()
 
 
 class Gauges:

@@ -1,6 +1,7 @@
 """What the command lines of all jobs have in common: where the tables are, settings, exit codes."""
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,12 +12,11 @@ import click
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from distributary.jobs.tables.lake_homes import served_homes
+from distributary.jobs.tables.lake_homes import job_home, lake_of, served_homes
+from distributary.jobs.tables.object_stores import spark_address
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file
 from distributary.pipeline.log_names import MAIN
-from distributary.pipeline.tables.home.home import Home
-from distributary.pipeline.tables.lake.disk_lake import disk_lake
 
 #: Exit codes: done or stopped; it failed, or an audit found something; bad arguments.
 DONE, FAILED, MISUSED = 0, 1, 2
@@ -36,8 +36,13 @@ _JVM_GONE = (
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+class JavaGone(DistributaryError):
+    """The JVM has ended in the middle of what it was asked for: nothing can go on."""
+
+
 _LOCATION_OPTIONS = (
-    click.option("--home", type=click.Path(path_type=Path), help="Home of a gateway."),
+    click.option("--home", help="Home of a gateway: a folder, or s3://bucket/prefix."),
     click.option("--log", help="topic_log, instead of the home's."),
     click.option("--tables", help="Folder of Spark's tables, instead of the home's."),
 )
@@ -71,44 +76,45 @@ def query_options(command: Command) -> Command:
 
 
 def locations(
-    home: Path | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
+    home: str | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
 ) -> TableLocations:
     """Where a query reads and writes. Raises click.UsageError when something isn't said."""
     if home is not None:
-        of_home = Home(home)
+        of_home = job_home(home)
         if log is None:
             _tell_main(home)
-        log = log or str(of_home.topic_log)
-        tables = tables or str(of_home.spark_tables)
-        checkpoint = checkpoint or str(of_home.checkpoint(query))
+        log = log or of_home.topic_log
+        tables = tables or of_home.tables
+        checkpoint = checkpoint or of_home.checkpoint(query)
     if log is None or tables is None or checkpoint is None:
         raise click.UsageError("give --home, or all of --log, --tables and --checkpoint")
-    return TableLocations(log, tables.rstrip("/"), checkpoint.rstrip("/"))
+    said = (log, tables.rstrip("/"), checkpoint.rstrip("/"))
+    return TableLocations(*(spark_address(one, os.environ) for one in said))
 
 
-def folder(home: Path | None, tables: str | None) -> str:
+def folder(home: str | None, tables: str | None) -> str:
     """The folder of Spark's tables. Raises click.UsageError when neither says it."""
     if tables is not None:
-        return tables.rstrip("/")
+        return spark_address(tables.rstrip("/"), os.environ)
     if home is None:
         raise click.UsageError("give --home or --tables")
     _tell_main(home)
-    return str(Home(home).spark_tables)
+    return job_home(home).tables
 
 
-def folders(home: Path | None, log: str | None, tables: str | None) -> dict[str, str]:
+def folders(home: str | None, log: str | None, tables: str | None) -> dict[str, str]:
     """The folders of Spark's tables by their logs: of a lake, of which nothing else is said, those
     of each log that was served, `main` first; else one, whose log has no name. Raises
     click.UsageError when nothing says it, StoreError for a placement that can't be read."""
     whole = home is not None and log is None and tables is None
     homes = served_homes(home) if whole and home is not None else {}
-    found = {name: str(Home(one).spark_tables) for name, one in homes.items()}
+    found = {name: one.tables for name, one in homes.items()}
     return found or {"": folder(home, tables)}
 
 
-def _tell_main(home: Path) -> None:
+def _tell_main(home: str) -> None:
     """Whoever names a lake hears that a job is about one log alone."""
-    lake = disk_lake(home)
+    lake = lake_of(home)
     others = [] if lake is None else [one for one in lake.placement().logs if one != MAIN]
     if lake is not None and others:
         click.echo(
@@ -167,7 +173,8 @@ def in_a_sentence() -> Iterator[None]:
         said = _sentence(error)
         if said is None:
             raise
-        raise DistributaryError(said) from error
+        kind = JavaGone if said == _JVM_GONE else DistributaryError
+        raise kind(said) from error
 
 
 def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:

@@ -30,6 +30,8 @@ class MaterializeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     task_bytes: int
     decode_values_max: int
     json_chars_max: int
+    logs_at_once: int
+    lake_seconds: int
 
     @property
     def message(self) -> MessageLimits:
@@ -123,6 +125,8 @@ def _materialize_rules(settings: JobSettings) -> tuple[tuple[bool, str], ...]:
             "materialize.decode_values_max must be 1024 at least: what a plain message has",
         ),
         (materialize.json_chars_max >= 1, "materialize.json_chars_max must be positive"),
+        (materialize.logs_at_once >= 1, "materialize.logs_at_once must be 1 at least"),
+        (materialize.lake_seconds >= 1, "materialize.lake_seconds must be 1 at least"),
         (
             1 <= materialize.task_bytes <= materialize.slice_bytes,
             "materialize.task_bytes must be from 1 to materialize.slice_bytes: a slice has tasks",

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
+from typing import Any, cast
 
 from jgo.maven import MavenContext
 from py4j.java_gateway import java_import
@@ -25,6 +26,13 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession, is_remote
 
 import distributary
+from distributary.jobs.tables.object_stores import (
+    S3_CLASS,
+    S3_JARS,
+    add_log_store,
+    on_s3,
+    store_settings,
+)
 from distributary.pipeline.errors import DistributaryError
 
 #: Spark 4.2 starts with the JVM's vector module, which comes with a whole JDK or JRE from 17 on.
@@ -73,8 +81,9 @@ def of_long_life() -> dict[str, str]:
     return {name: defaults()[name].replace(_FIRST_COMPILER, "").strip()}
 
 
-def session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The Spark session of this process, made when there is none.
+def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = ()) -> SparkSession:
+    """The Spark session of this process, made when there is none; for an S3, if one of the `places`
+    is there.
 
     `settings` win over `conf/spark.conf`; what spark-submit was given wins over both. A client of
     Spark Connect (SPARK_REMOTE, or a session that is there) gets its own, as the server has set it.
@@ -90,13 +99,14 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     # Spark takes what `--py-files` names to its Python workers, but knows no wheel by its name.
     SparkContext.PACKAGE_EXTENSIONS = (*_EXTENSIONS, ".whl")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        given = _adopt_jvm()
-        wanted = defaults(given.get("spark.master", LOCAL)) | dict(settings or {})
+        given = _adopt_jvm(s3=on_s3(places))
+        wanted = _wanted(given.get("spark.master", LOCAL)) | dict(settings or {})
         wanted = {key: value for key, value in wanted.items() if key not in given}
     else:
         require_java()
-        wanted = defaults() | dict(settings or {})
-        wanted["spark.jars"] = ",".join(map(str, delta_jars()))
+        wanted = _wanted(LOCAL) | dict(settings or {})
+        jars = [*delta_jars(), *(maven_jars(S3_JARS) if on_s3(places) else ())]
+        wanted["spark.jars"] = ",".join(map(str, jars))
         options = wanted.get("spark.driver.extraJavaOptions", "")
         wanted["spark.driver.extraJavaOptions"] = (
             f"{options} -Dlog4j2.configurationFile={on_disk('log4j2.properties')}"
@@ -112,7 +122,14 @@ def session(settings: Mapping[str, str] | None = None) -> SparkSession:
     made = builder.getOrCreate()
     for name in _ASKED_FOR:
         java_import(SparkContext._jvm, name)
+    if knows(SparkContext._jvm, S3_CLASS):
+        add_log_store(SparkContext._jvm, cast("Any", made).sparkContext._jsc)
     return made
+
+
+def _wanted(master: str) -> dict[str, str]:
+    """What the file for this master says, and the environment of object stores."""
+    return defaults(master) | store_settings(os.environ)
 
 
 def defaults(master: str = LOCAL) -> dict[str, str]:
@@ -133,16 +150,21 @@ def on_disk(name: str) -> Path:
 
 
 def delta_jars() -> list[Path]:
-    """The jars in the local Maven cache, brought there first when they aren't."""
+    """The jars of Delta, as `maven_jars` has them."""
+    return maven_jars(DELTA_JARS)
+
+
+def maven_jars(jars: Iterable[tuple[str, str, str]]) -> list[Path]:
+    """Jars in the local Maven cache, brought there first when they aren't."""
     maven = MavenContext(timeout=DOWNLOAD_SECONDS_MAX)
     try:
         return [
             maven.project(group, name).at_version(version).artifact().resolve()
-            for group, name, version in DELTA_JARS
+            for group, name, version in jars
         ]
     except (OSError, RuntimeError, ValueError) as error:
         raise SparkUnavailable(
-            f"The Delta jars could not be had from Maven Central ({error}): "
+            f"The jars of Spark's tables could not be had from Maven Central ({error}): "
             "check the network, or put them in ~/.m2 once."
         ) from error
 
@@ -173,29 +195,32 @@ def java_version(environment: Mapping[str, str]) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _adopt_jvm() -> dict[str, str]:
-    """Make spark-submit's JVM know Delta; returns the settings that it was given."""
+def _adopt_jvm(*, s3: bool) -> dict[str, str]:
+    """Make spark-submit's JVM know Delta, and S3; returns the settings that it was given."""
     SparkContext._ensure_initialized()
     jvm = SparkContext._jvm
     given = dict(SparkConf(_jvm=jvm).getAll())
-    if not _knows_delta(jvm):
+    needed = [("Delta", DELTA_CLASS, DELTA_JARS), *([("S3", S3_CLASS, S3_JARS)] if s3 else [])]
+    for what, name, jars in needed:
+        if knows(jvm, name):
+            continue
         if not given.get("spark.master", LOCAL).startswith(LOCAL):
-            group, name, version = DELTA_JARS[0]
+            group, artifact, version = jars[0]
             raise SparkUnavailable(
-                "A cluster's machines need the Delta jars: "
-                f"give spark-submit `--packages {group}:{name}:{version}`, or `--jars`."
+                f"A cluster's machines need the {what} jars: "
+                f"give spark-submit `--packages {group}:{artifact}:{version}`, or `--jars`."
             )
-        _add_jars(jvm, delta_jars())
+        add_jars(jvm, maven_jars(jars))
     return given
 
 
-def _knows_delta(jvm: object) -> bool:
+def knows(jvm: object, name: str) -> bool:
+    """Whether the JVM has this class."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[attr-defined]
-    name = DELTA_CLASS.replace(".", "/") + ".class"
-    return loader.getResource(name) is not None
+    return loader.getResource(f"{name.replace('.', '/')}.class") is not None
 
 
-def _add_jars(jvm: object, jars: Iterable[Path]) -> None:
+def add_jars(jvm: object, jars: Iterable[Path]) -> None:
     """What `--jars` would have done, for a local Spark: one class loader serves all of it."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[attr-defined]
     for jar in jars:

@@ -19,10 +19,12 @@ from distributary.pipeline.model.subscription import SubscriptionKey
 #: Every option, in the words of Spark, and what it says.
 KNOWN = {
     "gateway": GATEWAY["gateway"],
+    "home": "the home of a lake on a disk, instead of the gateway: its gateways are found there",
     "subscription": "its id, such as global/orders, container/billing/orders or queue/orders",
     **{name: says for name, says in GATEWAY.items() if name != "gateway"},
     "consumer": "what its deliveries are called in acks, in front of the subscription's name",
     "log": "where topic_log is, if the executors find it elsewhere than the gateway does",
+    "lakeLog": "the log of a lake that has the subscription, where several have one of its id",
     "maxMessagesPerTrigger": "messages of one batch",
     "lingerSeconds": "seconds that a batch stays with the query when its driver is gone",
     "raw": "true: the bytes of the messages instead of their columns",
@@ -45,6 +47,8 @@ class Choices:
     key: Path | None = None
     consumer: str = "spark"
     log: str = ""
+    home: str = ""
+    lake_log: str = ""
     storage: tuple[tuple[str, str], ...] = ()
     messages_max: int | None = None
     linger_seconds: int | None = None
@@ -60,8 +64,11 @@ class Choices:
 def choices(options: Mapping[str, str]) -> Choices:
     """The options of a query, whatever the case of their names. Raises InvalidRequest."""
     said, storage = named("the source 'subscription'", options, KNOWN, STORAGE)
-    require(said, KNOWN, "gateway", "subscription")
-    address, user, password = address_of(said["gateway"])
+    require(said, KNOWN, *(() if said.get("home") else ("gateway",)), "subscription")
+    if said.get("home") and said.get("gateway"):
+        raise InvalidRequest("the options 'gateway' and 'home' are both said: one of them is asked")
+    named_one = said.get("gateway", "")
+    address, user, password = address_of(named_one) if named_one else ("", "", "")
     consumer = said.get("consumer", "spark")
     if not consumer or "/" in consumer:
         raise InvalidRequest(f"the option 'consumer' is '{consumer}': a name without '/'")
@@ -79,6 +86,8 @@ def choices(options: Mapping[str, str]) -> Choices:
         key=file_of(said, "key"),
         consumer=consumer,
         log=_absolute(said.get("log", "")),
+        home=_absolute(said.get("home", "")),
+        lake_log=said.get("lakeLog", ""),
         storage=tuple(sorted(storage)),
         messages_max=whole_of(said, "maxMessagesPerTrigger", 1),
         linger_seconds=whole_of(said, "lingerSeconds", 0),

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import execute
 from distributary.jobs.session.session import session
-from distributary.jobs.session.stopping import wait
+from distributary.jobs.session.stopping import StopRequest, wait
 from distributary.jobs.subscription import register
 from distributary.jobs.subscription.choices import choices
 from distributary.jobs.tables.folders import make_writable
@@ -119,7 +119,10 @@ def command(
     make_writable(to, "the table")
     make_writable(checkpoint, "the query's checkpoint")
     wanted = tuple(name.strip() for name in columns.split(",") if name.strip())
-    wait(build(session(), Settings(options, to, checkpoint, trigger, wanted)))
+    request = StopRequest()
+    query = build(session(), Settings(options, to, checkpoint, trigger, wanted))
+    request.listen()
+    wait(query, request)
 
 
 if __name__ == "__main__":

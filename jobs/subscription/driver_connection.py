@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from distributary.jobs.client.lake_logs import addresses, log_of
 from distributary.jobs.client.management_client import Client, Gateway, Refused, Unanswered
 from distributary.jobs.session.job_settings import SubscriptionSettings
 from distributary.jobs.subscription.choices import Choices
@@ -31,7 +32,9 @@ from distributary.pipeline.schemas.schema_version import (
 class Lease:
     """A holder on a subscription (`ingest.management.leases`), and what it asks.
 
-    `holder` is its name, a new one if it is empty. Raises Unanswered and Refused, each a sentence.
+    `holder` is its name, a new one if it is empty. In a lake any gateway is asked, and the log that
+    has the subscription answers. Raises Unanswered and Refused, each a sentence, and InvalidRequest
+    where several logs have it.
     """
 
     def __init__(self, choices: Choices, settings: SubscriptionSettings, holder: str = "") -> None:
@@ -42,16 +45,14 @@ class Lease:
         linger = choices.linger_seconds
         self._linger = settings.linger_seconds if linger is None else linger
         own = f"{choices.consumer}-{self.holder[:8]}-{secrets.token_hex(2)}"
-        gateway = Gateway(
-            choices.address,
-            choices.user,
-            choices.password,
-            choices.authority,
-            choices.certificate,
-            choices.key,
-            float(settings.answer_seconds),
-        )
-        self._client = Client(gateway, choices.container or own)
+        self._client = _connected(choices, settings, choices.container or own)
+        try:
+            self._lake_log = log_of(
+                self._client, choices.subscription, choices.lake_log, "the option 'lakeLog'"
+            )
+        except BaseException:
+            self._client.close()
+            raise
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._lost: Unanswered | None = None
@@ -114,7 +115,8 @@ class Lease:
         topic = str(self._ask(Verb.READ, {})["topic"])
         with self._lock:
             # Its own log has answered: one that is missing has none of them.
-            logs = {_name(one): one["log"] for one in self._client.listed(Entity.SCHEMA).rows}
+            listed = self._client.listed(Entity.SCHEMA, self._lake_log)
+            logs = {_name(one): one["log"] for one in listed.rows}
             name = None if is_pattern(topic) else chosen(logs, topic)
             if name is None:
                 raise InvalidRequest(
@@ -150,7 +152,7 @@ class Lease:
             with self._lock:
                 if self._lost is not None:
                     raise self._lost
-                return self._client.ask(verb, Entity.SUBSCRIPTION, name, said)
+                return self._client.ask(verb, Entity.SUBSCRIPTION, name, said, self._lake_log)
         except Refused as error:
             raise Refused(error.status, f"subscription {name}: {error}") from None
         except Unanswered as error:
@@ -167,6 +169,28 @@ class Lease:
             except Unanswered as error:
                 self._lost = error
                 return
+
+
+def _connected(choices: Choices, settings: SubscriptionSettings, container: str) -> Client:
+    """To the gateway that is named, or to the first one of the lake that answers. Raises
+    Unanswered."""
+    found = [choices.address] if choices.address else addresses(choices.home, choices.lake_log)
+    silent: Unanswered | None = None
+    for address in found:
+        gateway = Gateway(
+            address,
+            choices.user,
+            choices.password,
+            choices.authority,
+            choices.certificate,
+            choices.key,
+            float(settings.answer_seconds),
+        )
+        try:
+            return Client(gateway, container)
+        except Unanswered as error:
+            silent = silent or error
+    raise silent or Unanswered("there is no gateway to ask")
 
 
 def _name(row: Mapping[str, Any]) -> str:

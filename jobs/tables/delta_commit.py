@@ -30,6 +30,9 @@ Rows: TypeAlias = DataFrame | Sequence[RowFile]
 #: What Delta says where it knows no transaction of an application.
 NONE = -1
 
+#: The application that says when a job took the tables over.
+_TAKEN = "distributary-taken"
+
 
 @dataclass(slots=True)
 class Commits:
@@ -91,6 +94,14 @@ class Commits:
                 f"Another job wrote {self.path} meanwhile, up to group {said:,}: stop one of them, "
                 "then start this one again."
             )
+
+
+def make_version(spark: SparkSession, path: str) -> None:
+    """A version that changes nothing: whoever began a commit before it can't make this one."""
+    java = _Java(spark)
+    begun = log_of(spark, path).startTransaction()
+    actions = java.actions(java.added(()), _TAKEN, int(1_000 * time.time()), [])
+    begun.commit(actions, java.operation(replace=False))
 
 
 class _Java:

@@ -113,6 +113,11 @@ class Folder:
             stream.close()
         return found
 
+    def remove_empty(self) -> None:
+        """Remove the folder, if it is there: only itself, never what others put there meanwhile.
+        Raises Py4JJavaError when something is in it."""
+        self._files.delete(self._paths(self._path), False)
+
     def remove(self) -> None:
         """Remove the folder with all that is in it, if it is there."""
         self._files.delete(self._paths(self._path), True)

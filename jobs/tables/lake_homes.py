@@ -1,16 +1,90 @@
-"""The logs of a lake on a disk, for jobs that do one after another."""
+"""The homes of gateways as jobs know them: on a disk, or on a store by Hadoop's addresses; and the
+logs of a lake, for jobs that do one after another."""
 
-from pathlib import Path
+import os
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from distributary.jobs.tables.folders import local
+from distributary.jobs.tables.object_stores import spark_address
+from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.lake.disk_lake import disk_lake
+from distributary.pipeline.tables.lake.lake import Lake
+
+if TYPE_CHECKING:
+    from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
 
-def served_homes(home: Path) -> dict[str, Path]:
+class JobHome(msgspec.Struct, frozen=True):
+    """A home by its path or address; it is laid out alike on both."""
+
+    root: str
+
+    @property
+    def topic_log(self) -> str:
+        return f"{self.root}/tables/topic_log"
+
+    @property
+    def tables(self) -> str:
+        """The folder of Spark's tables."""
+        return f"{self.root}/tables"
+
+    def checkpoint(self, query: str) -> str:
+        """Where a query keeps its checkpoint."""
+        return f"{self.root}/checkpoints/{query}"
+
+    @property
+    def is_served(self) -> bool:
+        """Whether its topic_log is begun. Raises StoreError when its store doesn't answer."""
+        if (path := local(self.topic_log)) is not None:
+            return (path / "_delta_log").is_dir()
+        try:
+            return bool(
+                _objects(self.root).store(_REQUEST_SECONDS).files("tables/topic_log/_delta_log")
+            )
+        except OSError as error:
+            raise StoreError(f"{self.root} can't be used: {error}. See to its store") from error
+
+
+#: Seconds that one look at a store may take.
+_REQUEST_SECONDS = 5.0
+
+
+def job_home(home: str) -> JobHome:
+    """The home at a path or an address. Raises InvalidRequest for an address that says too
+    little."""
+    path = local(home)
+    if path is not None:
+        return JobHome(str(Home(path).root))
+    return JobHome(spark_address(home.rstrip("/"), os.environ))
+
+
+def lake_of(home: str) -> Lake | None:
+    """The lake that this home is; None where it is none. Raises StoreError when its store doesn't
+    answer."""
+    path = local(home)
+    if path is not None:
+        return disk_lake(path)
+    # Loading the client of object stores takes a while, and most homes need none.
+    from distributary.pipeline.tables.lake.object_lake import object_lake  # noqa: PLC0415
+
+    return object_lake(_objects(home.rstrip("/")))
+
+
+def served_homes(home: str) -> dict[str, JobHome]:
     """The homes of the logs of a lake that were served, by their logs; none where the home is no
     lake. Raises StoreError for a placement that can't be read."""
-    lake = disk_lake(home)
+    lake = lake_of(home)
     if lake is None:
         return {}
-    homes = {log: Path(lake.log_home(log)) for log in lake.placement().logs}
-    return {log: place for log, place in homes.items() if Home(place).topic_log.is_dir()}
+    homes = {log: job_home(lake.log_home(log)) for log in lake.placement().logs}
+    return {log: one for log, one in homes.items() if one.is_served}
+
+
+def _objects(root: str) -> "ObjectHome":
+    """A home on a store; the environment says its keys."""
+    from distributary.pipeline.tables.object_home.object_home import ObjectHome  # noqa: PLC0415 (as above)
+
+    return ObjectHome(root, {})

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from distributary.jobs.tables.delta_commit import Commits, Rows
 from distributary.jobs.tables.delta_files import Folder, partitions, transaction
+from distributary.jobs.tables.folders import local
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta.commits import SPARK_APP
 from distributary.pipeline.tables.delta.row_files import RowsLayout
@@ -190,7 +191,12 @@ class SparkTable:
                 f"{self.path} is where the table `{self.name}` belongs, but it is no table and has "
                 f"{found[0]} in it. Name another folder by --tables, or move that away."
             )
-        log.remove()
+        if local(self.path) is not None:
+            log.remove()
+            return
+        # On a store another job may have taken the tables over, and made this one, since the look.
+        Folder(self.spark, f"{self.path}/{LOG}/{STAGED}").remove_empty()
+        log.remove_empty()
 
     def known(self) -> None:
         """Look how far a table is whose columns follow from what the log says."""

@@ -7,8 +7,7 @@ tables, a file that says who it is.
 The JVM holds it, as the JVM writes: when Python is killed, its JVM may still end a commit, and the
 lock goes with the JVM. It is a POSIX lock of the whole file (Java has no other), so it holds
 between processes of one machine, and on a shared disk as far as that one has them. On an object
-store there is none: there a version is made by a put that is refused to the second one, or one
-process at a time is for whoever starts the jobs to see to.
+store `store_lock` does the same.
 """
 
 import fcntl
@@ -24,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from distributary.jobs.tables.delta_files import java_class
 from distributary.jobs.tables.folders import local
+from distributary.jobs.tables.store_lock import leased, require_no_lease
 from distributary.pipeline.errors import StoreError, TablesLocked
 
 NAME = ".writer"
@@ -39,6 +39,7 @@ def require_no_writer(folder: str) -> None:
     written: known before a JVM starts. Nothing is made."""
     path = _path(folder)
     if path is None:
+        require_no_lease(folder)
         return
     _require_writable(path)
     if not path.exists():
@@ -82,7 +83,8 @@ def writing(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
     """
     path = _path(folder)
     if path is None:
-        yield
+        with leased(spark, folder, job):
+            yield
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,7 @@ from distributary.jobs.session.job_options import (
 from distributary.jobs.session.job_settings import UpkeepSettings, load
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.delta_files import java_class, require_jvm
-from distributary.jobs.tables.folders import require_tables
+from distributary.jobs.tables.folders import local, require_tables
 from distributary.jobs.tables.spark_tables import typed_names
 from distributary.jobs.tables.table_files import (
     Day,
@@ -114,7 +114,7 @@ def run(
     """
     require_jvm()
     all_done = []
-    with _confs(spark, settings):
+    with _confs(spark, tables, settings):
         for work in plan(spark, tables, settings, log=log, today=today):
             done = _perform(spark, f"{tables}/{work.table}", work, settings)
             report(done)
@@ -281,8 +281,13 @@ def _set(spark: SparkSession, path: str, properties: dict[str, str]) -> None:
     spark.sql(f"ALTER TABLE delta.`{name}` SET TBLPROPERTIES ({pairs})")
 
 
+#: On a store VACUUM makes a version between its list of files and their removal. So a job that has
+#: lost the tables removes nothing; and what it lists while it has them nobody needs again.
+VACUUM = {"spark.databricks.delta.vacuum.logging.enabled": "true"}
+
+
 @contextmanager
-def _confs(spark: SparkSession, settings: UpkeepSettings) -> Iterator[None]:
+def _confs(spark: SparkSession, tables: str, settings: UpkeepSettings) -> Iterator[None]:
     """The session's settings for upkeep while the block runs; then as they were."""
     ours = {
         "spark.databricks.delta.optimize.minFileSize": str(settings.small_bytes),
@@ -291,6 +296,7 @@ def _confs(spark: SparkSession, settings: UpkeepSettings) -> Iterator[None]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(
             spark.sparkContext.defaultParallelism
         ),
+        **({} if local(tables) is not None else VACUUM),
     }
     before = {key: spark.conf.get(key, None) for key in ours}
     try:
@@ -327,7 +333,7 @@ def main(argv: Sequence[str]) -> int:
 @json_option("One JSON object for each table, a line each.")
 def command(
     *,
-    home: Path | None,
+    home: str | None,
     log: str | None,
     tables: str | None,
     settings_file: Path | None,
@@ -338,7 +344,7 @@ def command(
     for where in found.values():
         require_tables(where)
         require_no_writer(where)
-    spark = session()
+    spark = session(places=found.values())
     if not dry_run:
         _keep_stdout(spark)
     for name, where in found.items():

@@ -30,7 +30,7 @@ from distributary.jobs.session.job_options import (
 )
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.session.session import session
-from distributary.jobs.tables.folders import require_tables
+from distributary.jobs.tables.folders import local, require_tables
 from distributary.jobs.views.audit_run import Settings, made, prepared, summary
 from distributary.pipeline.tables.home.audit_reports import folder_of
 from distributary.pipeline.tables.home.audit_reports import keep as keep_report
@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
 @json_option("One JSON object a line: a check and what it found.")
 def command(
     *,
-    home: Path | None,
+    home: str | None,
     log: str | None,
     tables: str | None,
     names: tuple[str, ...],
@@ -104,6 +104,10 @@ def command(
         audit_checks.check(name)
     if keep and home is None:
         raise click.UsageError("--keep keeps the report in the home: name it with --home")
+    if keep and home is not None and local(home) is None:
+        raise click.UsageError(
+            "--keep keeps the report in a folder: on a store use --write and --json"
+        )
     loaded, now = load(settings_file).audit, datetime.now(UTC)
     given = Settings(
         "",
@@ -118,10 +122,10 @@ def command(
         require_tables(where)
         kept = None
         if keep and home is not None:
-            of_log = Home(Path(where).parent if name else home)
+            of_log = Home(Path(where).parent if name else Path(home))
             kept = KeptReport(folder_of(of_log, now), loaded.reports_kept)
         audits.append(Audit(name, _written(replace(given, tables=where), name, kept), kept))
-    spark = session()
+    spark = session(places=[one.settings.tables for one in audits])
     codes = [_run(spark, audit, as_json=as_json) for audit in audits]
     return max(codes)
 

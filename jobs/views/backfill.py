@@ -27,6 +27,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
+from distributary.jobs.client.lake_logs import log_of
 from distributary.jobs.client.live_client import own_log
 from distributary.jobs.client.management_client import Client, Gateway, Refused
 from distributary.jobs.client.own_tables import require_own
@@ -41,6 +42,8 @@ from distributary.jobs.session.job_options import (
 from distributary.jobs.session.job_settings import BackfillSettings, load
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import require_tables
+from distributary.jobs.tables.lake_homes import job_home, lake_of
+from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_position import place
 from distributary.pipeline.management.management_messages import CONFLICT, FORBIDDEN, Entity, Verb
 from distributary.pipeline.model.subscription import SubscriptionKey
@@ -67,7 +70,8 @@ Exit codes: 0 done, 1 the gateway refused or the job failed, 2 bad arguments or 
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """What is wanted. `rewind`: of a subscription that is there; its definition is what it has."""
+    """What is wanted. `rewind`: of a subscription that is there; its definition is what it has.
+    `log` is that of a lake in which it is, if it is known."""
 
     id: str
     topic: str
@@ -76,6 +80,7 @@ class BackfillRequest:
     shared: bool | None = None
     from_what_is_there: bool = False
     rewind: bool = False
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,8 @@ def begin(gateway: Gateway, request: BackfillRequest) -> int:
     """Make the subscription, or rewind it: its floor. Durable on return. Raises Refused."""
     with Client(gateway) as client:
         if request.rewind:
-            done = client.ask(Verb.REWIND, Entity.SUBSCRIPTION, request.id, {"to": request.since})
+            to = {"to": request.since}
+            done = client.ask(Verb.REWIND, Entity.SUBSCRIPTION, request.id, to, request.log)
             return int(done["floor"])
         said = {
             "topic": request.topic,
@@ -144,7 +150,8 @@ def begin(gateway: Gateway, request: BackfillRequest) -> int:
             "since": request.since,
             "from_what_is_there": request.from_what_is_there or None,
         }
-        return int(client.ask(Verb.CREATE, Entity.SUBSCRIPTION, request.id, said)["floor"])
+        made = client.ask(Verb.CREATE, Entity.SUBSCRIPTION, request.id, said, request.log)
+        return int(made["floor"])
 
 
 def hint(
@@ -155,10 +162,10 @@ def hint(
     about = {"topic": request.topic, "selector": request.selector}
     with Client(gateway) as client:
         for part in cut(start, found.known_to, found.sequences, settings.request_matches):
-            said = {**about, "start": part.start, "stop": part.stop}
-            named = packed(part.start, part.sequences)
+            said: dict[str, object] = {**about, "start": part.start, "stop": part.stop}
+            said["matches"] = packed(part.start, part.sequences)
             try:
-                client.ask(Verb.HINT, Entity.SUBSCRIPTION, request.id, {**said, "matches": named})
+                client.ask(Verb.HINT, Entity.SUBSCRIPTION, request.id, said, request.log)
             except Refused as refused:
                 if refused.status not in (CONFLICT, FORBIDDEN):
                     raise
@@ -198,6 +205,7 @@ def main(argv: Sequence[str]) -> int:
 @click.option("--shared/--exclusive", default=None, help="Several consumers at once.")
 @click.option("--from-what-is-there", is_flag=True, help="Or since the log's begin, if it's later.")
 @click.option("--rewind", is_flag=True, help="It is there: owe it again what was since then.")
+@click.option("--lake-log", default="", help="The log that is meant, where several have this ID.")
 @click.option("--no-hint", is_flag=True, help="Make it, and don't ask the tables.")
 @click.option("--dry-run", is_flag=True, help="Say what matches; ask no gateway.")
 @location_options
@@ -214,9 +222,10 @@ def command(
     shared: bool | None,
     from_what_is_there: bool,
     rewind: bool,
+    lake_log: str,
     no_hint: bool,
     dry_run: bool,
-    home: Path | None,
+    home: str | None,
     log: str | None,
     tables: str | None,
     settings_file: Path | None,
@@ -232,19 +241,23 @@ def command(
         )
     if selector is not None:
         parse(selector)
-    if home is not None or tables is not None:
-        require_tables(folder(home, tables))
     asked = None if dry_run and not rewind else gateway()
     if rewind and asked is not None:
-        request = _existing(asked, id_, since)
+        request = _existing(asked, id_, since, lake_log)
     else:
         kept = selector if selector and selector.strip() else None
-        request = BackfillRequest(id_, str(topic), since, kept, shared, from_what_is_there)
+        placed = lake_log or (_placed(home, str(topic)) if tables is None else "")
+        request = BackfillRequest(
+            id_, str(topic), since, kept, shared, from_what_is_there, log=placed
+        )
+    where = _folder(home, tables, request.log)
+    if where is not None:
+        require_tables(where)
     found = None
     if dry_run or (not no_hint and request.selector is not None):
-        where = folder(home, tables)
+        where = where or folder(home, tables)
         if asked is not None:
-            _require_own(asked, where)
+            _require_own(asked, where, request.log)
         found = look(where, request, settings)
     if dry_run or asked is None:
         _report(request, found, None, None, as_json=as_json)
@@ -256,18 +269,44 @@ def command(
     _report(request, found, floor, told, as_json=as_json)
 
 
-def _require_own(gateway: Gateway, where: str) -> None:
+def _placed(home: str | None, topic: str) -> str:
+    """The log of a lake that has this topic, or all topics of this pattern; empty where the home is
+    none. Raises InvalidRequest where they may be in several."""
+    lake = None if home is None else lake_of(home)
+    if lake is None:
+        return ""
+    logs = lake.placement().logs_of_pattern(topic)
+    if len(logs) != 1:
+        raise InvalidRequest(
+            f"The topics of '{topic}' may be in several logs of {home}, and a subscription lies in "
+            "one: make one for the topics of each log."
+        )
+    return logs[0]
+
+
+def _folder(home: str | None, tables: str | None, log: str) -> str | None:
+    """The folder of tables that is asked, of a lake that of the log; None if none was said."""
+    if home is None or tables is not None:
+        return tables and folder(home, tables)
+    lake = lake_of(home)
+    if lake is None or not log:
+        return folder(home, None)
+    return job_home(lake.log_home(log)).tables
+
+
+def _require_own(gateway: Gateway, where: str, log: str) -> None:
     """What is found in the tables of another gateway's log says nothing of this one's messages."""
     with Client(gateway) as client:
-        identity = own_log(client)
-    spark = session()
+        identity = own_log(client, log)
+    spark = session(places=[where])
     require_own(spark, find_tables(spark, where).folder, identity, beside=True)
 
 
-def _existing(gateway: Gateway, name: str, since: str) -> BackfillRequest:
+def _existing(gateway: Gateway, name: str, since: str, lake_log: str) -> BackfillRequest:
     with Client(gateway) as client:
-        row = client.ask(Verb.READ, Entity.SUBSCRIPTION, name)
-    return BackfillRequest(name, str(row["topic"]), since, row["selector"], rewind=True)
+        log = log_of(client, name, lake_log, "--lake-log")
+        row = client.ask(Verb.READ, Entity.SUBSCRIPTION, name, log=log)
+    return BackfillRequest(name, str(row["topic"]), since, row["selector"], rewind=True, log=log)
 
 
 def _tell(parts: Iterator[Part | Refused], found: Found, *, quiet: bool) -> int | None:

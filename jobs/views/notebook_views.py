@@ -1,25 +1,20 @@
 """The views of a home with a gateway's word, in one call: for notebooks and the command line."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from distributary.jobs.client.own_tables import require_own
-from distributary.jobs.tables.session_files import content, is_there
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log_names import PLACEMENT
 from distributary.pipeline.management.live_state import Live
-from distributary.pipeline.tables.lake.lake import log_below, read_placement
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
+from distributary.pipeline.transforms.schema.lake_rows import Found, found_in, lake_tables
 from distributary.pipeline.transforms.views import stuck as reasons
 from distributary.pipeline.transforms.views import view_registry
-
-#: What a log that was served has, below its home.
-_TOPIC_LOG: Final = "tables/topic_log/_delta_log"
+from distributary.pipeline.transforms.views.pending import find
 
 
 def register(spark: SparkSession, place: str, gateway: str | None = None) -> Tables:
@@ -36,20 +31,6 @@ def register(spark: SparkSession, place: str, gateway: str | None = None) -> Tab
         return view_registry.register(spark, place, _live(spark, place, gateway, None))
     view_registry.register_logs(logs, _lives(spark, logs, gateway))
     return next(iter(logs.values()))
-
-
-def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
-    """The tables of each log of a lake that was served, `main` first if it was; none where the home
-    is no lake. Raises InvalidRequest when one of them has none yet, StoreError for a placement that
-    can't be understood."""
-    root = place.rstrip("/")
-    where = f"{root}/{PLACEMENT}"
-    said = content(spark, where)
-    if said is None:
-        return {}
-    homes = {log: log_below(root, log) for log in read_placement(said, where).logs}
-    served = {log: home for log, home in homes.items() if is_there(spark, f"{home}/{_TOPIC_LOG}")}
-    return {log: find_tables(spark, home) for log, home in served.items()}
 
 
 def _lives(spark: SparkSession, logs: Mapping[str, Tables], gateway: str | None) -> dict[str, Live]:
@@ -73,20 +54,40 @@ def stuck(
     """One row per message that is owed, with its reason: `pipeline.transforms.views.stuck`.
 
     `place` is a home or the folder of Spark's tables; `gateway` is `host:port` or
-    `amqp[s]://user:password@host:port`, and without one the tables alone are asked. Raises
-    InvalidRequest when there are no tables or no such subscription, Unanswered when no gateway is
-    there, StoreError when the tables lie beside another gateway's log.
+    `amqp[s]://user:password@host:port`, and without one the tables alone are asked. Of a lake it
+    is the rows of all logs, with a column `log` in front; the gateway may be that of any, and says
+    what it knows of its own. Raises InvalidRequest when there are no tables or no such
+    subscription, Unanswered when no gateway is there, StoreError when the tables lie beside another
+    gateway's log.
     """
-    said = _live(spark, place, gateway, subscription)
-    return reasons.stuck(find_tables(spark, place), said, subscription)
+    return _reasons(spark, place, subscription, gateway, reasons.stuck)
 
 
 def stuck_summary(
     spark: SparkSession, place: str, subscription: str | None = None, gateway: str | None = None
 ) -> DataFrame:
     """The same by subscription and reason."""
-    said = _live(spark, place, gateway, subscription)
-    return reasons.stuck_summary(find_tables(spark, place), said, subscription)
+    return _reasons(spark, place, subscription, gateway, reasons.stuck_summary)
+
+
+def _reasons(
+    spark: SparkSession,
+    place: str,
+    subscription: str | None,
+    gateway: str | None,
+    found: Callable[[Tables, Live | None, str | None], DataFrame],
+) -> DataFrame:
+    logs = lake_tables(spark, place)
+    if not logs:
+        said = _live(spark, place, gateway, subscription)
+        return found(find_tables(spark, place), said, subscription)
+    lives = {logs[log].folder: live for log, live in _lives(spark, logs, gateway).items()}
+
+    def of_log(tables: Tables) -> Found:
+        meant = subscription and find(tables.cursors, subscription).subscription
+        return meant or "", found(tables, lives.get(tables.folder), meant)
+
+    return found_in(spark, place, of_log)
 
 
 def _live(

@@ -1,8 +1,9 @@
 """Puts all tables and views of a home into a catalog, where they stay: for SQL from anywhere.
 
 Tables become external tables, with Delta's own columns and comments; nothing of them is written.
-Views become SQL views. Which may be read by whom stays the catalog's. What a view can't be made of,
-because it asks a gateway or takes arguments, is left out and named.
+Views become SQL views. Of a lake each log has a schema of its own, and views unite them: each row
+says its log. Which may be read by whom stays the catalog's. What a view can't be made of, because
+it asks a gateway or takes arguments, is left out and named.
 
 Run by `distributary jobs register --home DIR --schema NAME` or `spark-submit
 jobs/views/register_job.py ...`, in a session that has the catalog.
@@ -10,7 +11,7 @@ jobs/views/register_job.py ...`, in a session that has the catalog.
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import click
 from pyspark.sql import SparkSession
 
 from distributary.jobs.session.job_names import HELP_OPTIONS
-from distributary.jobs.session.job_options import execute, folder, json_option
+from distributary.jobs.session.job_options import execute, folders, json_option
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import local, require_tables
 from distributary.jobs.tables.spark_tables import typed_names
@@ -27,9 +28,11 @@ from distributary.pipeline.transforms.catalog.catalog_registry import (
     Registered,
     is_forgotten,
     register,
+    register_together,
 )
 from distributary.pipeline.transforms.catalog.dbt_sources import sources
 from distributary.pipeline.transforms.catalog.relations import SESSION_CATALOG
+from distributary.pipeline.transforms.catalog.united_relations import log_schemas
 from distributary.pipeline.transforms.schema.topic_folders import FOLDER, REJECTED_NAME
 
 EXAMPLES = """
@@ -38,6 +41,7 @@ Examples:
   distributary jobs register --home build/demo --schema messaging
   distributary jobs register --home build/demo --catalog lake --schema messaging \\
       --dbt models/sources.yml
+  distributary jobs register --home /srv/lake --schema messaging
   spark-submit jobs/views/register_job.py --tables s3a://lake/tables --schema messaging
 \b
 Exit codes: 0 done, 1 the catalog refused or the job failed, 2 bad arguments or no tables.
@@ -46,10 +50,11 @@ Exit codes: 0 done, 1 the catalog refused or the job failed, 2 bad arguments or 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the job is told. `tables` is the folder of Spark's tables, an absolute path or a URL;
-    `dbt` a file for dbt's `sources.yml`, if it is wanted."""
+    """What the job is told. `tables` are the folders of Spark's tables by their logs, absolute
+    paths or URLs: of a home that is no lake one, whose log has no name. `dbt` is a file for dbt's
+    `sources.yml`, if it is wanted."""
 
-    tables: str
+    tables: Mapping[str, str]
     schema: str
     catalog: str = SESSION_CATALOG
     dbt: Path | None = None
@@ -57,25 +62,30 @@ class Settings:
 
 def build(spark: SparkSession, settings: Settings) -> Registered:
     """Register, and write dbt's file. Raises InvalidRequest, OSError."""
-    there = typed_names(spark, settings.tables)
+    catalog, schema, logs = settings.catalog, settings.schema, settings.tables
+    if "" in logs:
+        made = _of_folder(spark, logs[""], catalog, schema)
+    else:
+        schemas = log_schemas(schema, logs)
+        each = {
+            log: _of_folder(spark, folder, catalog, schemas[log]) for log, folder in logs.items()
+        }
+        made = register_together(spark, catalog, schema, each)
+    if settings.dbt is not None:
+        names = [log for log in logs if log]
+        settings.dbt.write_text(sources(catalog, schema, made.relations, names))
+    return made
+
+
+def _of_folder(spark: SparkSession, folder: str, catalog: str, schema: str) -> Registered:
+    there = typed_names(spark, folder)
     typed = {
-        name.removeprefix(f"{FOLDER}/"): spark.read.format("delta")
-        .load(f"{settings.tables}/{name}")
-        .schema
+        name.removeprefix(f"{FOLDER}/"): spark.read.format("delta").load(f"{folder}/{name}").schema
         for name in sorted(there)
         if name != REJECTED_NAME
     }
-    made = register(
-        spark,
-        settings.tables,
-        settings.catalog,
-        settings.schema,
-        typed,
-        with_rejected=REJECTED_NAME in there,
-    )
-    if settings.dbt is not None:
-        settings.dbt.write_text(sources(settings.catalog, settings.schema, made.relations))
-    return made
+    with_rejected = REJECTED_NAME in there
+    return register(spark, folder, catalog, schema, typed, with_rejected=with_rejected)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -84,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 @click.command(help=__doc__, epilog=EXAMPLES, context_settings=HELP_OPTIONS)
-@click.option("--home", type=click.Path(path_type=Path), help="Home of a gateway.")
+@click.option("--home", help="Home of a gateway: a folder, or s3://bucket/prefix.")
 @click.option("--tables", help="Folder of Spark's tables, instead of the home's.")
 @click.option("--catalog", default=SESSION_CATALOG, show_default=True, help="The catalog.")
 @click.option("--schema", required=True, help="The schema in it; made if there is none.")
@@ -92,26 +102,30 @@ def main(argv: Sequence[str]) -> int:
 @json_option("What was made and what was left out, as JSON.")
 def command(
     *,
-    home: Path | None,
+    home: str | None,
     tables: str | None,
     catalog: str,
     schema: str,
     dbt: Path | None,
     as_json: bool,
 ) -> None:
-    place = folder(home, tables)
-    if (path := local(place)) is not None:
-        place = str(path.absolute())
-    require_tables(place)
-    spark = session()
+    places = {log: _absolute(place) for log, place in folders(home, None, tables).items()}
+    for place in places.values():
+        require_tables(place)
+    spark = session(places=places.values())
     if is_forgotten(spark, catalog):
         raise InvalidRequest(
             f"The catalog {catalog} is in memory here and ends with this job: run it where "
             "spark.sql.catalogImplementation is hive, or name another --catalog."
         )
-    made = build(spark, Settings(place, schema, catalog, dbt))
+    made = build(spark, Settings(places, schema, catalog, dbt))
     for line in said(made, as_json=as_json):
         click.echo(line)
+
+
+def _absolute(place: str) -> str:
+    path = local(place)
+    return place if path is None else str(path.absolute())
 
 
 def said(made: Registered, *, as_json: bool) -> list[str]:

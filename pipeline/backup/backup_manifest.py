@@ -18,7 +18,9 @@ from typing import Any, Final, Self
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log.log_identity import LogIdentity
 
+#: Of a home on a disk, and of one on a store: who doesn't know that one would restore it to a disk.
 FORMAT: Final = 1
+FORMAT_OF_STORES: Final = 2
 #: Bytes of a piece at most: what a backup has in memory at once, and what is synced at once.
 PIECE_BYTES: Final = 8 << 20
 #: Where files that settings name stand among the paths; all others are paths below the home.
@@ -54,15 +56,25 @@ class BackupPoint:
 
 @dataclass(frozen=True, slots=True)
 class BackupManifest:
-    """A whole backup."""
+    """A whole backup; `on_a_store`: of a home without a disk."""
 
     point: BackupPoint
     files: tuple[BackedFile, ...]
+    on_a_store: bool = False
 
     @property
     def size(self) -> int:
         """Bytes of all its files."""
         return sum(file.size for file in self.files)
+
+    def require_place(self, home: str, *, on_a_store: bool) -> None:
+        """Raise InvalidRequest unless the home at this address is of the kind that this is of: the
+        journals differ."""
+        if on_a_store != self.on_a_store:
+            was = "on an object store" if self.on_a_store else "on a disk"
+            raise InvalidRequest(
+                f"the backup is of a home {was}, which {home} isn't: name another folder or home"
+            )
 
     @property
     def pieces(self) -> frozenset[str]:
@@ -79,7 +91,8 @@ class BackupManifest:
             "files": [[one.path, one.size, one.mode, list(one.pieces)] for one in self.files],
         }
         text = json.dumps(body, separators=(",", ":")).encode()
-        head = {"kind": _KIND, "format": FORMAT, "sha256": digest_of(text)}
+        format_ = FORMAT_OF_STORES if self.on_a_store else FORMAT
+        head = {"kind": _KIND, "format": format_, "sha256": digest_of(text)}
         return json.dumps(head).encode() + b"\n" + text + b"\n"
 
     @classmethod
@@ -93,14 +106,15 @@ class BackupManifest:
             if head["kind"] != _KIND:
                 raise InvalidRequest(f"{where} is no manifest of a backup. Name another folder")
             format_ = int(head["format"])
-            if format_ > FORMAT:
+            if format_ > FORMAT_OF_STORES:
                 raise InvalidRequest(
-                    f"{where} is of a newer format, {format_}; this program reads up to {FORMAT}. "
-                    "Use the version of the program that made the backup, or a later one"
+                    f"{where} is of a newer format, {format_}; this program reads up to "
+                    f"{FORMAT_OF_STORES}. Use the version of the program that made the backup, or "
+                    "a later one"
                 )
             if head["sha256"] != digest_of(text):
                 raise ValueError("its digest is another one")  # noqa: TRY301 (said as any damage)
-            return cls._of(json.loads(text))
+            return cls._of(json.loads(text), on_a_store=format_ == FORMAT_OF_STORES)
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(
                 f"{where} is damaged: {error}. Restore from another backup; a new one goes to "
@@ -108,7 +122,7 @@ class BackupManifest:
             ) from error
 
     @classmethod
-    def _of(cls, body: Mapping[str, Any]) -> Self:
+    def _of(cls, body: Mapping[str, Any], *, on_a_store: bool) -> Self:
         point = BackupPoint(
             float(body["began"]),
             LogIdentity.of(body["log"]),
@@ -119,7 +133,7 @@ class BackupManifest:
             BackedFile(_inside(path), int(size), int(mode), tuple(map(_digest, pieces)))
             for path, size, mode, pieces in body["files"]
         )
-        return cls(point, files)
+        return cls(point, files, on_a_store)
 
 
 def digest_of(data: bytes | memoryview) -> str:

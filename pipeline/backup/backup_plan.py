@@ -126,6 +126,16 @@ def segments_of(segments: Sequence[SegmentGroups], group: int) -> list[SegmentGr
     return needed
 
 
+def standing(segments: Sequence[SegmentGroups], group: int) -> list[SegmentGroups]:
+    """Of a journal of objects: those behind the table's last group, up to the first gap. Several
+    are put at a time and accepted in order, so what is behind a gap was never accepted."""
+    found: list[SegmentGroups] = []
+    for one in sorted(segments, key=lambda one: one.first):
+        if one.first == group + len(found) + 1:
+            found.append(one)
+    return found
+
+
 def require_same_log(former: LogIdentity, now: LogIdentity, entry: str | None, where: str) -> None:
     """Raise InvalidRequest unless the log of `now` is the one that was backed up before, and has
     gone on from there. `entry` is the digest of the former version's entry there, None if it was

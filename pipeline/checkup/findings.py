@@ -90,6 +90,25 @@ class HomeFacts:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """A home without a disk. Times are of a put of 4 KiB; `clock_seconds`: how far the store's
+    clock is before ours; `owner` says who has the lease, empty for nobody; `why` says what makes it
+    unusable, and then nothing else is known. `left` are groups of journals that nobody owns."""
+
+    address: str
+    why: str = ""
+    keeps_conditions: bool = True
+    put_p50_ms: float = 0.0
+    put_p99_ms: float = 0.0
+    clock_seconds: float = 0.0
+    owner: str = ""
+    owner_lives: bool = False
+    has_log: bool = False
+    restoring: bool = False
+    left: int = 0
+
+
 #: File systems that forget all when the power goes, and those of other machines.
 IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "zram"})
 OF_NETWORKS: Final = frozenset(
@@ -103,6 +122,11 @@ SLOW_P99_MS: Final = 100.0
 SLOW_BYTES_A_SECOND: Final = 50e6
 #: Files that a home may need in a month with its default upkeep.
 FILES_NEEDED: Final = 20_000
+#: Puts that are tried, and how slow they may be.
+PUTS: Final = 20
+SLOW_PUT_MS: Final = 100.0
+#: How far clocks may be apart before somebody should know; S3 refuses requests from 15 minutes on.
+SKEW_SECONDS: Final = 60.0
 #: The oldest Java that Spark starts with.
 JAVA_MIN: Final = 17
 
@@ -147,6 +171,52 @@ def _of_sync(disk: DiskFacts) -> Finding:
         text = f"An fsync on {kind} takes {times}: each publisher waits for one"
         return Finding("fsync", Verdict.LOOK, f"{text}. A faster disk helps more than anything.")
     return Finding("fsync", Verdict.GOOD, f"An fsync on {kind} takes {times}.")
+
+
+def of_store(store: StoreFacts, lease_seconds: float) -> Iterator[Finding]:
+    """`lease_seconds`: how long an owner may be silent."""
+    at = store.address
+    if store.why:
+        text = f"{at} can't be used: {store.why}. See to its address, keys and rights."
+        yield Finding("store", Verdict.BAD, text)
+        return
+    if store.restoring:
+        text = (
+            f"{at} is being restored, or a restore was cut off: run `distributary restore` again."
+        )
+        yield Finding("home", Verdict.BAD, text)
+    elif store.owner:
+        seen = "which lives" if store.owner_lives else "which gives no sign of life"
+        yield Finding("home", Verdict.GOOD, f"{at} is the home of {store.owner}, {seen}.")
+    else:
+        what = "is a gateway's home; none owns it" if store.has_log else "has no log yet"
+        yield Finding("home", Verdict.GOOD, f"{at} {what}.")
+    if store.keeps_conditions:
+        text = "It keeps conditions of puts (If-None-Match, If-Match)."
+        yield Finding("store", Verdict.GOOD, text)
+    else:
+        text = "It ignores conditions of puts, so two gateways could own the home: use another one."
+        yield Finding("store", Verdict.BAD, text)
+    yield _of_puts(store, lease_seconds)
+    if abs(store.clock_seconds) > SKEW_SECONDS:
+        text = f"Its clock and this machine's are {abs(store.clock_seconds):,.0f} s apart"
+        then = "requests are refused from minutes on. Run chrony or systemd-timesyncd."
+        yield Finding("store", Verdict.LOOK, f"{text}: {then}")
+    if store.left:
+        text = f"{store.left:,} groups of former owners' journals are left"
+        then = "each start removes those of the owner before it; more cost what their bytes cost."
+        yield Finding("journal", Verdict.GOOD, f"{text}: {then}")
+
+
+def _of_puts(store: StoreFacts, lease_seconds: float) -> Finding:
+    times = f"{store.put_p50_ms:,.0f} ms, {store.put_p99_ms:,.0f} ms for the slowest of {PUTS}"
+    if store.put_p99_ms > 1_000 * lease_seconds / 6:
+        text = f"A put takes {times}: signs of life come late, and the home is lost by that"
+        return Finding("puts", Verdict.LOOK, f"{text}. Raise owner.lease_ms.")
+    if store.put_p50_ms > SLOW_PUT_MS:
+        text = f"A put takes {times}: each publisher waits for one"
+        return Finding("puts", Verdict.LOOK, f"{text}. Run the gateway where the bucket is.")
+    return Finding("puts", Verdict.GOOD, f"A put takes {times}.")
 
 
 def of_limits(limits: LimitFacts) -> Iterator[Finding]:

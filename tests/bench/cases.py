@@ -19,6 +19,7 @@ from tests.bench.crowd import crowd
 from tests.bench.decoding import decode
 from tests.bench.diskless import on_a_store
 from tests.bench.dispatching import dispatch
+from tests.bench.executors import executors
 from tests.bench.halves import halves
 from tests.bench.handing_over import handing_over
 from tests.bench.hostile import hostile
@@ -402,6 +403,7 @@ CASES = (
         Budget(facts_max={"publish_lost_pct": 10, "drain_lost_pct": 10}),
         own=True,
     ),
+    Case("executors", "executors", executors, Budget(facts_max={"lost_pct": 20}), own=True),
     Case(
         "relayed",
         "fleet",

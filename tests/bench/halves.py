@@ -7,7 +7,7 @@ root; who isn't is told so.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +22,8 @@ MESSAGES: Final = 300_000
 TURNS: Final = 3
 LOGS: Final = ("main", "second")
 PLACEMENT: Final = Placement(1, LOGS, tuple(Rule(f"{log}.#", (log,)) for log in LOGS))
-#: Half a core: microseconds in each period of microseconds.
-PERIOD_US, QUOTA_US = 100_000, 50_000
+#: Microseconds of the period of which a process has a share.
+PERIOD_US: Final = 100_000
 #: Where groups are made: of version 1 and 2.
 GROUPS: Final = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
 
@@ -78,28 +78,30 @@ def _lake(bench: Bench) -> Iterator[list[Server]]:
         DiskLake(home).replace(None, PLACEMENT)
         servers = [stack.enter_context(gateway(f"{bench.serve} --log {log}", home)) for log in LOGS]
         for server in servers:
-            stack.enter_context(_half_a_core(server))
+            stack.enter_context(share_of_a_core(0.5, server.pid))
         yield servers
 
 
 @contextmanager
-def _half_a_core(server: Server) -> Iterator[None]:
-    """A control group for this gateway and the processes that it starts from now on."""
+def share_of_a_core(share: float, *pids: int) -> Iterator[None]:
+    """A control group for these processes and those that they start from now on."""
     root = next((root for root in GROUPS if (root / "cgroup.procs").exists()), GROUPS[0])
-    group = root / f"distributary-bench-{server.pid}"
+    group, quota_us = root / f"distributary-bench-{pids[0]}", round(share * PERIOD_US)
     try:
         group.mkdir()
         if (quota := group / "cpu.cfs_quota_us").exists():
             (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            quota.write_text(str(QUOTA_US))
+            quota.write_text(str(quota_us))
         else:
-            (group / "cpu.max").write_text(f"{QUOTA_US} {PERIOD_US}")
-        (group / "cgroup.procs").write_text(str(server.pid))
+            (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
     except OSError as error:
-        raise LoadError(f"half a core can't be given: {error}; run it as root") from error
+        raise LoadError(f"{share} of a core can't be given: {error}; run it as root") from error
     try:
         yield
     finally:
-        for pid in (group / "cgroup.procs").read_text().split():
-            (root / "cgroup.procs").write_text(pid)
+        for one in (group / "cgroup.procs").read_text().split():
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                (root / "cgroup.procs").write_text(one)
         group.rmdir()

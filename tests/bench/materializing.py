@@ -199,7 +199,7 @@ def job(home: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
                 process.wait()
 
 
-def _told(process: "subprocess.Popen[str]") -> dict[str, Any]:
+def told(process: "subprocess.Popen[str]") -> dict[str, Any]:
     """The job's next batch."""
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -209,7 +209,7 @@ def _told(process: "subprocess.Popen[str]") -> dict[str, Any]:
     return found
 
 
-def _cpu(session: int) -> float:
+def cpu_of(session: int) -> float:
     """CPU seconds of all processes of a session: Python, its JVM, their workers."""
     ticks = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -252,16 +252,16 @@ def _caught_up(bench: Bench, measurement: Measurement, feeding: Callable[[Path],
         for _ in range(0, count, VERSION):
             feed.commit(VERSION)
         with job(home, "--trigger", f"{PAUSE_SECONDS} seconds") as process:
-            _told(process)
+            told(process)
             for _ in range(0, count, VERSION):
                 feed.commit(VERSION)
-            cpu, done, seconds, steps = _cpu(process.pid), 0, 0.0, dict[str, float]()
+            cpu, done, seconds, steps = cpu_of(process.pid), 0, 0.0, dict[str, float]()
             while done < count // VERSION * VERSION:
-                batch = _told(process)
+                batch = told(process)
                 done, seconds = done + batch["messages"], seconds + batch["seconds"]
                 for name, took in batch["steps"].items():
                     steps[f"{name}_s"] = steps.get(f"{name}_s", 0.0) + took
-            used = _cpu(process.pid) - cpu
+            used = cpu_of(process.pid) - cpu
     measurement.rates.append(done / seconds)
     measurement.messages = done
     measurement.facts = {"cpu_us": 1e6 * used / done, **steps}
@@ -274,13 +274,13 @@ def batches(bench: Bench) -> Measurement:
         feed = Feed(home)
         feed.commit(BATCH, BATCH)
         with job(home, "--trigger", "0 seconds") as process:
-            _told(process)
-            cpu, used, took = _cpu(process.pid), list[float](), list[float]()
+            told(process)
+            cpu, used, took = cpu_of(process.pid), list[float](), list[float]()
             for _ in range(count):
                 feed.commit(BATCH, BATCH)
                 feed.keep_up()
-                took.append(_told(process)["seconds"])
-                now = _cpu(process.pid)
+                took.append(told(process)["seconds"])
+                now = cpu_of(process.pid)
                 used.append(now - cpu)
                 cpu = now
     tenth = max(count // 10, 1)
@@ -337,7 +337,7 @@ def _until_it_runs(home: Path) -> None:
 def _until_caught_up(process: "subprocess.Popen[str]", count: int) -> None:
     done = 0
     while done < count:
-        done += _told(process)["acks"]
+        done += told(process)["acks"]
 
 
 def _ages(table: Path, column: str) -> Iterator[tuple[int, float]]:

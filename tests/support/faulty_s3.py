@@ -81,7 +81,7 @@ class _Request:
     @property
     def object(self) -> str:
         """The key of the object that it is about."""
-        return unquote(self.path.partition(f"/{BUCKET}")[2].lstrip("/"))
+        return unquote(self.path.lstrip("/").partition("/")[2])  # of whatever bucket
 
     @property
     def words(self) -> str:
@@ -118,6 +118,8 @@ class _Bucket:
                 parts = self.uploads.setdefault(request.query["uploadId"], {})
                 parts[int(request.query["partNumber"])] = request.body
                 return _Answer(200, headers={"etag": f'"{len(parts)}"'})
+            case "PUT" if "x-amz-copy-source" in request.headers:
+                return self._copied(unquote(request.headers["x-amz-copy-source"]), key)
             case "PUT":
                 return self._put(key, request.body, request.headers)
             case "POST" if "delete" in request.query:
@@ -155,6 +157,14 @@ class _Bucket:
         made = _Object(data, f'"{hashlib.md5(data).hexdigest()}"')  # noqa: S324 (as S3 does)
         self.objects[key] = made
         return _Answer(200, headers={"etag": made.tag})
+
+    def _copied(self, source: str, key: str) -> _Answer:
+        found = self.objects.get(source.lstrip("/").partition("/")[2])
+        if found is None:
+            return _error(404, "NoSuchKey")
+        tag = escape(self._put(key, found.data, {}).headers["etag"])
+        said = f"<CopyObjectResult><ETag>{tag}</ETag></CopyObjectResult>"
+        return _Answer(200, said.encode())
 
     def _begun(self, key: str) -> _Answer:
         upload = f"{len(self.uploads)}-{time.time_ns()}"
@@ -239,7 +249,7 @@ class _Server:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while (request := await _read_request(reader)) is not None:
+            while (request := await _read_request(reader, writer)) is not None:
                 answer = self._told(request) or await self._answer(request)
                 if answer is None:
                     break
@@ -327,7 +337,9 @@ class _Server:
         task.add_done_callback(self.later.discard)
 
 
-async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
+async def _read_request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> _Request | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
     except asyncio.IncompleteReadError:
@@ -336,10 +348,23 @@ async def _read_request(reader: asyncio.StreamReader) -> _Request | None:
     method, target, _ = first.split(" ")
     pairs = (line.partition(":") for line in lines)
     headers = {name.lower(): value.strip() for name, _, value in pairs}
+    if "expect" in headers:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     body = await reader.readexactly(int(headers.get("content-length", 0)))
+    if "aws-chunked" in headers.get("content-encoding", ""):
+        body = b"".join(_chunks(body))
     parts = urlsplit(target)
     query = {name: values[0] for name, values in parse_qs(parts.query, True).items()}
     return _Request(method, parts.path, query, headers, body)
+
+
+def _chunks(body: bytes) -> Iterator[bytes]:
+    """What Amazon's own client sends in chunks: the size of each in front of it, at last nothing
+    and a checksum."""
+    while (size := int(body.partition(b"\r\n")[0].partition(b";")[0], 16)) > 0:
+        chunk = body.partition(b"\r\n")[2]
+        yield chunk[:size]
+        body = chunk[size + len(b"\r\n") :]
 
 
 def _bytes(answer: _Answer, *, head: bool) -> bytes:

@@ -13,6 +13,12 @@ import click
 
 from distributary.ingest.checkup import disk_trial, machine_look
 from distributary.ingest.cli.options.command_options import json_option
+from distributary.ingest.commit.table_location import (
+    is_address,
+    lake_at,
+    object_home,
+    table_url,
+)
 from distributary.ingest.gateway.descriptors import OWN_DESCRIPTORS
 from distributary.ingest.runtime import load_settings
 from distributary.ingest.runtime.settings import Settings
@@ -31,20 +37,21 @@ PACKAGES = (
 
 
 @click.command()
-@click.option("--home", type=_path, help="The gateway's folder, or the one that it will have.")
+@click.option("--home", help="The gateway's folder or address, or the one that it will have.")
 @click.option("--config", type=_path, help="The gateway's settings.")
 @click.option("--listen", metavar="HOST:PORT", help="As for serve.")
 @json_option
-def doctor(home: Path | None, config: Path | None, listen: str | None, as_json: bool) -> None:
+def doctor(home: str | None, config: Path | None, listen: str | None, as_json: bool) -> None:
     """Look whether a gateway will do well on this machine, and say it in sentences.
 
     \b
     Examples:
       distributary doctor --home ~/orders
       distributary doctor --home ~/orders --config orders.toml --json
+      distributary doctor --home s3://bucket/orders
 
     It may run beside the gateway. The disk is tried with 32 MiB in a folder of its own, which is
-    removed.
+    removed; a store with puts of 4 KiB under a name of their own.
     Exit code 0: nothing is bad. 1: something is. 2: the command line can't be.
     """
     found = list(_findings(home, config, listen))
@@ -57,7 +64,7 @@ def doctor(home: Path | None, config: Path | None, listen: str | None, as_json: 
     sys.exit(int(findings.worst(found) is Verdict.BAD))
 
 
-def _findings(home: Path | None, config: Path | None, listen: str | None) -> Iterator[Finding]:
+def _findings(home: str | None, config: Path | None, listen: str | None) -> Iterator[Finding]:
     yield Finding("versions", Verdict.GOOD, f"{_versions()}.")
     try:
         settings = load_settings.load(config, flags={"gateway.listen": listen})
@@ -68,13 +75,15 @@ def _findings(home: Path | None, config: Path | None, listen: str | None) -> Ite
         shown = "The defaults" if config is None else str(config)
         yield Finding("settings", Verdict.GOOD, f"{shown} can be used.")
     owner = 0
-    if home is not None:
-        facts = machine_look.home(Home(home))
+    if home is not None and is_address(home):
+        yield from _of_store(home, settings)
+    elif home is not None:
+        facts = machine_look.home(Home(Path(home)))
         owner = facts.owner
         yield from findings.of_home(facts)
         if facts.state is not HomeState.UNUSABLE:
-            yield from _of_disk(Home(home), settings)
-        yield from _of_lake(home)
+            yield from _of_disk(Home(Path(home)), settings)
+        yield from _of_lake(Path(home))
     yield from findings.of_limits(machine_look.limits(settings, OWN_DESCRIPTORS))
     yield findings.of_clock(machine_look.clock_synchronised())
     for name in ("gateway.listen", "http.listen"):
@@ -85,6 +94,22 @@ def _findings(home: Path | None, config: Path | None, listen: str | None) -> Ite
         if file:
             yield findings.of_secret(file, machine_look.open_to_others(Path(file)))
     yield _of_java()
+
+
+def _of_store(address: str, settings: Settings) -> Iterator[Finding]:
+    """A home without a disk; of a lake each log."""
+    from distributary.ingest.checkup.store_look import store_facts  # noqa: PLC0415 (most homes need none)
+
+    lease = settings.owner.lease_ms / 1_000
+    try:
+        lake = lake_at(address, settings)
+        homes = [address] if lake is None else [*map(lake.log_home, lake.placement().logs)]
+    except StoreError as error:
+        yield Finding("store", Verdict.BAD, f"{error}.")
+        return
+    for one in homes:
+        home = object_home(one, settings)
+        yield from findings.of_store(store_facts(home, table_url(home, settings), lease), lease)
 
 
 def _of_disk(home: Home, settings: Settings) -> Iterator[Finding]:

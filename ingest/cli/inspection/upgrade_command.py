@@ -31,11 +31,11 @@ _COLOURS: Final = {"same": "green", "changes": "yellow", "refused": "red", "unse
 
 
 @click.command()
-@click.option("--home", type=_path, required=True, help="The gateway's folder.")
+@click.option("--home", required=True, help="The gateway's folder, or its address.")
 @click.option("--check", is_flag=True, help="Look, and do nothing.")
 @click.option("--config", type=_path, help="The gateway's settings: whether they can be used, too.")
 @json_option
-def upgrade(home: Path, check: bool, config: Path | None, as_json: bool) -> None:
+def upgrade(home: str, check: bool, config: Path | None, as_json: bool) -> None:
     """Say which formats a home has, and what this version's next start would change.
 
     \b
@@ -54,20 +54,36 @@ def upgrade(home: Path, check: bool, config: Path | None, as_json: bool) -> None
             "a home is upgraded by the next start of the gateway; "
             "`distributary upgrade --check` says before what that would change"
         )
-    from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (with the tables half a second)
-    from distributary.pipeline.tables.verify import home_formats  # noqa: PLC0415 (as above)
-
     settings = load_settings.load(config, flags={})
-    found = home_formats.look(Home(home), table_store(Home(home), settings), _spark())
+    found = _formats(home, settings)
     if config is not None:
         found = replace(found, parts=(*found.parts, _of_settings(config, settings)))
-    if logs := _other_logs(home):
+    if logs := _other_logs(home, settings):
         found = replace(found, parts=(*found.parts, logs))
     if as_json:
         click.echo(json.dumps(_as_json(found), indent=2))
     else:
         _show(found)
     sys.exit(REFUSED if not found.opens else SAME if found.rollback else CHANGES)
+
+
+def _formats(home: str, settings: Settings) -> "HomeFormats":
+    from distributary.ingest.commit.table_location import (  # noqa: PLC0415 (with the tables half a second)
+        is_address,
+        object_home,
+        table_store,
+        table_url,
+    )
+    from distributary.pipeline.tables.verify import home_formats  # noqa: PLC0415 (as above)
+
+    if not is_address(home):
+        at = Home(Path(home))
+        return home_formats.look(at, table_store(at, settings), _spark())
+    from distributary.pipeline.tables.delta.object_store import ObjectStore  # noqa: PLC0415 (most homes need none)
+
+    place = object_home(home, settings)
+    log = ObjectStore(table_url(place, settings), place.options)
+    return home_formats.look_at_store(place, log, _spark())
 
 
 def _spark() -> "dict[str, SparkFormat] | None":
@@ -94,13 +110,13 @@ def _of_settings(config: Path, settings: Settings) -> "PartFormat":
     return PartFormat("settings", "", "", Fate.SAME, f"{config} and the files it names can be used")
 
 
-def _other_logs(home: Path) -> "PartFormat | None":
+def _other_logs(home: str, settings: Settings) -> "PartFormat | None":
     """The logs of a lake that weren't looked at; None where there are none."""
+    from distributary.ingest.commit.table_location import lake_at  # noqa: PLC0415 (as above)
     from distributary.pipeline.log_names import MAIN  # noqa: PLC0415 (as in `upgrade`)
-    from distributary.pipeline.tables.lake.disk_lake import disk_lake  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify.home_formats import Fate, PartFormat  # noqa: PLC0415 (as above)
 
-    lake = disk_lake(home)
+    lake = lake_at(home, settings)
     others = [] if lake is None else [log for log in lake.placement().logs if log != MAIN]
     if lake is None or not others:
         return None

@@ -51,6 +51,7 @@ from distributary.pipeline.tables.delta.store import UndecidedError
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
 from distributary.pipeline.tables.object_home.lease import LeaseOwner
 from distributary.pipeline.tables.object_home.object_home import (
+    RESTORING,
     ObjectHome,
     marks_path,
 )
@@ -95,6 +96,11 @@ def open_object_store(
     seconds = settings.journal.put_ms_max / 1_000
     place = ObjectStore(url, home.options, seconds_max=seconds, patience=TABLE_PATIENCE_SECONDS)
     limits = settings.upkeep.limits
+    if _asked(lambda: home.store(seconds).exists(RESTORING)):
+        raise InvalidRequest(
+            f"{home.url} is being restored, or a restore of it was cut off: wait for it, or run "
+            "`distributary restore` again"
+        )
     table = _asked(lambda: TopicLog.open(Path(url), store=place, limits=limits))
     if table.state.group and not table.state.live:
         raise InvalidRequest(

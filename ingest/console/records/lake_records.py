@@ -6,11 +6,10 @@ from pathlib import Path
 from distributary.ingest.console.log_rows.record_limits import RecordLimits
 from distributary.ingest.console.records.home_records import HomeRecords
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.log_names import MAIN
+from distributary.pipeline.log_names import MAIN, log_below
 from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.lake.disk_lake import DiskLake, disk_lake
-from distributary.pipeline.tables.lake.lake import log_below
 
 
 @dataclass(frozen=True, slots=True)

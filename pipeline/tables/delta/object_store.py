@@ -184,6 +184,16 @@ class ObjectStore:
         with _as_os_errors(path):
             return bytes(obstore.get(self._store, path).bytes())
 
+    def part(self, path: str, at: int, size: int) -> bytes:
+        """So many bytes of an object from there on, fewer at its end. Raises FileNotFoundError."""
+        with _as_os_errors(path):
+            return bytes(obstore.get_range(self._store, path, start=at, length=size))
+
+    def written_at(self, path: str) -> float:
+        """When an object was put, by the store's clock, in seconds since 1970."""
+        with _as_os_errors(path):
+            return obstore.head(self._store, path)["last_modified"].timestamp()
+
     def exists(self, path: str) -> bool:
         try:
             with _as_os_errors(path):

@@ -36,8 +36,7 @@ class Home(msgspec.Struct, frozen=True):
         if address := _ADDRESS.fullmatch(str(self.root)):
             raise InvalidRequest(
                 f"{address[1]}://{address[2]} is the address of a store, and a folder is wanted "
-                "here. `serve`, `verify` and `info` know homes without a disk; Spark's jobs take "
-                "--log and --tables"
+                "here. `serve`, `verify`, `info` and Spark's jobs know homes without a disk"
             )
         msgspec.structs.force_setattr(self, "root", self.root.absolute())
 

@@ -14,7 +14,8 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.fleet.moves import Move
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import PLACEMENT, private_number
+from distributary.pipeline.lake.placement_text import read_placement
+from distributary.pipeline.log_names import PLACEMENT, log_below, private_number
 from distributary.pipeline.tables.home.home import Home, make_folder
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 from distributary.pipeline.tables.lake.lake import (
@@ -26,11 +27,9 @@ from distributary.pipeline.tables.lake.lake import (
     OwnerAddress,
     address_of_member,
     changed_meanwhile,
-    log_below,
     read_address,
     read_member,
     read_move,
-    read_placement,
     read_secret,
 )
 

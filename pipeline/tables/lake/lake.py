@@ -20,7 +20,6 @@ from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.fleet.moves import Move
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import LOGS, MAIN
 
 #: Names below the home, beside those of `pipeline.log_names`.
 SECRET: Final = "lake.secret"  # noqa: S105 (the name of the file)
@@ -29,8 +28,6 @@ MEMBERS: Final = "members"
 MOVE: Final = "lake.move"
 #: Random bytes of the secret.
 SECRET_BYTES: Final = 32
-#: What takes an unsound lake.json back to a sound one.
-_REPAIR: Final = "Put back the one of a backup, or start the version of the program that wrote it"
 
 
 class OwnerAddress(msgspec.Struct, frozen=True):
@@ -89,19 +86,6 @@ class Lake(Protocol):
     def replace_move(self, seen: Move | None, new: Move) -> bool:
         """Put an order in the place of the one that was seen. False when another one stands there
         by now. Raises StoreError."""
-
-
-def log_below(root: str, log: str) -> str:
-    """The address of a log's home in the lake at `root`."""
-    return root if log == MAIN else f"{root}/{LOGS}/{log}"
-
-
-def read_placement(said: bytes, where: str) -> Placement:
-    """What a lake.json says. Raises StoreError."""
-    try:
-        return msgspec.json.decode(said, type=Placement)
-    except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRequest) as error:
-        raise StoreError(f"{where} can't be understood: {error}. {_REPAIR}") from error
 
 
 def read_secret(said: bytes, where: str) -> str:

@@ -11,7 +11,8 @@ from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.fleet.moves import Move
 from distributary.pipeline.lake.placement import Placement
-from distributary.pipeline.log_names import LOGS, MAIN, PLACEMENT, private_number
+from distributary.pipeline.lake.placement_text import read_placement
+from distributary.pipeline.log_names import LOGS, MAIN, PLACEMENT, log_below, private_number
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
@@ -22,11 +23,9 @@ from distributary.pipeline.tables.lake.lake import (
     OwnerAddress,
     address_of_member,
     changed_meanwhile,
-    log_below,
     read_address,
     read_member,
     read_move,
-    read_placement,
     read_secret,
 )
 from distributary.pipeline.tables.object_home.object_home import ObjectHome

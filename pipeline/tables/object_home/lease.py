@@ -1,17 +1,19 @@
-"""The lease of a home without a disk: an object that says who owns it, and that it lives.
+"""A lease on a store: an object that says who owns something, and that it lives. Of a home without
+a disk it says which gateway does, of Spark's tables which job (`jobs.tables.store_lock`).
 
 It only says when to try: whoever is wrong about it loses nothing by that (`take_over`). An owner
-replaces its own words by new ones, if they still stand (`If-Match`). Whoever wants the home takes
-it when the words are gone or a farewell, or haven't changed for a whole lease of its own clock.
+replaces its own words by new ones, if they still stand (`If-Match`). Whoever wants to own takes the
+lease when the words are gone or a farewell, or haven't changed for a whole lease of its own clock.
 An owner that is about to say farewell says so before, and who waits looks often from then on. It
-may name its heir, whom all others let take the home first (`pipeline.fleet.heirs`).
+may name its heir, whom all others let take it first (`pipeline.fleet.heirs`).
 """
 
 import os
 import socket
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import Final
 
@@ -38,8 +40,9 @@ _SEEN_LOOKS: Final = 1.5
 
 class Claim(msgspec.Struct, frozen=True):
     """What the object says. `owner` is a random name of the process; one that says `farewell` has
-    given the home back, and one that says `leaving` will soon; `heir` is the number of who is to
-    take it first."""
+    given it back, and one that says `leaving` will soon; `unsure` says in a farewell that requests
+    may still be under way. A job says its name, and since when it runs (seconds since 1970).
+    `heir` is the number of who is to take it first."""
 
     owner: str
     host: str
@@ -47,7 +50,29 @@ class Claim(msgspec.Struct, frozen=True):
     beat: int = 0
     farewell: bool = False
     leaving: bool = False
+    unsure: bool = False
+    job: str = ""
+    since: int = 0
     heir: int = NOBODY
+
+
+class StoreLease(msgspec.Struct, frozen=True):
+    """Which object it is, how long it lasts, and what is said to whoever has lost it. Requests of
+    the store take `request_seconds(seconds)` at most."""
+
+    url: str
+    store: ObjectStore
+    path: str
+    seconds: float
+    lost: str
+
+
+class LeaseHeld(Exception):
+    """Another process has the lease, and lives; `claim` is what it says, if that can be read."""
+
+    def __init__(self, claim: Claim | None) -> None:
+        super().__init__(claim)
+        self.claim = claim
 
 
 _DECODER: Final = msgspec.json.Decoder(Claim)
@@ -61,23 +86,27 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 class LeaseOwner:
-    """The home's owner, by the lease, as long as `check` raises nothing. Threads: any."""
+    """The owner, by the lease, as long as `check` raises nothing. Threads: any."""
 
     #: A former owner may still live without knowing.
     taken: Final = True
     beats: Final = BEATS
 
     def __init__(
-        self, home: ObjectHome, store: ObjectStore, claim: Claim, tag: Tag, lease_seconds: float
+        self, lease: StoreLease, claim: Claim, tag: Tag, former: Claim | None = None
     ) -> None:
-        self._home, self._store, self._lease = home, store, lease_seconds
+        """`former` is the farewell of the one before, which None says none of."""
+        self._lease = lease
         self._claim, self._tag = claim, tag
         self._lock = threading.Lock()
         self._lost: str | None = None
+        self.name = claim.owner
+        #: Whether nothing of a former owner can be under way.
+        self.follows_farewell = former is not None and former.farewell and not former.unsure
 
     def beat(self) -> None:
-        """Show that this owner lives. Raises HomeLost when another one says that it owns the home,
-        BeatFailed when the store doesn't answer."""
+        """Show that this owner lives. Raises HomeLost when another one says that it owns what the
+        lease is of, BeatFailed when the store doesn't answer."""
         with self._lock:
             self.check()
             claim = msgspec.structs.replace(self._claim, beat=self._claim.beat + 1)
@@ -90,7 +119,7 @@ class LeaseOwner:
         with self._lock:
             self.check()
             self._say(msgspec.structs.replace(self._claim, leaving=True, heir=heir))
-        return self._lease / LOOKS * _SEEN_LOOKS
+        return self._lease.seconds / LOOKS * _SEEN_LOOKS
 
     def stay(self) -> None:
         """Say that the home won't be given back soon, after all. Raises as `beat`."""
@@ -101,21 +130,19 @@ class LeaseOwner:
     def _say(self, claim: Claim) -> None:
         try:
             said = msgspec.json.encode(claim)
-            tag = self._store.exchange(LEASE, said, self._tag)
+            store, path = self._lease.store, self._lease.path
+            tag = store.exchange(path, said, self._tag)
             if tag is None:
-                self._tag = self._ours(_seen(self._store))
-                tag = self._store.exchange(LEASE, said, self._tag) or self._tag
+                self._tag = self._ours(_seen(self._lease))
+                tag = store.exchange(path, said, self._tag) or self._tag
         except OSError as error:
-            raise BeatFailed(f"the lease of {self._home.url} can't be renewed: {error}") from error
+            raise BeatFailed(f"the lease of {self._lease.url} can't be renewed: {error}") from error
         self._claim, self._tag = claim, tag
 
     def _ours(self, seen: _Seen | None) -> Tag:
         """The tag of our own words, which a request without an answer has left there."""
         if seen is None or seen.claim is None or seen.claim.owner != self._claim.owner:
-            self._lost = (
-                f"{self._home.url} has another owner now: this one gave no sign of life for "
-                "longer than owner.lease_ms. What it accepted is kept; it does nothing more"
-            )
+            self._lost = self._lease.lost
             raise HomeLost(self._lost)
         return seen.tag
 
@@ -125,26 +152,29 @@ class LeaseOwner:
         if self._lost is not None:
             raise HomeLost(self._lost)
 
-    def release(self) -> None:
-        """Give the home back, if the store answers. A second time does nothing."""
+    def release(self, *, unsure: bool = False) -> None:
+        """Give it back, if the store answers; `unsure` while requests may be under way. A second
+        time does nothing."""
         with suppress(HomeLost, BeatFailed), self._lock:
             self.check()
             if not self._claim.farewell:
-                self._say(msgspec.structs.replace(self._claim, farewell=True))
+                self._say(msgspec.structs.replace(self._claim, farewell=True, unsure=unsure))
 
 
 class LeaseStandby:
-    """Waits for a home: call `attempt` again and again."""
+    """Waits for a lease: call `attempt` again and again."""
 
-    def __init__(self, home: ObjectHome, lease_seconds: float, me: int = NOBODY) -> None:
-        """`me`: the number by which an owner may name it."""
-        self._home, self._lease = home, lease_seconds
+    def __init__(
+        self, lease: StoreLease, me: int = NOBODY, *, job: str = "", since: int = 0
+    ) -> None:
+        """`me`: the number by which an owner may name it; `job` and `since` are for a claim of a
+        job."""
+        self._lease = lease
         self._me, self._patience = me, Patience(me)
-        self._store = home.store(max(lease_seconds * _REQUEST, _AGAIN_SECONDS))
-        self._claim = Claim(token_hex(8), socket.gethostname(), os.getpid())
+        self._claim = Claim(token_hex(8), socket.gethostname(), os.getpid(), job=job, since=since)
         self._seen: _Seen | None = None
         self._since = 0.0
-        self._wait = lease_seconds / LOOKS
+        self._wait = lease.seconds / LOOKS
 
     @property
     def owner_pid(self) -> int:
@@ -177,53 +207,59 @@ class LeaseStandby:
         """Nothing: that one waits leaves no trace."""
 
     def attempt(self, now: float) -> LeaseOwner | None:
-        """The home, if nobody owns it or its owner has shown no life for a lease; `now` in seconds
+        """The lease, if nobody has it or its owner has shown no life for its time; `now` in seconds
         of any clock that runs evenly. None also while the store doesn't answer."""
         self._wait = _AGAIN_SECONDS  # in case the store doesn't answer
         try:
-            return self.tried(_seen(self._store), now)
+            return self.tried(_seen(self._lease), now)
         except OSError:
             return None
 
     def tried(self, seen: _Seen | None, now: float) -> LeaseOwner | None:
-        """The same, with what stands there. Raises OSError when it isn't known whether the home is
+        """The same, with what stands there. Raises OSError when it isn't known whether it is
         ours; the next attempt tells."""
         claim = None if seen is None else seen.claim
         if seen is None or claim is None:
             return self._take(seen)
         if claim.owner == self._claim.owner and not claim.farewell:  # the answer was lost
-            return LeaseOwner(self._home, self._store, claim, seen.tag, self._lease)
+            return LeaseOwner(self._lease, claim, seen.tag)
         if self._seen is None or seen.tag != self._seen.tag:
             self._seen, self._since = seen, now
-        left = self._since + self._lease - now
+        left = self._since + self._lease.seconds - now
         free = claim.farewell or left <= 0
         if self._patience.may_take(claim.heir, free=free, now=now):
             return self._take(seen)
         # The look that decides comes in time.
-        self._wait = min(self._lease / LOOKS, left) if not free else self._lease / LOOKS
+        self._wait = (
+            min(self._lease.seconds / LOOKS, left) if not free else self._lease.seconds / LOOKS
+        )
         return None
 
     def look(self) -> _Seen | None:
         """What stands there. Raises OSError."""
-        return _seen(self._store)
+        return _seen(self._lease)
 
     def _take(self, seen: _Seen | None) -> LeaseOwner | None:
         said = msgspec.json.encode(self._claim)
-        tag = self._store.exchange(LEASE, said, None if seen is None else seen.tag)
+        tag = self._lease.store.exchange(self._lease.path, said, None if seen is None else seen.tag)
         if tag is None:
             return None
-        return LeaseOwner(self._home, self._store, self._claim, tag, self._lease)
+        return LeaseOwner(self._lease, self._claim, tag, None if seen is None else seen.claim)
 
 
-def acquire_lease(home: ObjectHome, lease_seconds: float) -> LeaseOwner:
-    """Own the home now, or when its owner has shown no life for a lease: a process that was killed
-    leaves its words. Raises HomeLocked when its owner lives, StoreError when the store doesn't
-    answer, InvalidRequest where no home can be. Blocks for a lease and a little, and where an heir
-    was named that doesn't come for HEIR_SECONDS more."""
-    standby = LeaseStandby(home, lease_seconds)
+def request_seconds(lease_seconds: float) -> float:
+    """How long one request about a lease may take."""
+    return max(lease_seconds * _REQUEST, _AGAIN_SECONDS)
+
+
+def acquired(standby: LeaseStandby, lease: StoreLease) -> LeaseOwner:
+    """Have the lease now, or when its owner has shown no life for so long: a process that was
+    killed leaves its words. Raises LeaseHeld when its owner lives, StoreError when the store
+    doesn't answer. Blocks for a lease and a little, and where an heir was named
+    that doesn't come for HEIR_SECONDS more."""
     first: _Seen | None = None
     begun, error = time.monotonic(), OSError("its store doesn't answer")
-    while (now := time.monotonic()) - begun < 2 * lease_seconds + HEIR_SECONDS:
+    while (now := time.monotonic()) - begun < 2 * lease.seconds + HEIR_SECONDS:
         try:
             seen = standby.look()
             if (owner := standby.tried(seen, now)) is not None:
@@ -233,9 +269,52 @@ def acquire_lease(home: ObjectHome, lease_seconds: float) -> LeaseOwner:
             seen = None
         first = first or seen
         if first is not None and seen is not None and seen.tag != first.tag:
-            raise HomeLocked(_in_use(home, seen.claim))
+            raise LeaseHeld(seen.claim)
         time.sleep(standby.seconds)
-    raise StoreError(f"the lease of {home.url} can't be taken: {error}")
+    raise StoreError(f"the lease of {lease.url} can't be taken: {error}")
+
+
+@contextmanager
+def renewed(owner: LeaseOwner, seconds: float) -> Iterator[None]:
+    """Show a sign of life so often, on a thread, while the block runs; until another one has the
+    lease. For whoever has no loop of its own."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(seconds):
+            try:
+                owner.beat()
+            except BeatFailed:
+                continue  # the store doesn't answer; whatever the lease is for fails then, too
+            except HomeLost:
+                return
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def lease_of(home: ObjectHome, seconds: float) -> StoreLease:
+    """The lease of a home. Raises InvalidRequest where no home can be."""
+    lost = (
+        f"{home.url} has another owner now: this one gave no sign of life for longer than "
+        "owner.lease_ms. What it accepted is kept; it does nothing more"
+    )
+    return StoreLease(home.url, home.store(request_seconds(seconds)), LEASE, seconds, lost)
+
+
+def acquire_lease(home: ObjectHome, seconds: float) -> LeaseOwner:
+    """Own the home, as `acquired` says. Raises HomeLocked when its owner lives, StoreError when the
+    store doesn't answer, InvalidRequest where no home can be."""
+    lease = lease_of(home, seconds)
+    try:
+        return acquired(LeaseStandby(lease), lease)
+    except LeaseHeld as held:
+        raise HomeLocked(_in_use(home, held.claim)) from None
 
 
 def _in_use(home: ObjectHome, claim: Claim | None) -> str:
@@ -246,10 +325,10 @@ def _in_use(home: ObjectHome, claim: Claim | None) -> str:
     )
 
 
-def _seen(store: ObjectStore) -> _Seen | None:
+def _seen(lease: StoreLease) -> _Seen | None:
     """What stands there; None if nothing does. Raises OSError."""
     try:
-        data, tag = store.tagged(LEASE)
+        data, tag = lease.store.tagged(lease.path)
     except FileNotFoundError:
         return None
     try:

@@ -5,6 +5,7 @@ journal/EPOCH/GROUP      entries of each owner's journal (`pipeline.object_journ
 dispatch/EPOCH           how far subscriptions were delivered (`object_marks`)
 tables/topic_log         the table; Spark's tables beside it
 probe/                   objects of a moment (`store_conditions`)
+restoring                while a restore puts all that together: nobody serves it
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from distributary.pipeline.tables.delta.object_store import ObjectStore
 
 LEASE = "lease"
 TABLES = "tables"
+RESTORING = "restoring"
 
 
 class ObjectHome(msgspec.Struct, frozen=True):

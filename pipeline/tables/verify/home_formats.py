@@ -21,13 +21,16 @@ from deltalake.exceptions import DeltaError
 
 from distributary.pipeline import topic_log_columns
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.object_journal import entry
 from distributary.pipeline.tables.delta.pinned_table import head_of
 from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
 from distributary.pipeline.tables.delta.table_log import check_ours
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal import segment
+from distributary.pipeline.tables.object_home.object_home import ObjectHome
 from distributary.pipeline.tables.recovery import dispatch_marks
 from distributary.pipeline.tables.topic_log.table_view import again_if_replaced
+from distributary.pipeline.tables.verify.object_home_parts import object_parts
 from distributary.pipeline.tables.verify.verify_entries import made
 from distributary.pipeline.tables.verify.verify_home import check_is_home
 from distributary.pipeline.tables.verify.verify_journal import read_journal
@@ -58,7 +61,7 @@ class PartFormat:
 class HomeFormats:
     """All parts of a home."""
 
-    home: Path
+    home: str
     parts: tuple[PartFormat, ...]
 
     @property
@@ -98,13 +101,19 @@ def look(
     StoreError for what can't be read."""
     check_is_home(home)
     log = store or LocalStore(home.topic_log)
-    return again_if_replaced(log, lambda: HomeFormats(home.root, tuple(_parts(home, log, spark))))
+    return again_if_replaced(
+        log, lambda: HomeFormats(str(home.root), tuple(_parts(home, log, spark)))
+    )
 
 
 def _parts(home: Home, log: Store, spark: Mapping[str, SparkFormat] | None) -> Iterator[PartFormat]:
     # In this order a running gateway moves on under no reader (`verify_home`).
     yield _journal(home)
     yield _marks(home.marks)
+    yield from _tables(log, spark)
+
+
+def _tables(log: Store, spark: Mapping[str, SparkFormat] | None) -> Iterator[PartFormat]:
     yield _topic_log(log)
     for name in sorted(spark or {}):
         yield _spark_table(beside(log, name), log.options, name, (spark or {})[name])
@@ -116,6 +125,28 @@ def _parts(home: Home, log: Store, spark: Mapping[str, SparkFormat] | None) -> I
             Fate.UNSEEN,
             "Spark isn't installed here, so its tables weren't looked at: ask where its jobs run",
         )
+
+
+def look_at_store(
+    home: ObjectHome, log: Store, spark: Mapping[str, SparkFormat] | None = None
+) -> HomeFormats:
+    """The same of a home without a disk, whose log is at `log`. Raises StoreError."""
+
+    def parts() -> Iterator[PartFormat]:
+        yield _objects(home, log)
+        yield from _tables(log, spark)
+
+    return again_if_replaced(log, lambda: HomeFormats(home.url, tuple(parts())))
+
+
+def _objects(home: ObjectHome, log: Store) -> PartFormat:
+    ours = f"version {entry.VERSION}"
+    view = object_parts(home, log.uri).journal()
+    if view.problems:
+        return PartFormat("journal", "", ours, Fate.REFUSED, view.problems[0])
+    words = f"it has {len(view.frames):,} groups; the start commits those that the table lacks"
+    found, words = (ours, words) if view.frames else ("", "it is empty")
+    return PartFormat("journal", found, ours, Fate.SAME, words)
 
 
 def _journal(home: Home) -> PartFormat:

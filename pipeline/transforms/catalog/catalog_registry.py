@@ -3,9 +3,10 @@
 Rule 1: no table is written: a table of the catalog is external, and its columns and their comments
         are those of the Delta table. Nothing is dropped that the catalog had.
 Rule 2: a view is made anew each time. A catalog that has no views gets the tables alone.
+Rule 3: of a lake each log has a schema of its own; what unites them is views.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException, ParseException, UnsupportedOperationException
@@ -22,6 +23,12 @@ from distributary.pipeline.transforms.catalog.relations import (
     query,
     tables,
     views,
+)
+from distributary.pipeline.transforms.catalog.united_relations import (
+    log_schemas,
+    together,
+    united,
+    why_not,
 )
 from distributary.pipeline.transforms.schema.home_tables import find_tables
 from distributary.pipeline.transforms.selector.term_renderings import text_literal
@@ -70,7 +77,34 @@ def register(
     selectors = _selectors(spark, named["cursors"])
     for view in views():
         named[view.name] = identifier(catalog, schema, view.name)
-        why = _view(spark, named, view, selectors)
+        why = _view(spark, named[view.name], view, query(view.name, named, selectors))
+        if why:
+            left_out[view.name] = why
+        else:
+            made.append(view)
+    return Registered(tuple(made), left_out)
+
+
+def register_together(
+    spark: SparkSession, catalog: str, schema: str, logs: Mapping[str, Registered]
+) -> Registered:
+    """Make a view in `catalog`.`schema` over each table and view that the logs of a lake have
+    there, each log in its own of `log_schemas`.
+
+    Raises InvalidRequest when a name is taken by something else.
+    """
+    spark.sql(f"CREATE SCHEMA IF NOT EXISTS {identifier(catalog, schema)}")
+    schemas = log_schemas(schema, logs)
+    made: list[Relation] = []
+    left_out = {name: why for one in logs.values() for name, why in one.left_out.items()}
+    for one in united({log: there.relations for log, there in logs.items()}):
+        view = one.view
+        places = {log: identifier(catalog, schemas[log], name) for log, name in one.parts.items()}
+        kinds = {log: spark.table(place).schema for log, place in places.items()}
+        why = why_not(kinds)
+        if not why:
+            name = identifier(catalog, schema, view.name)
+            why = _view(spark, name, view, together(one, places, kinds))
         if why:
             left_out[view.name] = why
         else:
@@ -104,13 +138,11 @@ def _plain(location: str) -> str:
     return location.rstrip("/")
 
 
-def _view(
-    spark: SparkSession, named: Mapping[str, str], view: Relation, selectors: Iterable[str]
-) -> str:
-    """Make it; why not, if the catalog has no views."""
+def _view(spark: SparkSession, name: str, view: Relation, asked: str) -> str:
+    """Make it of its query; why not, if the catalog has no views."""
     sql = (
-        f"CREATE OR REPLACE VIEW {named[view.name]} ({column_list(view.columns)}) "
-        f"COMMENT {text_literal(view.says)} AS\n{query(view.name, named, selectors)}"
+        f"CREATE OR REPLACE VIEW {name} ({column_list(view.columns)}) "
+        f"COMMENT {text_literal(view.says)} AS\n{asked}"
     )
     try:
         spark.sql(sql)
@@ -120,8 +152,7 @@ def _view(
             return "the catalog has no views"
         if condition == "EXPECT_VIEW_NOT_TABLE":
             raise InvalidRequest(
-                f"{named[view.name]} is there already, and is a table: name another --schema, "
-                "or drop it."
+                f"{name} is there already, and is a table: name another --schema, or drop it."
             ) from error
         if condition.startswith("UNRESOLVED_COLUMN"):
             raise InvalidRequest(

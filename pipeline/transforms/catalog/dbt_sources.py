@@ -53,8 +53,11 @@ ACCEPTED: Final = {
 }
 
 
-def sources(catalog: str, schema: str, relations: Sequence[Relation]) -> str:
-    """The text of `sources.yml` for tables and views that `catalog`.`schema` has."""
+def sources(
+    catalog: str, schema: str, relations: Sequence[Relation], logs: Sequence[str] = ()
+) -> str:
+    """The text of `sources.yml` for tables and views that `catalog`.`schema` has; `logs` are those
+    of a lake, whose numbers are each log's own: none of them is there once."""
     there = {one.name for one in relations}
     lines = [
         "# Written by `distributary jobs register --dbt`.",
@@ -67,11 +70,11 @@ def sources(catalog: str, schema: str, relations: Sequence[Relation]) -> str:
         "    tables:",
     ]
     for relation in relations:
-        lines += _relation(relation, there)
+        lines += _relation(relation, there, logs)
     return "\n".join(lines) + "\n"
 
 
-def _relation(relation: Relation, there: set[str]) -> Iterator[str]:
+def _relation(relation: Relation, there: set[str], logs: Sequence[str]) -> Iterator[str]:
     yield f"      - name: {relation.name}"
     yield f"        description: {_text(relation.says)}"
     yield "        columns:"
@@ -81,16 +84,18 @@ def _relation(relation: Relation, there: set[str]) -> Iterator[str]:
             yield f"            description: {_text(says)}"
         if name in QUOTED:
             yield "            quote: true"
-        tests = list(_tests(relation, name, there))
+        tests = list(_tests(relation, name, there, logs))
         if tests:
             yield "            data_tests:"
             yield from (f"              {line}" for line in tests)
 
 
-def _tests(relation: Relation, column: str, there: set[str]) -> Iterator[str]:
+def _tests(relation: Relation, column: str, there: set[str], logs: Sequence[str]) -> Iterator[str]:
     own = (relation.name, column)
-    is_typed = relation.folder.startswith("topics/")
-    if own in UNIQUE or (is_typed and column == "_sequence"):
+    if logs and column == next(iter(relation.columns)):
+        yield from ("- not_null", *_accepted(logs))
+        return
+    if not logs and (own in UNIQUE or (relation.topic and column == "_sequence")):
         yield "- unique"
     if column in NOT_NULL.get(relation.name, ("_sequence", "_published_at", "_schema_version")):
         yield "- not_null"
@@ -101,9 +106,12 @@ def _tests(relation: Relation, column: str, there: set[str]) -> Iterator[str]:
         yield f"      to: source('{SOURCE}', '{to[0]}')"
         yield f"      field: {to[1]}"
     if own in ACCEPTED:
-        yield "- accepted_values:"
-        yield "    arguments:"
-        yield f"      values: [{', '.join(ACCEPTED[own])}]"
+        yield from _accepted(ACCEPTED[own])
+
+
+def _accepted(values: Sequence[str]) -> tuple[str, ...]:
+    said = ", ".join(map(_text, values))
+    return ("- accepted_values:", "    arguments:", f"      values: [{said}]")
 
 
 def _text(text: str) -> str:

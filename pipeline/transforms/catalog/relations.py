@@ -86,8 +86,10 @@ _VIEWS: Final[Mapping[str, Comments]] = {
 VIEWS: Final = tuple(_VIEWS)
 #: Spark's own catalog.
 SESSION_CATALOG: Final = "spark_catalog"
+#: Where typed tables lie.
+_TOPICS: Final = "topics/"
 #: What no name in a catalog may have (Hive's metastore takes no others).
-_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_]")
+NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,11 @@ class Relation:
     columns: Comments
     folder: str = ""
 
+    @property
+    def topic(self) -> str:
+        """Of a typed table the folder's own name, which is its topic's; else empty."""
+        return self.folder.removeprefix(_TOPICS) if self.folder.startswith(_TOPICS) else ""
+
 
 def tables(typed: Mapping[str, StructType], *, with_rejected: bool) -> list[Relation]:
     """The tables of a home. `typed` are its typed ones, by their folders' names."""
@@ -106,7 +113,7 @@ def tables(typed: Mapping[str, StructType], *, with_rejected: bool) -> list[Rela
     found = [Relation(name, ROWS[name], _comments(kind), name) for name, kind in kinds.items()]
     for folder, name in typed_names(typed).items():
         says = f"One message of the topic {_topic(folder)}, by its schema"
-        found.append(Relation(name, says, _comments(typed[folder]), f"topics/{folder}"))
+        found.append(Relation(name, says, _comments(typed[folder]), f"{_TOPICS}{folder}"))
     return found
 
 
@@ -127,7 +134,7 @@ def query(view: str, named: Mapping[str, str], selectors: Iterable[str] = ()) ->
 def typed_names(folders: Iterable[str]) -> dict[str, str]:
     """The names of typed tables in a catalog, by their folders'."""
     return distinct(
-        (one, f"topics_{_NOT_IN_NAMES.sub('_', one.lower())}") for one in sorted(folders)
+        (one, f"topics_{NOT_IN_NAMES.sub('_', one.lower())}") for one in sorted(folders)
     )
 
 

@@ -22,13 +22,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import SubscriptionEvent
 from distributary.pipeline.transforms.past.moment import AsOf, Moment, moment
 from distributary.pipeline.transforms.schema.claimed_topics import is_of
-from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
+from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import DECISIVE
+from distributary.pipeline.transforms.schema.lake_rows import Found, found_in
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 from distributary.pipeline.transforms.selector.selecting import selects
 from distributary.pipeline.transforms.views.pending import find
@@ -79,12 +80,21 @@ def state(spark: SparkSession, place: str, subscription: str, as_of: AsOf = None
 
     `place` is the folder of Spark's tables or the home above it, `subscription` an id or a bare
     name that only one subscription ever had; `as_of` a time (UTC if it doesn't say otherwise), a
-    version of topic_log, or None for now. Raises InvalidRequest when there is or was no such
-    subscription then, or when the tables don't have that moment, yet or any more.
+    version of topic_log, or None for now. Of a lake it is a row for each log that had the
+    subscription then, with a column `log` in front; `as_of` is no version then. Raises
+    InvalidRequest when there is or was no such subscription then, or when the tables don't have
+    that moment, yet or any more.
 
     Cost: the acks of the incarnation up to then, and what `pending_as_of` costs.
     """
-    tables = find_tables(spark, place)
+
+    def found(tables: Tables) -> Found:
+        return _state(tables, subscription, as_of)
+
+    return found_in(spark, place, found, by_version=isinstance(as_of, int))
+
+
+def _state(tables: Tables, subscription: str, as_of: AsOf) -> Found:
     life = _life(tables, subscription, moment(tables, as_of))
     complete = not _acks_removed(tables, life)
     began, last, group = life.began, life.last, life.at.group
@@ -108,9 +118,10 @@ def state(spark: SparkSession, place: str, subscription: str, as_of: AsOf = None
         "group": group,
         "log_version": versions.agg(F.max("log_version")).scalar(),
     }
-    return spark.range(1).select(
+    rows = tables.spark.range(1).select(
         *(_column(said[field.name]).cast(field.dataType).alias(field.name) for field in STATE)
     )
+    return life.subscription, rows
 
 
 def pending_as_of(
@@ -121,14 +132,18 @@ def pending_as_of(
 
     Cost: the files of the topic from the floor of then on, and the acks of the incarnation.
     """
-    tables = find_tables(spark, place)
-    life = _life(tables, subscription, moment(tables, as_of))
-    now = life.at.now
-    return _owed(tables, life).select(
-        *MESSAGES.names,
-        F.coalesce(F.col("expires_at") <= now, F.lit(False)).alias("expired"),
-        F.coalesce(F.col("deliver_at") > now, F.lit(False)).alias("delayed"),
-    )
+
+    def found(tables: Tables) -> Found:
+        life = _life(tables, subscription, moment(tables, as_of))
+        now = life.at.now
+        rows = _owed(tables, life).select(
+            *MESSAGES.names,
+            F.coalesce(F.col("expires_at") <= now, F.lit(False)).alias("expired"),
+            F.coalesce(F.col("deliver_at") > now, F.lit(False)).alias("delayed"),
+        )
+        return life.subscription, rows
+
+    return found_in(spark, place, found, by_version=isinstance(as_of, int))
 
 
 def _column(value: object) -> Column:
@@ -179,7 +194,7 @@ def _beginning(events: list[Row], at: Moment) -> Row:
             stretches.append(f"to {_utc(one.recorded_at)}")
         elif not stretches or stretches[-1].startswith("to"):
             stretches.append(f"from {_utc(one.recorded_at)}")
-    raise InvalidRequest(
+    raise NotInLog(
         f"There was no subscription {events[0].subscription} as of {at.said} (group {at.group}). "
         f"It lived {', '.join(stretches)}."
     )

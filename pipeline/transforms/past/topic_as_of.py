@@ -11,13 +11,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.transforms.past.moment import AsOf, Moment, moment
 from distributary.pipeline.transforms.past.state_as_of import removed_before
-from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
+from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.schema.lake_rows import Found, found_in
 from distributary.pipeline.transforms.schema.topic_folders import FOLDER
 from distributary.pipeline.transforms.typed.topic_tables import in_order, topic_tables
-from distributary.pipeline.transforms.typed.topic_views import together
+from distributary.pipeline.transforms.typed.topic_views import together, topic_of_logs
 
 
 def topic_as_of(spark: SparkSession, place: str, topic: str, as_of: AsOf = None) -> DataFrame:
@@ -25,22 +26,32 @@ def topic_as_of(spark: SparkSession, place: str, topic: str, as_of: AsOf = None)
 
     `place` is the folder of Spark's tables or the home above it, `topic` a topic's whole name
     (`orders`, `queue://orders`); `as_of` a time (UTC if it doesn't say otherwise), a version of
-    topic_log, or None for now: then it is the view of that name. Raises InvalidRequest when the
-    topic had no schema by then, or when the tables don't have that moment, yet or any more.
+    topic_log, or None for now: then it is the view of that name. Of a lake it is the rows of all
+    logs that have typed tables of the topic, with a column `_log` in front. Raises InvalidRequest
+    when the topic had no schema by then, or when the tables don't have that moment, yet or any
+    more.
 
     Cost: a look at `schemas` and `messages`, and the files of the typed tables that have rows of
     then.
     """
-    tables = find_tables(spark, place)
+
+    def found(tables: Tables) -> Found:
+        return topic, _topic_as_of(tables, topic, as_of)
+
+    by_version = isinstance(as_of, int)
+    return found_in(spark, place, found, by_version=by_version, unite=topic_of_logs)
+
+
+def _topic_as_of(tables: Tables, topic: str, as_of: AsOf) -> DataFrame:
     at = moment(tables, as_of)
     rows = [row.asDict() for row in tables.schemas.collect()]
     found = topic_tables(in_order(row for row in rows if row["group"] <= at.group), topic)
     if not found.tables:
-        raise InvalidRequest(f"As of {at.said} '{topic}' never had a schema: {_first(rows, topic)}")
+        raise NotInLog(f"As of {at.said} '{topic}' never had a schema: {_first(rows, topic)}")
     there = tables.some(f"{FOLDER}/{name}" for name in found.tables)
     head = _head(tables, at)
     parts = [
-        _of_then(there.get(f"{FOLDER}/{name}"), spark, columns, head)
+        _of_then(there.get(f"{FOLDER}/{name}"), tables.spark, columns, head)
         for name, columns in found.tables.items()
     ]
     return together(parts)

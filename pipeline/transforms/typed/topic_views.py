@@ -5,7 +5,7 @@ Rule: a topic that has several tables side by side is one view of all their rows
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Final
 
@@ -16,6 +16,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.schema_choice import chosen
 from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.schema.lake_rows import TYPED_LOG, with_log
 from distributary.pipeline.transforms.schema.topic_folders import FOLDER
 from distributary.pipeline.transforms.typed.topic_tables import (
     SchemaEvent,
@@ -27,15 +28,20 @@ from distributary.pipeline.transforms.typed.topic_tables import (
 _MADE: Final = "spark.distributary.topics"
 
 
-def register_topics(logs: Sequence[Tables], taken: Iterable[str]) -> None:
-    """Make the views in the session of these tables, each of a log with topics of its own; those
-    of another home, made before, are gone."""
-    spark = logs[0].spark
+def register_topics(logs: Mapping[str, Tables], taken: Iterable[str]) -> None:
+    """Make the views in the session of these tables; those of another home, made before, are gone.
+    Of a lake each has the rows of all logs that have the topic, and a column `_log` in front; a
+    home that is none has one log without a name."""
+    spark = next(iter(logs.values())).spark
     for name in json.loads(spark.conf.get(_MADE, "[]") or "[]"):
         spark.catalog.dropTempView(name)
-    views: dict[str, DataFrame] = {}
-    for tables in logs:
-        views |= topic_views(tables, (*taken, *views))
+    found: dict[str, dict[str, DataFrame]] = {}
+    for log, tables in logs.items():
+        for name, rows in topic_views(tables, taken).items():
+            found.setdefault(name, {})[log] = rows
+    views = {
+        name: parts[""] if "" in parts else topic_of_logs(parts) for name, parts in found.items()
+    }
     for name, rows in views.items():
         rows.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
     spark.conf.set(_MADE, json.dumps(list(views)))
@@ -74,6 +80,11 @@ def _topics(tables: Tables, events: list[SchemaEvent]) -> list[str]:
         said = (row.topic for row in tables.messages.select("topic").distinct().collect())
         topics |= {one for one in said if chosen(patterns, one) is not None}
     return sorted(topics)
+
+
+def topic_of_logs(logs: Mapping[str, DataFrame]) -> DataFrame:
+    """The typed rows of one topic in several logs."""
+    return together([with_log(rows, log, TYPED_LOG) for log, rows in logs.items()])
 
 
 def together(some: list[DataFrame]) -> DataFrame:

@@ -10,7 +10,7 @@ Rule 2: an incarnation settles what it is owed, once (the audit's check `settled
         is below its floor. So a settlement needs neither topic nor selector to count.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
@@ -23,6 +23,7 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import BEGINNINGS
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import incarnations
+from distributary.pipeline.transforms.schema.lake_rows import of_logs
 from distributary.pipeline.transforms.views.claiming import Claims, claimed
 from distributary.pipeline.transforms.views.pending import pending_of_all
 from distributary.pipeline.transforms.views.publication_times import with_publication
@@ -46,7 +47,7 @@ _COUNTS = ("owed", "came", "settled", "dropped")
 
 
 def backlog(
-    tables: Tables,
+    tables: Tables | Mapping[str, Tables],
     *,
     width: timedelta = WIDTH,
     since: datetime | None = None,
@@ -61,7 +62,8 @@ def backlog(
     Buckets have the given width and begin at its multiples since 1970. They go from `since`, or
     the first beginning of a subscription, to `until`, or as far as `cursors` are; the last one
     ends there. `back` is how far they go back from there at most. `subscription` is an id, to look
-    at it alone.
+    at it alone. Of the tables of a lake's logs (`lake_tables`) it is the rows of all, with a column
+    `log` in front.
 
     Raises InvalidRequest for a width below a millisecond or more than BUCKETS_MAX buckets; where
     an end is open this ends the query.
@@ -72,6 +74,12 @@ def backlog(
     """
     asked = Buckets(width // _US, since, until, back)
     asked.check()
+    if isinstance(tables, Tables):
+        return _backlog(tables, asked, subscription)
+    return of_logs({log: _backlog(one, asked, subscription) for log, one in tables.items()})
+
+
+def _backlog(tables: Tables, asked: "Buckets", subscription: str | None) -> DataFrame:
     known = tables.known()
     claims = Claims.of(known)
     return History.of(known, claims, pending_of_all(known, claims), subscription).counted(asked)

@@ -1,5 +1,6 @@
 """Consumers: what each gets of which subscription, the outcomes, and how long they take."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -7,6 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.pipeline.transforms.schema.deliveries import each_once
 from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.schema.lake_rows import of_logs
 
 #: What can become of a delivery to a consumer; a column each.
 OUTCOMES = (
@@ -30,14 +32,24 @@ STEPS = 64
 
 
 def consumers(
-    tables: Tables, *, since: datetime | None = None, until: datetime | None = None
+    tables: Tables | Mapping[str, Tables],
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> DataFrame:
     """One row per subscription and consumer: its deliveries that were settled in the window from
     `since` to `until` (exclusive), what became of them, its share, throughput and times.
 
     Each delivery counts once (`pipeline.transforms.schema.deliveries`). Without a window it is all
-    that there is. Cost: the days of `acks` in the window and those beside them, one pass.
+    that there is. Of the tables of a lake's logs (`lake_tables`) it is the rows of all, with a
+    column `log` in front. Cost: the days of `acks` in the window and those beside them, one pass.
     """
+    if isinstance(tables, Tables):
+        return _consumers(tables, since, until)
+    return of_logs({log: _consumers(one, since, until) for log, one in tables.items()})
+
+
+def _consumers(tables: Tables, since: datetime | None, until: datetime | None) -> DataFrame:
     settled = _window(each_once(_days(tables.acks, since, until)), since, until)
     # What a lost consumer held has the time of the loss for both: no time to settle.
     timed = ~F.col("outcome").isin("released", "lost")

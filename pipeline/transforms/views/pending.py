@@ -12,10 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import BooleanType
 
-from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.transforms.materialize.settled import without_settled
 from distributary.pipeline.transforms.schema.claimed_topics import is_of
-from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables, whole
+from distributary.pipeline.transforms.schema.home_tables import Tables, whole
+from distributary.pipeline.transforms.schema.lake_rows import Found, found_in
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 from distributary.pipeline.transforms.selector.selecting import selects
 from distributary.pipeline.transforms.views.claiming import Claims, claimed
@@ -25,15 +26,19 @@ def pending(spark: SparkSession, place: str, subscription: str) -> DataFrame:
     """The rows of `messages` that a durable subscription is owed, as of the last materialization.
 
     `place` is the folder of Spark's tables or the home above it. `subscription` is an id, such as
-    `global/dispatchers`, or a bare name that only one subscription has. Raises InvalidRequest when
+    `global/dispatchers`, or a bare name that only one subscription has. Of a lake it is the rows of
+    all logs that have the subscription, with a column `log` in front. Raises InvalidRequest when
     there are no tables, no such subscription or several.
 
     Cost: the files and row groups of the topic from the floor on, and of those the columns that
     are asked for.
     """
-    tables = find_tables(spark, place)
-    cursor = find(tables.cursors, subscription)
-    return owed(tables.messages, cursor)
+
+    def found(tables: Tables) -> Found:
+        cursor = find(tables.cursors, subscription)
+        return cursor.subscription, owed(tables.messages, cursor)
+
+    return found_in(spark, place, found)
 
 
 def pending_of_all(tables: Tables, claims: Claims | None = None) -> DataFrame:
@@ -63,7 +68,7 @@ def pending_of_all(tables: Tables, claims: Claims | None = None) -> DataFrame:
 
 def find(cursors: DataFrame, subscription: str) -> Row:
     """The one cursor with this id, or with this name if no id is equal to it. No other cursor's
-    bitmap comes to the driver."""
+    bitmap comes to the driver. Raises InvalidRequest, and NotInLog when there is none."""
     ids = sorted(row.subscription for row in cursors.select("subscription").collect())
     found = [one for one in ids if one == subscription]
     found = found or [one for one in ids if _name(one) == subscription]
@@ -75,9 +80,7 @@ def find(cursors: DataFrame, subscription: str) -> Row:
     cursor = cursors.where(F.col("subscription") == found[0]).first() if found else None
     if cursor is None:
         there = ", ".join(ids) or "none"
-        raise InvalidRequest(
-            f"There is no durable subscription {subscription!r}; there are: {there}."
-        )
+        raise NotInLog(f"There is no durable subscription {subscription!r}; there are: {there}.")
     return cursor
 
 

@@ -1,16 +1,14 @@
 """The tables and views of a home by name, for plain SQL: `SELECT * FROM stuck`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
-from functools import reduce
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.management.live_state import Live
 from distributary.pipeline.transforms.schema.deliveries import deliveries
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS, Tables, find_tables
+from distributary.pipeline.transforms.schema.lake_rows import of_logs
 from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 from distributary.pipeline.transforms.typed.topic_views import register_topics
 from distributary.pipeline.transforms.views.backlog import Buckets, History
@@ -34,9 +32,6 @@ VIEWS = (
     "stuck_summary",
 )
 
-#: The column of a lake's views that says in which log a row is.
-LOG: Final = "log"
-
 #: The widths of buckets in `backlog` and `backlog_minutes`, microseconds.
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
 #: What `backlog_minutes` goes back.
@@ -53,7 +48,7 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
     """
     found = find_tables(spark, place)
     tables = found.known()
-    _make(_frames(tables, live), [tables])
+    _make(_frames(tables, live), {"": tables})
     return found
 
 
@@ -66,17 +61,9 @@ def register_logs(logs: Mapping[str, Tables], lives: Mapping[str, Live]) -> None
     one alone.
     """
     known = {log: tables.known() for log, tables in logs.items()}
-    each = [
-        {
-            name: rows.select(F.lit(log).alias(LOG), "*")
-            for name, rows in _frames(tables, lives.get(log)).items()
-        }
-        for log, tables in known.items()
-    ]
-    together = {
-        name: reduce(DataFrame.unionByName, [one[name] for one in each]) for name in each[0]
-    }
-    _make(together, list(known.values()))
+    each = {log: _frames(tables, lives.get(log)) for log, tables in known.items()}
+    names = next(iter(each.values()))
+    _make({name: of_logs({log: one[name] for log, one in each.items()}) for name in names}, known)
 
 
 def _frames(tables: Tables, live: Live | None) -> dict[str, DataFrame]:
@@ -100,7 +87,7 @@ def _frames(tables: Tables, live: Live | None) -> dict[str, DataFrame]:
     return rows | {name: views[name] for name in VIEWS} | {REJECTED_NAME: tables.rejected}
 
 
-def _make(frames: Mapping[str, DataFrame], logs: Sequence[Tables]) -> None:
+def _make(frames: Mapping[str, DataFrame], logs: Mapping[str, Tables]) -> None:
     for name, rows in frames.items():
         rows.createOrReplaceTempView(name)
     register_topics(logs, (*SCHEMAS, *VIEWS, REJECTED_NAME))

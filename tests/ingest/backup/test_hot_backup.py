@@ -29,6 +29,7 @@ from verify_homes import MadeHome
 
 from distributary.ingest.backup.backup_folder import BackupFolder
 from distributary.ingest.backup.backup_run import back_up
+from distributary.ingest.backup.disk_reader import DiskReader
 from distributary.pipeline.backup.backup_manifest import BackedFile
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.upkeep import table_upkeep
@@ -183,7 +184,7 @@ def test_a_checkpoint_that_comes_while_the_log_is_copied(
         return copied(into, path, *rest)
 
     monkeypatch.setattr(BackupFolder, "keep", keep)
-    back_up(made.home, tmp_path / "backup", {}, quiet)
+    back_up(DiskReader(made.home), tmp_path / "backup", {}, quiet)
     restored_sound(tmp_path / "backup", tmp_path / "restored")
 
 

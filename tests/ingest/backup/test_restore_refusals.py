@@ -13,6 +13,7 @@ from table_groups import bodies, framed, group, run
 from verify_homes import COMMITTED, MadeHome
 
 from distributary.ingest.backup.backup_run import ROUNDS_MAX, back_up
+from distributary.ingest.backup.disk_reader import DiskReader
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import lock
@@ -46,7 +47,7 @@ def flip(path: Path, at: int) -> None:
 def newer(folder: Path) -> None:
     path = folder / "manifest.json"
     first, rest = path.read_bytes().split(b"\n", 1)
-    path.write_bytes(json.dumps(json.loads(first) | {"format": 2}).encode() + b"\n" + rest)
+    path.write_bytes(json.dumps(json.loads(first) | {"format": 3}).encode() + b"\n" + rest)
 
 
 def piece(folder: Path) -> Path:
@@ -60,7 +61,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], int, str]] = {
     "the manifest flipped": (lambda f: flip(f / "manifest.json", 400), 1, "is damaged"),
     "the manifest cut": (lambda f: os.truncate(f / "manifest.json", 300), 1, "is damaged"),
     "no manifest": (lambda f: (f / "manifest.json").unlink(), 2, "has no manifest.json"),
-    "a newer format": (newer, 2, "newer format, 2"),
+    "a newer format": (newer, 2, "newer format, 3"),
     "another thing": (lambda f: (f / "manifest.json").write_text("{}"), 1, "is damaged"),
     "no folder": (shutil.rmtree, 2, "is no folder"),
 }
@@ -184,12 +185,12 @@ def test_what_goes_while_it_is_read_is_read_in_another_round(
     made: MadeHome, tmp_path: Path
 ) -> None:
     """A bounded number of times; what the former rounds have copied isn't copied again."""
-    report = back_up(made.home, tmp_path / "b", {}, Vanishing(made, 2))
+    report = back_up(DiskReader(made.home), tmp_path / "b", {}, Vanishing(made, 2))
     assert report.rounds == 3
     assert report.written_bytes == report.bytes
     restored_sound(tmp_path / "b", tmp_path / "restored")
     before = (tmp_path / "b" / "manifest.json").read_bytes()
     shutil.rmtree(tmp_path / "b" / "pieces")
     with pytest.raises(StoreError, match="went while it was read"):
-        back_up(made.home, tmp_path / "b", {}, Vanishing(made, ROUNDS_MAX))
+        back_up(DiskReader(made.home), tmp_path / "b", {}, Vanishing(made, ROUNDS_MAX))
     assert (tmp_path / "b" / "manifest.json").read_bytes() == before

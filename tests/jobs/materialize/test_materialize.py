@@ -18,8 +18,10 @@ from spark_log import encoded
 from spark_place import Place, first_part, second_part
 
 from distributary.jobs.materialize.batch import Materialization
-from distributary.jobs.materialize.materialize import Settings, last_version, require_log, run
+from distributary.jobs.materialize.found_logs import require_log
+from distributary.jobs.materialize.materialize import Settings, last_version, run
 from distributary.jobs.session.job_settings import load
+from distributary.jobs.session.stopping import StopRequest
 from distributary.jobs.tables.delta_files import newest_version
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import InvalidRequest, StoreError
@@ -261,7 +263,7 @@ def test_what_a_power_cut_tore_comes_again(halfway: Place, torn: str) -> None:
         for entry in acks.glob("_delta_log/*00000000001.*"):
             entry.unlink()
     place.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # another JVM, after a cut
-    run(place.spark, settings_of(place, restart=True))
+    run(place.spark, settings_of(place, restart=True), StopRequest())
     assert_same(state(place.places), wanted)
 
 
@@ -271,8 +273,8 @@ def test_versions_that_are_gone_are_said(whole: Place, halfway: Place) -> None:
     second_part(place)
     forgotten(place)
     with pytest.raises(StoreError, match="--restart-from-snapshot"):
-        run(place.spark, settings_of(place))
-    run(place.spark, settings_of(place, restart=True))
+        run(place.spark, settings_of(place), StopRequest())
+    run(place.spark, settings_of(place, restart=True), StopRequest())
     found, wanted = state(place.places), state(whole.places)
     assert_same(found, wanted, ("messages", "acks", "subscriptions", "cursors"))
     assert max(found["log_versions"]["log_version"].to_pylist()) == newest(place)
@@ -292,7 +294,7 @@ def test_rows_that_are_gone_are_said(halfway: Place) -> None:
     with pytest.raises(StreamingQueryException, match="messages 10 to 12 were removed"):
         place.materialize()
     assert place.table("messages").count() == 10
-    run(place.spark, settings_of(place, restart=True))
+    run(place.spark, settings_of(place, restart=True), StopRequest())
     sequences = [row.sequence for row in place.table("messages").orderBy("sequence").collect()]
     assert sequences == [*range(10), 13]
     assert place.table("cursors").first().floor >= 7

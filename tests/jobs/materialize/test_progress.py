@@ -6,7 +6,7 @@ from urllib.request import urlopen
 import pytest
 from pyspark.sql import SparkSession
 
-from distributary.jobs.materialize.progress import BatchProgress, Gauges, Watch
+from distributary.jobs.materialize.progress import BatchProgress, Gauges, Noted, Watch
 from distributary.pipeline.errors import InvalidRequest
 
 PORT = 19_487
@@ -18,16 +18,15 @@ def test_a_batch_is_told_with_what_spark_and_the_job_know(
     """Times are Spark's, rows, facts and steps the job's own; a batch that the job didn't
     speak of isn't told, nor are other queries' batches."""
     told: list[BatchProgress] = []
-    watch, other = Watch("watched", told.append), Watch("other", told.append)
+    watch = Watch(told.append)
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 7).load()
 
     def write(rows: object, number: int) -> None:
-        for one in (watch, other):
-            one.note(number, 12, {"versions_behind": 3}, {"messages": 0.5})
+        for name in ("watched", "other"):
+            watch.note(name, number, Noted(12, {"versions_behind": 3}, {"messages": 0.5}))
         assert rows.count() == 7  # type: ignore[attr-defined]
 
-    for one in (watch, other):
-        spark.streams.addListener(one)
+    spark.streams.addListener(watch)
     try:
         query = (
             source.writeStream.queryName("watched")
@@ -41,8 +40,7 @@ def test_a_batch_is_told_with_what_spark_and_the_job_know(
         query.stop()
         watch.wait()
     finally:
-        for one in (watch, other):
-            spark.streams.removeListener(one)
+        spark.streams.removeListener(watch)
     assert {one.query for one in told} == {"watched"}
     first = told[0]
     assert (first.batch, first.rows, first.facts) == (0, 12, {"versions_behind": 3})

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from distributary.jobs.client.lake_logs import addresses
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.subscription.choices import KNOWN, STORAGE, Choices, choices
 from distributary.jobs.subscription.offset import Acquired, Offset
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.tables.lake.disk_lake import DiskLake
+from distributary.pipeline.tables.lake.lake import OwnerAddress
 
 TABLE = LogIdentity("11-22", 5, "ab" * 16)
 RIGHT = {"gateway": "localhost:5672", "subscription": "global/orders"}
@@ -138,3 +142,24 @@ def test_a_log_is_said_absolutely() -> None:
     assert choices({**RIGHT, "log": "lake/topic_log"}).log == str(Path("lake/topic_log").absolute())
     assert choices({**RIGHT, "log": "s3://lake/topic_log"}).log == "s3://lake/topic_log"
     assert choices(RIGHT).log == ""
+
+
+def test_a_home_may_stand_for_its_gateways(tmp_path: Path) -> None:
+    """One of both is said. A home that is no lake, or whose gateways never said where they are,
+    names none."""
+    found = choices({"home": str(tmp_path), "subscription": "global/orders"})
+    assert (found.address, found.home) == ("", str(tmp_path))
+    with pytest.raises(InvalidRequest, match="both said"):
+        choices(RIGHT | {"home": str(tmp_path)})
+    with pytest.raises(InvalidRequest, match="'gateway' is missing"):
+        choices({"subscription": "global/orders"})
+    with pytest.raises(InvalidRequest, match="is no lake: name a gateway"):
+        addresses(found.home, "")
+    lake = DiskLake(tmp_path)
+    lake.replace(None, Placement(1, ("main", "orders")))
+    with pytest.raises(InvalidRequest, match="has said yet where it listens"):
+        addresses(found.home, "")
+    for log in ("main", "orders"):
+        lake.say_address(log, OwnerAddress(f"amqp://{log}:5672", "", 0))
+    assert addresses(found.home, "") == ["amqp://main:5672", "amqp://orders:5672"]
+    assert addresses(found.home, "orders") == ["amqp://orders:5672"]

@@ -169,7 +169,7 @@ def test_recipes_of_the_page(lived: Place) -> None:
 def registered(lived: Place) -> Iterator[register_job.Registered]:
     """The home in the catalog of the tests' session, and dbt's sources in `sources.yml`."""
     place = str(lived.home.spark_tables)
-    yield build(lived.spark, Settings(place, "shop", dbt=lived.home.root / "sources.yml"))
+    yield build(lived.spark, Settings({"": place}, "shop", dbt=lived.home.root / "sources.yml"))
     for schema in ("shop", "taken"):
         lived.spark.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
@@ -181,7 +181,7 @@ def test_a_catalog_has_the_tables_and_views(
     and a second time changes nothing."""
     spark, place = lived.spark, str(lived.home.spark_tables)
     before = {name: DeltaTable(lived.places.table(name)).version() for name in ORDER}
-    again = build(spark, Settings(place, "shop"))
+    again = build(spark, Settings({"": place}, "shop"))
     assert again == registered
     assert {name: DeltaTable(lived.places.table(name)).version() for name in ORDER} == before
     names = [one.name for one in registered.relations]
@@ -221,7 +221,7 @@ def test_what_can_not_be_registered_says_why(
     with pytest.raises(
         InvalidRequest, match=r"`acks` is there already, and isn't .*: name another"
     ):
-        build(lived.spark, Settings(place, "taken"))
+        build(lived.spark, Settings({"": place}, "taken"))
     left = said(registered, as_json=False)[1:]
     assert "left out: stuck, as it asks a gateway" in left
     assert json.loads(said(registered, as_json=True)[0])["left_out"] == registered.left_out

@@ -3,25 +3,63 @@
 import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from deltalake import DeltaTable
 from doc_blocks import blocks
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+from spark_log import encoded_bytes
 from spark_place import Place, assert_rows, first_part, second_part
 
-from distributary.jobs.materialize.materialize import main, once
+from distributary import (
+    backlog,
+    consumers,
+    lake_tables,
+    pending,
+    pending_as_of,
+    state,
+    stuck,
+    stuck_summary,
+    topic_as_of,
+)
+from distributary.jobs.materialize.materialize import once
 from distributary.jobs.session.job_options import folder
 from distributary.jobs.upkeep.spark_upkeep import main as upkeep
 from distributary.jobs.views.audit_job import main as audit
-from distributary.jobs.views.notebook_views import lake_tables, register
+from distributary.jobs.views.notebook_views import register
+from distributary.jobs.views.register_job import Settings, build
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.schemas.column_types import spark_json
+from distributary.pipeline.schemas.json_columns import json_columns
+from distributary.pipeline.schemas.schema_text import text_of
+from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
+from distributary.pipeline.transforms.catalog.united_relations import why_not
 from distributary.pipeline.transforms.views.view_registry import VIEWS
 
 LAKE = Placement(1, ("main", "orders", "never"))
+#: What bills are: in one log they have grown a column.
+BILL: dict[str, Any] = {
+    "type": "object",
+    "properties": {"total": {"type": "integer"}, "log": {"type": "string"}},
+}
+LATER = {**BILL, "properties": {**BILL["properties"], "paid": {"type": "boolean"}}}
+
+
+def bills(place: Place, schema: dict[str, object], *some: dict[str, object]) -> None:
+    """A topic with a schema, and messages of it."""
+    text = json.dumps(schema)
+    columns = json.dumps(spark_json(json_columns(text).columns))
+    place.log.next_group()
+    place.log.schema("bills", text_of(SchemaVersion("bills", 1, Format.JSON, text), columns))
+    place.log.publish("bills", *(encoded_bytes(json.dumps(one).encode()) for one in some))
+    place.log.commit()
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +70,8 @@ def root(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     first_part(main_log)
     first_part(orders)
     second_part(orders)
+    bills(main_log, BILL, {"total": 5, "log": "book"})
+    bills(orders, LATER, {"total": 7, "paid": True}, {"total": 8})
     DiskLake(root).replace(None, LAKE)
     assert {one.batch for one in once(spark, str(root))} == {0}
     return root
@@ -41,7 +81,7 @@ def test_each_row_says_its_log(spark: SparkSession, root: Path) -> None:
     tables = register(spark, str(root))
     assert tables.folder == f"{root}/tables"
     counts = "SELECT log, count(*) FROM {} GROUP BY log"
-    assert_rows(spark.sql(counts.format("messages")), [("main", 10), ("orders", 13)])
+    assert_rows(spark.sql(counts.format("messages")), [("main", 11), ("orders", 15)])
     subscriptions = spark.sql("SELECT log, event, count(*) FROM subscriptions GROUP BY ALL")
     assert_rows(
         subscriptions, [("main", "created", 2), ("orders", "created", 2), ("orders", "deleted", 1)]
@@ -70,6 +110,95 @@ def test_every_view_has_the_log_in_front(spark: SparkSession, root: Path) -> Non
         rows.collect()
 
 
+def test_a_topic_is_of_all_logs_that_have_it(spark: SparkSession, root: Path) -> None:
+    """By its name, with the columns of all; a column of its own may be called as ours is."""
+    register(spark, str(root))
+    wanted = [("main", 5, "book", None), ("orders", 7, None, True), ("orders", 8, None, None)]
+    rows = spark.table("bills")
+    assert rows.columns[0] == "_log"
+    assert_rows(rows.select("_log", "total", "log", "paid"), wanted)
+    then = topic_as_of(spark, str(root), "bills")
+    assert_rows(then.select("_log", "total", "log", "paid"), wanted)
+
+
+def test_functions_have_the_rows_of_all_logs(spark: SparkSession, root: Path) -> None:
+    """Of those that have what is asked for; each by its own numbers."""
+    lake, logs = str(root), lake_tables(spark, str(root))
+    owed = pending(spark, lake, "global/dispatchers").select("log", "sequence")
+    orders = [("orders", n) for n in (7, 8, 9, 10, 12)]
+    main_log = [("main", n) for n in (2, 3, 5, 7, 8, 9)]
+    assert_rows(owed, [*main_log, *orders])
+    then = pending_as_of(spark, lake, "dispatchers").select("log", "sequence")
+    assert_rows(then, [*main_log, *orders])
+    found = state(spark, lake, "global/dispatchers").select("log", "subscription", "pending")
+    assert_rows(found, [("main", "global/dispatchers", 6), ("orders", "global/dispatchers", 5)])
+    gone = state(spark, lake, "container/c1/gone").select("log", "pending")
+    assert_rows(gone, [("main", 9)])
+    assert_rows(stuck(spark, lake, "gone").select("log").distinct(), [("main",)])
+    summed = stuck_summary(spark, lake).groupBy("log").agg({"messages": "sum"})
+    assert_rows(summed, [("main", 15), ("orders", 5)])
+    by_log = {log: consumers(tables).collect() for log, tables in logs.items()}
+    every = [(log, *row) for log, rows in by_log.items() for row in rows]
+    assert_rows(consumers(logs), every)
+    hours = backlog(logs).groupBy("log").agg({"came": "sum"})
+    each = [(log, *backlog(one).agg({"came": "sum"}).first()) for log, one in logs.items()]
+    assert_rows(hours, each)
+
+
+def test_what_a_lake_can_not_be_asked_is_said(spark: SparkSession, root: Path) -> None:
+    """Each in a sentence that says what to do."""
+    with pytest.raises(InvalidRequest, match=r"^Log main: There is no .* Log orders: There is no"):
+        pending(spark, str(root), "global/nobody")
+    with pytest.raises(InvalidRequest, match=rf"home of one log: {root}, {root}/logs/orders"):
+        state(spark, str(root), "global/dispatchers", 1)
+    with pytest.raises(InvalidRequest, match=r"^Log main: As of now 'flights' never had a schema"):
+        topic_as_of(spark, str(root), "flights")
+
+
+def test_a_catalog_has_all_logs(spark: SparkSession, root: Path, tmp_path: Path) -> None:
+    """A schema for each, and views over all of them in the one that was named."""
+    places = {log: one.folder for log, one in lake_tables(spark, str(root)).items()}
+    dbt = tmp_path / "sources.yml"
+    settings = Settings(places, "united", dbt=dbt)
+    try:
+        made = build(spark, settings)
+        assert build(spark, settings) == made
+        counts = spark.sql("SELECT log, count(*) FROM united.messages GROUP BY log")
+        assert_rows(counts, [("main", 11), ("orders", 15)])
+        register(spark, str(root))
+        for view in ("pending", "deliveries", "events", "consumers", "cursors"):
+            rows, wanted = spark.table(f"united.{view}"), spark.table(view)
+            assert rows.columns == wanted.columns, view
+            counted = Counter(row.log for row in rows.collect())
+            assert counted == Counter(row.log for row in wanted.collect()), view
+        bills = spark.sql("SELECT _log, total, paid FROM united.topics_bills")
+        assert_rows(bills, [("main", 5, None), ("orders", 7, True), ("orders", 8, None)])
+        assert spark.table("united_orders.messages").count() == 15
+        assert {"backlog", "stuck"} < set(made.left_out)
+        field = spark.table("united.pending").schema["log"]
+        assert field.metadata["comment"] == "the log of the lake that the row is in"
+    finally:
+        for schema in ("united", "united_main", "united_orders"):
+            spark.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    [source] = yaml.safe_load(dbt.read_text())["sources"]
+    tests = {
+        (table["name"], column["name"]): column.get("data_tests", [])
+        for table in source["tables"]
+        for column in table["columns"]
+    }
+    logs = ["not_null", {"accepted_values": {"arguments": {"values": ["main", "orders"]}}}]
+    assert tests["messages", "log"] == tests["topics_bills", "_log"] == logs
+    assert tests["topics_bills", "log"] == []
+    assert not [one for one, said in tests.items() if "unique" in said]
+
+
+def test_columns_of_two_types_are_no_view() -> None:
+    """It is left out, and the sentence names both."""
+    kinds = {"main": StructType().add("total", "int"), "b": StructType().add("total", "string")}
+    assert why_not(kinds) == "its column total is int in the log main and string in the log b"
+    assert why_not(dict.fromkeys(("main", "b"), kinds["b"])) == ""
+
+
 def test_the_program_of_the_guide(
     root: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
@@ -88,8 +217,8 @@ def test_the_program_of_the_guide(
 def test_each_log_s_tables_are_there_by_its_name(spark: SparkSession, root: Path) -> None:
     found = lake_tables(spark, str(root))
     assert {log: tables.messages.count() for log, tables in found.items()} == {
-        "main": 10,
-        "orders": 13,
+        "main": 11,
+        "orders": 15,
     }
     assert not lake_tables(spark, str(root / "logs" / "orders"))
 
@@ -98,7 +227,10 @@ def test_a_home_with_one_log_has_no_such_column(spark: SparkSession, root: Path)
     """Neither has one log of a lake, asked by itself."""
     register(spark, str(root / "logs" / "orders"))
     assert "log" not in spark.table("messages").columns
-    assert spark.table("messages").count() == 13
+    assert spark.table("messages").count() == 15
+    assert "_log" not in spark.table("bills").columns
+    home = str(root / "logs" / "orders")
+    assert "log" not in pending(spark, home, "global/dispatchers").columns
 
 
 def test_a_log_without_tables_is_not_left_out(spark: SparkSession, tmp_path: Path) -> None:
@@ -108,28 +240,6 @@ def test_a_log_without_tables_is_not_left_out(spark: SparkSession, tmp_path: Pat
     DiskLake(tmp_path).replace(None, LAKE)
     with pytest.raises(InvalidRequest, match=r"no tables in .*logs/orders"):
         register(spark, str(tmp_path))
-
-
-def test_the_job_does_log_after_log(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each from where it was; for an interval there is a job for each."""
-    places = [Place(spark, tmp_path), Place(spark, tmp_path / "logs" / "orders")]
-    for place in places:
-        first_part(place)
-    DiskLake(tmp_path).replace(None, LAKE)
-    assert main(["--home", str(tmp_path), "--json"]) == 0
-    said = capsys.readouterr()
-    assert len([json.loads(line) for line in said.out.splitlines()]) == 2
-    assert "about its log main" not in said.err
-    assert [place.table("messages").count() for place in places] == [10, 10]
-    second_part(places[1])
-    assert main(["--home", str(tmp_path)]) == 0
-    assert places[1].table("messages").count() == 13
-    assert main(["--home", str(tmp_path)]) == 0
-    assert "Nothing new" in capsys.readouterr().out
-    assert main(["--home", str(tmp_path), "--trigger", "2 seconds"]) == 2
-    assert "start a job for each, such as --home" in capsys.readouterr().err
 
 
 def test_a_job_about_one_log_says_which(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,8 +49,8 @@ def test_one_that_ends_too_early_is_damaged(bytes_left: int) -> None:
 
 def test_a_newer_format_is_named() -> None:
     first, rest = MANIFEST.encode().split(b"\n", 1)
-    newer = json.dumps(json.loads(first) | {"format": 2}).encode() + b"\n" + rest
-    with pytest.raises(InvalidRequest, match="newer format, 2; this program reads up to 1"):
+    newer = json.dumps(json.loads(first) | {"format": 3}).encode() + b"\n" + rest
+    with pytest.raises(InvalidRequest, match="newer format, 3; this program reads up to 2"):
         BackupManifest.decode(newer, "here")
 
 

@@ -14,6 +14,7 @@ from distributary.pipeline.tables.object_home.lease import (
     LeaseOwner,
     LeaseStandby,
     acquire_lease,
+    lease_of,
 )
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
@@ -53,7 +54,7 @@ def test_a_free_home_is_taken_at_once_and_given_back(home: ObjectHome) -> None:
 
 def test_an_owner_that_lives_is_not_disturbed(home: ObjectHome) -> None:
     """A start is refused when it has seen a sign of life; a standby goes on waiting."""
-    owner, standby = acquire_lease(home, LEASE), LeaseStandby(home, LEASE)
+    owner, standby = acquire_lease(home, LEASE), LeaseStandby(lease_of(home, LEASE))
     for nth in range(5):
         assert standby.attempt(nth * LEASE) is None
         owner.beat()
@@ -64,7 +65,7 @@ def test_a_standby_looks_when_the_lease_is_over(home: ObjectHome, s3: FaultyS3) 
     """Not a look later; and a look without an answer is soon repeated."""
     lease = 10 * LEASE
     acquire_lease(home, lease)
-    standby = LeaseStandby(home, lease)
+    standby = LeaseStandby(lease_of(home, lease))
     assert standby.attempt(0.0) is None
     assert standby.attempt(lease - 0.01) is None
     assert standby.seconds == pytest.approx(0.01)
@@ -77,7 +78,7 @@ def test_a_standby_looks_when_the_lease_is_over(home: ObjectHome, s3: FaultyS3) 
 
 def test_a_start_is_refused_while_its_owner_beats(home: ObjectHome, s3: FaultyS3) -> None:
     owner = acquire_lease(home, 5.0)
-    other = LeaseStandby(home, LEASE)
+    other = LeaseStandby(lease_of(home, LEASE))
     assert other.attempt(0.0) is None
     owner.beat()
     s3.plan(Plan())
@@ -86,7 +87,7 @@ def test_a_start_is_refused_while_its_owner_beats(home: ObjectHome, s3: FaultyS3
 
 def test_a_silent_owner_loses_its_home_and_knows_it(home: ObjectHome) -> None:
     former = acquire_lease(home, LEASE)
-    owner = taken(LeaseStandby(home, LEASE))
+    owner = taken(LeaseStandby(lease_of(home, LEASE)))
     with pytest.raises(HomeLost, match="has another owner now"):
         former.beat()
     with pytest.raises(HomeLost):
@@ -97,7 +98,7 @@ def test_a_silent_owner_loses_its_home_and_knows_it(home: ObjectHome) -> None:
 
 def test_of_two_that_want_it_one_gets_it(home: ObjectHome) -> None:
     acquire_lease(home, LEASE)
-    one, other = LeaseStandby(home, LEASE), LeaseStandby(home, LEASE)
+    one, other = LeaseStandby(lease_of(home, LEASE)), LeaseStandby(lease_of(home, LEASE))
     assert other.attempt(10.0) is None
     owner = taken(one)
     assert other.attempt(10.01 + LEASE) is None
@@ -122,7 +123,7 @@ def test_a_lost_answer_loses_no_home(home: ObjectHome, s3: FaultyS3) -> None:
 
 
 def test_whoever_took_it_without_hearing_so_has_it(home: ObjectHome, s3: FaultyS3) -> None:
-    standby = LeaseStandby(home, LEASE)
+    standby = LeaseStandby(lease_of(home, LEASE))
     s3.plan(Plan(lost=1.0, hang_seconds=0.2))
     assert standby.attempt(0.0) is None
     s3.plan(Plan())
@@ -142,7 +143,7 @@ def test_a_store_that_is_not_there_is_one_sentence() -> None:
 
 def test_an_owner_that_leaves_is_looked_at_often(home: ObjectHome) -> None:
     """It says so once, and with each sign of life, until its farewell."""
-    owner, standby = acquire_lease(home, LEASE), LeaseStandby(home, LEASE)
+    owner, standby = acquire_lease(home, LEASE), LeaseStandby(lease_of(home, LEASE))
     assert standby.attempt(10.0) is None
     assert (standby.leaving, standby.seconds) == (False, LEASE / LOOKS)
     assert owner.leave() > LEASE / LOOKS
@@ -155,7 +156,7 @@ def test_an_owner_that_leaves_is_looked_at_often(home: ObjectHome) -> None:
     assert after is not None
     owner.release()  # a second time it says nothing
     after.beat()
-    other = LeaseStandby(home, LEASE)
+    other = LeaseStandby(lease_of(home, LEASE))
     assert other.attempt(0.0) is None
     assert not other.leaving
 
@@ -163,7 +164,7 @@ def test_an_owner_that_leaves_is_looked_at_often(home: ObjectHome) -> None:
 def test_a_named_heir_takes_the_home_first(home: ObjectHome) -> None:
     """Others leave it alone until the heir has had its time; also a start, which waits."""
     owner = acquire_lease(home, LEASE)
-    heir, other = LeaseStandby(home, LEASE, 7), LeaseStandby(home, LEASE, 8)
+    heir, other = LeaseStandby(lease_of(home, LEASE), 7), LeaseStandby(lease_of(home, LEASE), 8)
     assert owner.leave(7) > 0
     for standby in (heir, other):
         assert standby.attempt(0.0) is None

@@ -1,0 +1,115 @@
+"""Reads a home without a disk: see `home_reader`."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from distributary.ingest.backup.backup_folder import BackupFolder
+from distributary.ingest.backup.home_reader import CopiedSegment, Pace
+from distributary.pipeline.backup import backup_plan
+from distributary.pipeline.backup.backup_manifest import BackedFile
+from distributary.pipeline.backup.backup_plan import SegmentGroups, SourceFile
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.object_journal import entry
+from distributary.pipeline.object_journal.entry import Kind
+from distributary.pipeline.tables.delta.commits import LOG
+from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.journal import frame
+from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
+from distributary.pipeline.tables.object_home.object_home import (
+    TABLES,
+    ObjectHome,
+    entry_path,
+    journal_folder,
+)
+from distributary.pipeline.tables.topic_log.table_view import open_view
+
+#: Seconds of one request, and for which it is tried again.
+_REQUEST_SECONDS: Final = 30.0
+_MODE: Final = 0o644
+
+
+class StoreReader:
+    """Objects below one address, the tables among them. Implements `HomeReader`."""
+
+    on_a_store: Final = True
+
+    def __init__(self, home: ObjectHome) -> None:
+        """Raises InvalidRequest for an address that can't be."""
+        self.home, self.address = home, home.url
+        self._store = ObjectStore(
+            home.url, home.options, seconds_max=_REQUEST_SECONDS, patience=_REQUEST_SECONDS
+        )
+
+    def require(self, _folder: Path) -> None:
+        if backup_plan.LAST_TABLE not in self.table_names():
+            raise InvalidRequest(
+                f"there is no topic_log in {self.address}: it is no gateway's home"
+            )
+        if not self._live():
+            raise InvalidRequest(
+                f"{self.address} has the table of a home on a disk, and no journal: back up that "
+                "home's folder"
+            )
+
+    def _live(self) -> int:
+        return open_view(self.table(backup_plan.LAST_TABLE)).state.live
+
+    def table(self, name: str) -> ObjectStore:
+        return ObjectStore(f"{self.home.tables}/{name}", self.home.options)
+
+    def table_names(self) -> list[str]:
+        found = self._store.folders(TABLES)
+        return backup_plan.order_of_tables(
+            name for name in found if self._store.files(f"{TABLES}/{name}/{LOG}")
+        )
+
+    def small(self, path: str, into: BackupFolder) -> BackedFile:
+        data = self._store.read(path)
+        return into.keep(path, _MODE, lambda size, at: data[at:][:size], len(data))
+
+    def copied(self, source: SourceFile, into: BackupFolder, pace: Pace) -> BackedFile:
+        def read(size: int, at: int) -> bytes:
+            pace.wait(size)
+            return self._store.part(source.path, at, size)
+
+        return into.keep(source.path, _MODE, read, source.size)
+
+    def audits(self) -> list[SourceFile]:
+        """None are kept on a store."""
+        return []
+
+    def journal(self, into: BackupFolder, behind: int) -> list[CopiedSegment]:
+        """All groups of the live journal, also those behind a gap: what is missing may be in the
+        table by now."""
+        live = self._live()
+        kinds = self._store.sizes(journal_folder(live))
+        found: list[CopiedSegment] = []
+        for group in sorted(_groups(kinds)):
+            if group > behind:
+                with suppress(FileNotFoundError):  # the table has it by now
+                    found.append(self._entry(live, group, into))
+        return found
+
+    def _entry(self, epoch: int, group: int, into: BackupFolder) -> CopiedSegment:
+        path = entry_path(epoch, group)
+        read = JournalObjects(self._store).read(epoch, group)
+        file = self.small(path, into)
+        head = frame.read_header(bytes(read.frame[: frame.HEADER_BYTES]))
+        after = None if head is None else head.first_sequence + head.count
+        return CopiedSegment(SegmentGroups(path, group, group + 1, after), file)
+
+    def needed(self, segments: list[SegmentGroups], group: int) -> list[SegmentGroups] | None:
+        """Without a gap: what is behind one was never accepted."""
+        return backup_plan.standing(segments, group)
+
+
+def _groups(sizes: Mapping[str, int]) -> list[int]:
+    """The groups of these entries; seals aren't among them."""
+    found = {
+        name: entry.group_of(name)
+        for name, size in sizes.items()
+        if entry.kind_of(size) is Kind.GROUP
+    }
+    return [group for group in found.values() if group is not None]

@@ -1,0 +1,92 @@
+"""The facts of a home without a disk. Objects of the trial are its own, and removed."""
+
+import os
+import time
+from datetime import UTC, datetime
+from secrets import token_hex
+from statistics import quantiles
+from typing import Final
+
+from distributary.pipeline.checkup.findings import PUTS, StoreFacts
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.object_journal import entry
+from distributary.pipeline.object_journal.entry import Kind
+from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
+from distributary.pipeline.tables.object_home.lease import BEATS, LeaseStandby, lease_of
+from distributary.pipeline.tables.object_home.object_home import RESTORING, ObjectHome
+from distributary.pipeline.tables.object_home.store_conditions import PROBE, keeps_conditions
+from distributary.pipeline.tables.topic_log.table_view import open_view
+from distributary.pipeline.tables.verify.verify_entries import made
+
+#: Seconds of one request.
+_REQUEST_SECONDS: Final = 10.0
+_BYTES: Final = 4_096
+
+
+def store_facts(home: ObjectHome, table: str, lease_seconds: float) -> StoreFacts:
+    """What is known of it; its log's table lies at `table`. Blocks for a lease where somebody has
+    it."""
+    try:
+        return _facts(home, ObjectStore(table, home.options), lease_seconds)
+    except (OSError, StoreError, InvalidRequest) as error:
+        return StoreFacts(home.url, why=str(error).rstrip("."))
+
+
+def _facts(home: ObjectHome, table: ObjectStore, lease_seconds: float) -> StoreFacts:
+    store = home.store(_REQUEST_SECONDS)
+    kept = keeps_conditions(store)
+    times, clock = _puts(store)
+    cut = quantiles(times, n=100)
+    owner, lives = _owner(home, lease_seconds)
+    has_log = made(table)
+    return StoreFacts(
+        home.url,
+        keeps_conditions=kept,
+        put_p50_ms=1_000 * cut[49],
+        put_p99_ms=1_000 * max(times),
+        clock_seconds=clock,
+        owner=owner,
+        owner_lives=lives,
+        has_log=has_log,
+        restoring=store.exists(RESTORING),
+        left=_left(store, open_view(table).state.live if has_log else 0),
+    )
+
+
+def _puts(store: ObjectStore) -> tuple[list[float], float]:
+    """How long puts take, and how far the store's clock is before ours."""
+    path, data, times = f"{PROBE}/{token_hex(8)}", os.urandom(_BYTES), []
+    try:
+        for _ in range(PUTS):
+            began = time.perf_counter()
+            store.put(path, data)
+            times.append(time.perf_counter() - began)
+        ours = datetime.now(UTC).timestamp()
+        return times, store.written_at(path) - ours
+    finally:
+        store.delete([path])
+
+
+def _owner(home: ObjectHome, lease_seconds: float) -> tuple[str, bool]:
+    """Who says that it owns the home, and whether it says so again."""
+    look = LeaseStandby(lease_of(home, lease_seconds)).look
+    first = look()
+    claim = None if first is None else first.claim
+    if first is None or claim is None or claim.farewell:
+        return "", False
+    until = time.monotonic() + lease_seconds
+    lives = False
+    while not lives and time.monotonic() < until:
+        time.sleep(lease_seconds / BEATS / BEATS)
+        now = look()
+        lives = now is not None and now.tag != first.tag
+    return f"the gateway with pid {claim.pid} on {claim.host}", lives
+
+
+def _left(store: ObjectStore, live: int) -> int:
+    """Groups in journals that aren't live."""
+    objects = JournalObjects(store)
+    epochs = (int(name) for name in store.folders("journal") if name.isdigit())
+    others = [epoch for epoch in epochs if entry.folder(epoch) != entry.folder(live)]
+    return sum(kind is Kind.GROUP for epoch in others for kind in objects.kinds(epoch).values())

@@ -1,0 +1,55 @@
+"""Which log of a lake has a subscription: any gateway of the lake is asked.
+
+Rule: nothing is guessed. Of two subscriptions with one id in two logs the one is meant that was
+said, and a log that can't be asked may have one, too.
+"""
+
+from pathlib import Path
+
+from distributary.jobs.client.management_client import Client, Refused
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.management.management_messages import ABSENT, Entity, Verb
+from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.tables.lake.disk_lake import disk_lake
+
+
+def addresses(home: str, log: str) -> list[str]:
+    """Where gateways of the lake in this folder listen, as they said last: that of a log, or of
+    all. Raises InvalidRequest where there is none."""
+    lake = disk_lake(Path(home))
+    if lake is None:
+        raise InvalidRequest(f"{home} is no lake: name a gateway by the option 'gateway'")
+    said = [lake.address_of(one) for one in ([log] if log else lake.placement().logs)]
+    found = [one.url for one in said if one is not None]
+    if not found:
+        raise InvalidRequest(f"no gateway of {home} has said yet where it listens: start one")
+    return found
+
+
+def log_of(client: Client, subscription: str, said: str, option: str) -> str:
+    """The log of the durable subscription with this id; empty where the gateway's home has one log,
+    or none has it: whoever asks for it hears that. `said` is the one that was named by `option`, if
+    any was. Raises InvalidRequest where several have it, or may."""
+    if said or SubscriptionKey.parse(subscription).queue:  # a queue is where it is placed
+        return said
+    logs = client.ask(Verb.READ, Entity.NODE, "self").get("logs", [])
+    having, unasked = list[str](), dict[str, str]()
+    for log in logs:
+        try:
+            client.ask(Verb.READ, Entity.SUBSCRIPTION, subscription, log=log)
+        except Refused as refused:
+            if refused.status != ABSENT:
+                unasked[log] = str(refused)
+        else:
+            having.append(log)
+    if len(having) > 1:
+        raise InvalidRequest(
+            f"{subscription} is a subscription in the logs {' and '.join(having)}, one in each: "
+            f"name the log that is meant by {option}"
+        )
+    for log, why in unasked.items():
+        raise InvalidRequest(
+            f"whether {subscription} is a subscription in the log {log}, too, can't be asked: "
+            f"{why}. Name the log that is meant by {option}"
+        )
+    return having[0] if having else ""

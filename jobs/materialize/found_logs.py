@@ -1,0 +1,53 @@
+"""Which logs the job brings into tables, and that each is one."""
+
+from pathlib import Path
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from distributary.jobs.materialize.side_by_side import Logs
+from distributary.jobs.session.job_options import locations as locations_of
+from distributary.jobs.tables.delta_files import require_jvm
+from distributary.jobs.tables.lake_homes import served_homes
+from distributary.jobs.tables.table_locations import on_a_disk
+from distributary.pipeline.errors import InvalidRequest
+
+#: Columns by which a topic_log is known.
+LOG_COLUMNS = {"record", "day", "group", "topic", "sequence", "message", "sequences", "floor"}
+
+
+def of_logs(
+    home: str | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
+) -> Logs:
+    """Where the job reads and writes: of a lake, of which nothing else is said, in the home of each
+    log that has a topic_log, by the logs' names; else in one, whose log has none. Raises
+    InvalidRequest, before a JVM starts, where there is no topic_log."""
+    whole = home is not None and log is None and tables is None and checkpoint is None
+    homes = served_homes(home) if whole and home is not None else {}
+    found = {
+        name: locations_of(one.root, one.topic_log, None, None, query=query)
+        for name, one in homes.items()
+    }
+    if found:
+        return found
+    one = locations_of(home, log, tables, checkpoint, query=query)
+    if on_a_disk(one.log) and not (Path(one.log) / "_delta_log").is_dir():
+        raise InvalidRequest(_no_log(one.log))
+    return {"": one}
+
+
+def require_log(spark: SparkSession, log: str) -> None:
+    """Raise InvalidRequest unless there is a topic_log at this place, and a JVM to read it by."""
+    require_jvm()
+    if not DeltaTable.isDeltaTable(spark, log):
+        raise InvalidRequest(_no_log(log))
+    lacking = LOG_COLUMNS - set(spark.read.format("delta").load(log).columns)
+    if lacking:
+        raise InvalidRequest(
+            f"{log} isn't a topic_log: it has no column {min(lacking)!r}. Name the table that "
+            "`distributary serve` writes."
+        )
+
+
+def _no_log(log: str) -> str:
+    return f"There is no topic_log at {log}: start `distributary serve` with this home first."

@@ -1,0 +1,130 @@
+"""The logs of a lake, side by side in one session of Spark.
+
+Rule 1: what fails of one log stops no other one, and is said with the log's name. Only Java's end
+        is the end of all.
+Rule 2: so many batches run at once; others wait for a slot.
+Rule 3: with an interval, logs are looked for again: one that is new begins, one that failed begins
+        anew.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Condition
+from time import monotonic
+from typing import Final, TypeAlias
+
+import click
+from pyspark import inheritable_thread_target
+from pyspark.sql import SparkSession
+
+from distributary.jobs.session.job_options import JavaGone, in_a_sentence
+from distributary.jobs.session.stopping import STOP_SECONDS, StopRequest
+from distributary.jobs.tables.table_locations import TableLocations
+from distributary.pipeline.errors import DistributaryError
+
+#: Logs of one job; others would wait until one of these is done. More than `fleet.logs_max` makes.
+LOGS_MAX: Final = 1_024
+#: The property of a thread that says in which pool of a fair scheduler its jobs are.
+POOL: Final = "spark.scheduler.pool"
+#: A session's setting by which jobs of several pools get the cores in turn.
+FAIR: Final = {"spark.scheduler.mode": "FAIR"}
+
+#: Where the logs of a lake are read and written, by their names.
+Logs: TypeAlias = Mapping[str, TableLocations]
+
+
+class Slots:
+    """So many at once. Who waits for one hears within a second that the job is to stop."""
+
+    def __init__(self, most: int, request: StopRequest) -> None:
+        self._free, self._request, self._condition = most, request, Condition()
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """Have one while the block runs. Raises DistributaryError when the job is to stop."""
+        with self._condition:
+            while not self._free and not self._request.asked:
+                self._condition.wait(STOP_SECONDS)
+            if self._request.asked:
+                raise DistributaryError("the job was asked to stop")
+            self._free -= 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._free += 1
+                self._condition.notify()
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """What is done with each log: `work` ends when its log is done, or when somebody asks it to.
+    `look` finds the logs; `again_seconds` between two looks, None for one look alone."""
+
+    spark: SparkSession
+    look: Callable[[], Logs]
+    work: Callable[[str, TableLocations], None]
+    request: StopRequest
+    again_seconds: int | None = None
+    #: Log -> why it failed.
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Until all are done, or somebody asks. Raises JavaGone, and what is a bug."""
+        running: dict[str, Future[None]] = {}
+        looked: float | None = None
+        with ThreadPoolExecutor(LOGS_MAX, "log") as pool:
+            try:
+                while not self.request.asked:
+                    if looked is None or self._is_time(looked):
+                        looked = monotonic()
+                        for log, locations in self._found().items():
+                            if log not in running:
+                                work = inheritable_thread_target(self.spark)(self._one)
+                                running[log] = pool.submit(work, log, locations)
+                    if not running and self.again_seconds is None:
+                        return
+                    self._ended(running, STOP_SECONDS)
+                self._ended(running, None)
+            except BaseException:
+                self.request.asked = True  # the pool waits for those that run
+                raise
+
+    def _is_time(self, looked: float) -> bool:
+        return self.again_seconds is not None and monotonic() - looked >= self.again_seconds
+
+    def _found(self) -> Logs:
+        """The logs that there are now; none if they can't be looked for, which is said."""
+        try:
+            with in_a_sentence():
+                return self.look()
+        except DistributaryError as error:
+            click.echo(f"Error: {error}", err=True)
+            return {}
+
+    def _ended(self, running: dict[str, Future[None]], seconds: float | None) -> None:
+        """Wait for one to end, so long at most; without a time for all."""
+        if seconds is None:
+            done, _ = wait_for(running.values())
+        else:
+            done, _ = wait_for(running.values(), seconds, FIRST_COMPLETED)
+        for log in [log for log, one in running.items() if one in done]:
+            running.pop(log).result()
+
+    def _one(self, log: str, locations: TableLocations) -> None:
+        self.spark.sparkContext.setLocalProperty(POOL, log)
+        try:
+            with in_a_sentence():
+                self.work(log, locations)
+        except JavaGone:
+            if not self.request.asked:
+                raise
+        except DistributaryError as error:
+            if self.failed.get(log) != str(error):
+                self.failed[log] = str(error)
+                click.echo(f"Error: log {log}: {error}", err=True)
+        else:
+            self.failed.pop(log, None)

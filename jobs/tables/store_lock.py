@@ -1,0 +1,167 @@
+"""One job at a time writes Spark's tables on an object store: a lease says which one.
+
+The lease only says when to try. What is safe rests on names of objects:
+
+Rule 1: a version is made by a put that is refused if it is there, and only after the lease was seen
+        to name this job (`jobs/tables/ConditionalLogStore.java`).
+Rule 2: whoever takes the lease without a farewell of the one before makes a version of each table.
+        So a former job that wakes can't put what it had begun; and what it begins then, it begins
+        after it has read the lease.
+Rule 3: a former job removes nothing that a later one has written: VACUUM makes a version between
+        its list of files and their removal (`jobs.upkeep.spark_upkeep`), and no folder of a table
+        is removed with what is in it.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Final
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from distributary.jobs.tables.delta_commit import make_version
+from distributary.jobs.tables.delta_files import HADOOP_PATH, java_class
+from distributary.jobs.tables.object_stores import LOG_STORE
+from distributary.jobs.tables.spark_tables import typed_names
+from distributary.pipeline.errors import BeatFailed, HomeLost, StoreError, TablesLocked
+from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.object_home.lease import (
+    BEATS,
+    Claim,
+    LeaseHeld,
+    LeaseOwner,
+    LeaseStandby,
+    StoreLease,
+    acquired,
+    renewed,
+    request_seconds,
+)
+from distributary.pipeline.tables.object_home.store_conditions import keeps_conditions
+from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
+
+#: The lease, in the folder of the tables.
+NAME: Final = ".writer"
+
+#: Seconds without a sign of life after which a job may be followed. A job that was killed is waited
+#: for so long; three puts in that time cost a dollar a month.
+LEASE_SECONDS = 30.0
+
+
+@contextmanager
+def leased(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
+    """Be the one that writes the tables in `folder` while the block runs. Blocks for a lease where
+    another job ended without a word. Raises TablesLocked when it lives, or when it has taken the
+    tables over meanwhile; StoreError when the store doesn't answer, or ignores conditions."""
+    lease = _lease(folder)
+    try:
+        owner = acquired(LeaseStandby(lease, job=job, since=int(time.time())), lease)
+    except LeaseHeld as held:
+        raise _locked(folder, held.claim) from None
+    failed = True
+    try:
+        with renewed(owner, lease.seconds / BEATS):
+            _require_conditions(lease.store, folder)
+            at = java_class(spark, HADOOP_PATH)(folder).toString()  # as Delta's paths begin
+            java_class(spark, LOG_STORE).take(at, f"{at}/{NAME}", owner.name)
+            if not owner.follows_farewell:
+                _fence(spark, folder)
+            yield
+        failed = False
+    except Exception as error:
+        if _lost(owner):
+            raise _taken_over(folder, _claim(lease)) from error
+        raise
+    finally:
+        owner.release(unsure=failed)
+
+
+def require_no_lease(folder: str) -> None:
+    """Raise TablesLocked when a job shows that it lives: known before a JVM starts. Who has ended
+    without a word is waited for by `leased`. Raises StoreError when the store doesn't answer."""
+    lease = _lease(folder)
+    first = _claim(lease)
+    if first is None or first.farewell:
+        return
+    until = time.monotonic() + lease.seconds / BEATS + request_seconds(lease.seconds)
+    while time.monotonic() < until:
+        time.sleep(lease.seconds / BEATS / BEATS)
+        now = _claim(lease)
+        if now is None or now.farewell:
+            return
+        if now != first:
+            raise _locked(folder, now)
+
+
+def _lease(folder: str) -> StoreLease:
+    store = ObjectStore(folder, {}, seconds_max=request_seconds(LEASE_SECONDS))
+    return StoreLease(
+        folder, store, NAME, LEASE_SECONDS, f"the tables in {folder} have another writer"
+    )
+
+
+def _require_conditions(store: ObjectStore, folder: str) -> None:
+    try:
+        kept = keeps_conditions(store)
+    except OSError as error:
+        raise _silent(folder, error) from error
+    if not kept:
+        raise StoreError(
+            f"the tables in {folder} can't be written: their store ignores conditions of puts, so "
+            "two jobs could make the same version. Name another store"
+        )
+
+
+def _fence(spark: SparkSession, folder: str) -> None:
+    """A version of each table, which a former job can't make any more."""
+    for name in (*SCHEMAS, *typed_names(spark, folder)):
+        if DeltaTable.isDeltaTable(spark, f"{folder}/{name}"):
+            make_version(spark, f"{folder}/{name}")
+
+
+def _lost(owner: LeaseOwner) -> bool:
+    """Whether another job has the lease, as far as the store says."""
+    try:
+        owner.beat()
+    except HomeLost:
+        return True
+    except BeatFailed:
+        return False
+    return False
+
+
+def _claim(lease: StoreLease) -> Claim | None:
+    """What the lease says; None if nothing that can be read."""
+    try:
+        seen = LeaseStandby(lease).look()
+    except OSError as error:
+        raise _silent(lease.url, error) from error
+    return None if seen is None else seen.claim
+
+
+def _silent(folder: str, error: OSError) -> StoreError:
+    return StoreError(
+        f"the tables in {folder} can't be used: {error}. See to the store, its address and its keys"
+    )
+
+
+def _who(claim: Claim | None) -> str:
+    if claim is None:
+        return "another process"
+    since = datetime.fromtimestamp(claim.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"`{claim.job}` with pid {claim.pid} on {claim.host}, since {since}"
+
+
+def _locked(folder: str, claim: Claim | None) -> TablesLocked:
+    return TablesLocked(
+        f"The tables in {folder} are being written by {_who(claim)}: one process at a time writes "
+        "them. Wait until it is done, or stop it first."
+    )
+
+
+def _taken_over(folder: str, claim: Claim | None) -> TablesLocked:
+    return TablesLocked(
+        f"The tables in {folder} were taken over by {_who(claim)}: this job showed no sign of life "
+        f"for {LEASE_SECONDS:g} s. What it had committed stays, it did nothing more."
+    )

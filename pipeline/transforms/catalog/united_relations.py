@@ -1,0 +1,91 @@
+"""Views of a catalog over the tables and views of several logs: each has the rows of all, and says
+of each row which log it is in.
+
+Rule: what lies in a log's own schema stays as it is there; a view here is a UNION ALL of it. Typed
+      tables of one topic meet by their folder, not by a name that another topic may have, too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import StructType
+
+from distributary.pipeline.distinct_names import distinct
+from distributary.pipeline.transforms.catalog.relations import (
+    NOT_IN_NAMES,
+    Relation,
+    typed_names,
+)
+from distributary.pipeline.transforms.schema.lake_rows import LOG, TYPED_LOG
+from distributary.pipeline.transforms.selector.term_renderings import quoted_name, text_literal
+
+_SAYS: Final = "the log of the lake that the row is in"
+
+
+@dataclass(frozen=True, slots=True)
+class United:
+    """A view, and what it is made of: the name of a table or view in each log's schema. Its first
+    column says the log."""
+
+    view: Relation
+    parts: Mapping[str, str]
+
+
+def log_schemas(schema: str, logs: Iterable[str]) -> dict[str, str]:
+    """The schema of each log, beside that of the lake."""
+    return distinct((log, f"{schema}_{NOT_IN_NAMES.sub('_', log)}") for log in logs)
+
+
+def united(logs: Mapping[str, Sequence[Relation]]) -> list[United]:
+    """The views over what the catalog has of each log, in the order in which logs have them."""
+    typed = typed_names({one.topic for some in logs.values() for one in some if one.topic})
+    found: dict[str, dict[str, Relation]] = {}
+    for log, some in logs.items():
+        for one in some:
+            found.setdefault(typed[one.topic] if one.topic else one.name, {})[log] = one
+    return [_united(name, parts) for name, parts in found.items()]
+
+
+def _united(name: str, parts: Mapping[str, Relation]) -> United:
+    first = next(iter(parts.values()))
+    columns = {TYPED_LOG if first.topic else LOG: _SAYS}
+    for one in parts.values():
+        columns |= one.columns
+    view = Relation(name, first.says, columns, first.folder)
+    return United(view, {log: one.name for log, one in parts.items()})
+
+
+def why_not(kinds: Mapping[str, StructType]) -> str:
+    """Why the rows of the logs, which have these columns, can't stand in one view; empty if they
+    can."""
+    for name, types in _types(kinds).items():
+        if len(set(types.values())) > 1:
+            said = " and ".join(f"{kind} in the log {log}" for log, kind in types.items())
+            return f"its column {name} is {said}"
+    return ""
+
+
+def together(one: United, places: Mapping[str, str], kinds: Mapping[str, StructType]) -> str:
+    """The SQL of such a view: `places` are its parts, as the catalog knows them, by their logs, and
+    `kinds` what columns they have."""
+    types = _types(kinds)
+    first, *others = one.view.columns
+    selects = []
+    for log, place in places.items():
+        columns = [f"{text_literal(log)} AS {quoted_name(first)}"]
+        for name in others:
+            column, kind = quoted_name(name), next(iter(types[name].values()))
+            lacks = log not in types[name]
+            columns.append(f"CAST(NULL AS {kind}) AS {column}" if lacks else column)
+        selects.append(f"SELECT {', '.join(columns)} FROM {place}")  # noqa: S608
+    return "\nUNION ALL\n".join(selects)
+
+
+def _types(kinds: Mapping[str, StructType]) -> dict[str, dict[str, str]]:
+    """Column -> log -> its type there."""
+    types: dict[str, dict[str, str]] = {}
+    for log, kind in kinds.items():
+        for field in kind:
+            types.setdefault(field.name, {})[log] = field.dataType.simpleString()
+    return types

@@ -1,0 +1,88 @@
+"""The tables of a lake's logs, and rows of several of them together: each says its log, in a column
+in front.
+
+Rule: what is asked for is found in each log by itself, so no number of one log meets another's.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Final, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+
+from distributary.pipeline.errors import InvalidRequest, NotInLog
+from distributary.pipeline.lake.placement_text import read_placement
+from distributary.pipeline.log_names import PLACEMENT, log_below
+from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
+from distributary.pipeline.transforms.schema.session_files import content, is_there
+
+#: The column that says in which log of a lake a row is.
+LOG: Final = "log"
+#: The same of typed rows, whose columns of ours have names of their own.
+TYPED_LOG: Final = "_log"
+#: What a log that was served has, below its home.
+_TOPIC_LOG: Final = "tables/topic_log/_delta_log"
+
+#: What a name means in the tables of one log (an id, a topic), and its rows.
+Found: TypeAlias = tuple[str, DataFrame]
+
+
+def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
+    """The tables of each log of a lake that was served, `main` first if it was; none where the home
+    is no lake. Raises InvalidRequest when one of them has none yet, StoreError for a placement that
+    can't be understood."""
+    root = place.rstrip("/")
+    where = f"{root}/{PLACEMENT}"
+    said = content(spark, where)
+    if said is None:
+        return {}
+    homes = {log: log_below(root, log) for log in read_placement(said, where).logs}
+    served = {log: home for log, home in homes.items() if is_there(spark, f"{home}/{_TOPIC_LOG}")}
+    return {log: find_tables(spark, home) for log, home in served.items()}
+
+
+def with_log(rows: DataFrame, log: str, name: str = LOG) -> DataFrame:
+    """Rows of one log, which say so."""
+    return rows.select(F.lit(log).alias(name), "*")
+
+
+def of_logs(logs: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of all of them, which have the same columns."""
+    return reduce(DataFrame.unionByName, [with_log(rows, log) for log, rows in logs.items()])
+
+
+def found_in(
+    spark: SparkSession,
+    place: str,
+    find: Callable[[Tables], Found],
+    *,
+    by_version: bool = False,
+    unite: Callable[[Mapping[str, DataFrame]], DataFrame] = of_logs,
+) -> DataFrame:
+    """What is found in the tables of a home; in a lake the rows of all logs that have what is
+    asked for. Raises InvalidRequest where none has it, with what each says, where a bare name means
+    something else in each, or where it is asked for `by_version` of topic_log, which is one log's.
+    """
+    logs = lake_tables(spark, place)
+    if not logs:
+        return find(find_tables(spark, place))[1]
+    if by_version:
+        homes = ", ".join(tables.folder.removesuffix("/tables") for tables in logs.values())
+        raise InvalidRequest(
+            f"A version of topic_log is one log's, and {place} has several: give a time, or the "
+            f"home of one log: {homes}."
+        )
+    found: dict[str, Found] = {}
+    absent: list[str] = []
+    for log, tables in logs.items():
+        try:
+            found[log] = find(tables)
+        except NotInLog as error:
+            absent.append(f"Log {log}: {error}")
+    if not found:
+        raise InvalidRequest(" ".join(absent))
+    if len({meant for meant, _ in found.values()}) > 1:
+        several = ", ".join(f"{meant} in the log {log}" for log, (meant, _) in found.items())
+        raise InvalidRequest(f"That name means several, give an id: {several}.")
+    return unite({log: rows for log, (_, rows) in found.items()})
