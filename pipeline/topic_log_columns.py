@@ -93,14 +93,16 @@ COLUMNS: Final = (
     Column(
         "message",
         "binary",
-        "message: all its sections as they came, header included",
+        "message: all its sections as they came, header included; "
+        "prepared transaction: the work that its commit will do",
         "bytes",
-        "byte for byte what the publisher sent",
+        "byte for byte what the publisher sent; null in other events",
     ),
     Column(
         "subscription",
         "string",
-        "settlement, subscription: whose it is, as SubscriptionKey.id",
+        "settlement, subscription: whose it is, as SubscriptionKey.id; or schema/TOPIC, "
+        "transaction/GLOBAL-ID",
         "",
         "always a durable one",
     ),
@@ -166,7 +168,8 @@ COLUMNS: Final = (
         "string",
         "subscription: what happened to it",
         "",
-        "created, redefined, rewound, purged, paused, resumed, configured, deleted, or schema",
+        "created, redefined, rewound, purged, paused, resumed, configured, deleted; schema; or "
+        "prepared, committed, rolled_back of a prepared transaction",
     ),
     Column(
         "shared",

@@ -205,6 +205,15 @@ RUN = {
             "::test_another_type_is_text_from_then_on"
         ),
     },
+    "docs/guides/xa.md": {
+        "Connection connection": (
+            f"{SAME}tests/jms/test_xa.py::test_an_order_is_taken_as_a_whole_or_not_at_all"
+        ),
+        "distributary transaction": (
+            f"{SAME}tests/ingest/transactions/test_prepared.py"
+            "::test_the_command_lists_and_ends_them"
+        ),
+    },
     "docs/guides/traces.md": {
         "pip install": "installs, and starts a collector, which is no package of Python's",
         "python:": f"{CLIENTS}test_the_context_of_the_guide_to_traces",
@@ -245,6 +254,12 @@ RUN = {
     },
     "examples/go/README.md": {"go run": f"{SAME}{EXAMPLES}test_an_example"},
     "examples/java/README.md": {"mvn package": f"{SAME}{EXAMPLES}test_an_example, without Maven"},
+    "examples/xa/README.md": {
+        "mvn package": (
+            f"{SAME}tests/jms/test_xa.py::test_an_order_is_taken_as_a_whole_or_not_at_all, "
+            "without Maven"
+        ),
+    },
     "examples/node/README.md": {"npm ci": f"{SAME}{EXAMPLES}test_an_example"},
     "examples/python/README.md": {"pip install": f"{SAME}{EXAMPLES}test_an_example"},
     "examples/spark/README.md": {"pip install": f"{SAME}{EXAMPLES}test_the_spark_jobs"},

@@ -51,6 +51,14 @@ TOPICS = (
     ("subscriptions", "Subscriptions"),
 )
 
+PREPARED = (
+    ("name", "Transaction"),
+    ("user", "User"),
+    ("prepared_at", "Prepared"),
+    ("messages", "Messages"),
+    ("deliveries", "Deliveries"),
+    ("topics", "Topics"),
+)
 SCHEMAS = (
     ("name", "Topic"),
     ("version", "Version"),

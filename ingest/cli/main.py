@@ -1,6 +1,6 @@
 """The command line: `distributary serve`, `doctor`, `verify`, `info`, `backup`, `restore`,
-`upgrade`, `user`, `subscription`, `queue`, `topic`, `log`, `schema`, `top`, `console`, `publish`,
-`consume`, `peek`, `jobs`."""
+`upgrade`, `user`, `subscription`, `queue`, `topic`, `log`, `transaction`, `schema`, `top`,
+`console`, `publish`, `consume`, `peek`, `jobs`."""
 
 import sys
 from importlib import import_module
@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "queue": "queue_commands",
     "topic": "queue_commands",
     "log": "log_commands",
+    "transaction": "transaction_commands",
     "schema": "schemas.schema_commands",
     "top": "watching.top_command",
     "console": "console_command",

@@ -22,6 +22,7 @@ from distributary.ingest.commit.pending_group import (
     Inside,
     NoLocalRule,
     PendingGroup,
+    Publisher,
     Receipt,
     SealedGroup,
     answer,
@@ -31,7 +32,7 @@ from distributary.ingest.commit.pending_group import (
 )
 from distributary.ingest.commit.upkeep_clock import Floors
 from distributary.ingest.native import pump
-from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.link import Link
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.pipeline.errors import StoreError
@@ -177,13 +178,13 @@ class Log:
             self.accept(PendingGroup(receipts=[receipt]))
 
     def write(
-        self, runs: Sequence[PublishBatch], settlements: Sequence[Settlement], origin: Inside
+        self, runs: Sequence[PublishBatch], settlements: Sequence[Settlement], origin: Publisher
     ) -> None:
-        """What the gateway publishes itself, and settlements that are true only with it: all of it
-        lies in one group."""
+        """What the gateway publishes, itself or of a prepared transaction, and settlements that are
+        true only with it: all of it lies in one group."""
         for one in settlements:
             self.settle(one)
-        self._waiting.aimed |= origin.only is not None
+        self._waiting.aimed |= isinstance(origin, Inside) and origin.only is not None
         for run in runs:
             self._add(run, origin)
         if self._waiting.size >= self._settings.commit.bytes:
@@ -193,7 +194,7 @@ class Log:
         """Give a producer credit back for what waits for nothing, or keep it for later."""
         self._committer.grant({link: credit})
 
-    def _add(self, run: PublishBatch, publisher: Peer | Inside) -> None:
+    def _add(self, run: PublishBatch, publisher: Publisher) -> None:
         waiting = self._waiting
         waiting.runs.append(run)
         waiting.publishers.append(publisher)

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -15,6 +15,7 @@ from distributary.pipeline.model.message import (
     SchemaRecord,
     Settlement,
     SubscriptionRecord,
+    TransactionRecord,
 )
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
@@ -36,13 +37,29 @@ class Inside(msgspec.Struct, frozen=True):
     only: SubscriptionKey | None = None
 
 
+class Former(msgspec.Struct, frozen=True):
+    """Who published in a transaction that was prepared, from before a start: a connection of this
+    container."""
+
+    container: str
+
+    @property
+    def client(self) -> "Former":
+        """It has no connection by which it came."""
+        return self
+
+
+#: Who publishes.
+Publisher: TypeAlias = Peer | Inside | Former
+
+
 class NoLocalRule(Protocol):
     """Which subscriptions aren't owed all that is published to their topics."""
 
     def __contains__(self, topic: str) -> bool:
         """Whether there is any on this topic."""
 
-    def exclude(self, topic: str, publisher: Peer | Inside, run: range) -> list[Settlement]:
+    def exclude(self, topic: str, publisher: Publisher, run: range) -> list[Settlement]:
         """This publisher's messages get these sequences: what is to be recorded for those that
         aren't owed them."""
 
@@ -60,7 +77,7 @@ class PendingGroup(msgspec.Struct, eq=False):
     """
 
     runs: list[PublishBatch] = msgspec.field(default_factory=list)
-    publishers: list[Peer | Inside] = msgspec.field(default_factory=list)  #: of each run
+    publishers: list[Publisher] = msgspec.field(default_factory=list)  #: of each run
     settlements: list[Settlement] = msgspec.field(default_factory=list)
     records: list[LogEvent] = msgspec.field(default_factory=list)
     receipts: "list[Receipt]" = msgspec.field(default_factory=list)
@@ -84,7 +101,7 @@ class PendingGroup(msgspec.Struct, eq=False):
         """The group has this number: `begun` has for each durable subscription that lives, by its
         id, the group in which its incarnation began."""
         for record in self.records:
-            if isinstance(record, SchemaRecord):
+            if not isinstance(record, SubscriptionRecord):
                 continue
             if record.event in BEGINNINGS:
                 begun[record.key.id] = group
@@ -102,6 +119,8 @@ def settled_bytes(settlement: Settlement) -> int:
 
 def recorded_bytes(record: LogEvent) -> int:
     """What an event takes until it is in the table."""
+    if isinstance(record, TransactionRecord):
+        return ROW_BYTES + len(record.transaction) + len(record.work)
     if isinstance(record, SchemaRecord):
         return ROW_BYTES + len(record.topic) + len(record.text)
     definition = record.definition

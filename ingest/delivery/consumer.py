@@ -1,18 +1,20 @@
 """Consumers and their subscriptions, with what the delivery service knows of them."""
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from distributary.ingest.net.link import Link
-from distributary.pipeline.dispatch.dispatcher import Dispatcher, Settled
+from distributary.pipeline.dispatch.dispatcher import DeadLetter, Dispatcher, Settled
 from distributary.pipeline.log.memory_stream import MemoryStream
 from distributary.pipeline.log.message_counts import SubscriptionCounts
 from distributary.pipeline.model.message import Settlement
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
+from distributary.pipeline.model.transitions import DeliveryState
+from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.hint import Hint
 from distributary.pipeline.subscriptions.registry import LinkKind
 from distributary.pipeline.tracing.tracer import Reader
@@ -127,6 +129,20 @@ class Subscription:
         """The name of a consumer in the log; empty for a settlement without a consumer."""
         consumer = self.consumers.get(number)
         return consumer.name if consumer is not None else ""
+
+    def settle(
+        self, holder: int, run: Run, said: DeliveryState, delivered_at: int, now: int
+    ) -> Sequence[Settled | DeadLetter]:
+        """Its dispatcher is told that a run in flight to `holder` ends so."""
+        return self.dispatcher.settle(
+            holder,
+            run,
+            said.outcome,
+            failed=said.failed,
+            undeliverable=said.undeliverable,
+            now=now,
+            delivered_at=delivered_at,
+        )
 
     def settlement(self, settled: Settled, consumer: str, delivered: int, now: int) -> Settlement:
         """The record of an outcome, with the subscription's floor as it is now. The subscription

@@ -27,7 +27,7 @@ from distributary.ingest.net.link import Link
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import Allowance, FairQueue, units
-from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect
+from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Effect, Settled
 from distributary.pipeline.model.address import Destination
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.record_batch import RecordBatch
@@ -121,7 +121,7 @@ class DeliveryService:
         now = clock.now()
         lost = not consumer.link.ended_well
         effects = subscription.dispatcher.detach(consumer.number, lost=lost, now=now)
-        self.recording.left(consumer, effects, now)
+        self.recording.left(subscription, consumer.name, effects, now, now)
         self._filter.stop(consumer)
         if not subscription.consumers:
             self._filter.leave(subscription)
@@ -225,23 +225,31 @@ class DeliveryService:
     ) -> int:
         """A run that is in flight to `holder`, the consumer's number or its transaction's, ends as
         the consumer said; the receipt is answered when that is durable. Gives how many ended."""
-        now, dispatcher = clock.now(), consumer.subscription.dispatcher
-        effects = dispatcher.settle(
-            holder,
-            run,
-            said.outcome,
-            failed=said.failed,
-            undeliverable=said.undeliverable,
-            now=now,
-            delivered_at=delivered_at,
-        )
+        now, subscription = clock.now(), consumer.subscription
+        effects = subscription.settle(holder, run, said, delivered_at, now)
         self.recording.concluded(consumer, effects, delivered_at, now, receipt)
-        ended = 0
-        for one in effects:
-            ended += len(one.run)
-            if isinstance(one, DeadLetter) or not one.final:
-                self._wake(consumer.subscription)
-        return ended
+        return self._returned(subscription, effects)
+
+    def conclude(
+        self,
+        subscription: Subscription,
+        name: str,
+        holder: int,
+        run: Run,
+        said: DeliveryState,
+        delivered_at: int,
+    ) -> None:
+        """The same of a run that a transaction has, when the consumer (`name`) may be gone."""
+        now = clock.now()
+        effects = subscription.settle(holder, run, said, delivered_at, now)
+        self.recording.left(subscription, name, effects, delivered_at, now)
+        self._returned(subscription, effects)
+
+    def _returned(self, subscription: Subscription, effects: Sequence[Settled | DeadLetter]) -> int:
+        """What may be delivered again by that is; how many deliveries have ended."""
+        if any(isinstance(one, DeadLetter) or not one.final for one in effects):
+            self._wake(subscription)
+        return sum([len(one.run) for one in effects])
 
     def eased(self, consumer: Consumer) -> None:
         """A consumer holds less than before."""

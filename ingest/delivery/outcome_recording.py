@@ -77,12 +77,19 @@ class OutcomeRecording:
         elif receipt is not None:
             answer(receipt, 0)
 
-    def left(self, consumer: Consumer, effects: Sequence[Settled | DeadLetter], now: int) -> None:
-        """What a dispatcher made of the end of a consumer; nobody waits for that."""
-        subscription, name = consumer.subscription, consumer.name
-        given_up = self._recorded(subscription, name, effects, now, now)
+    def left(
+        self,
+        subscription: Subscription,
+        name: str,
+        effects: Sequence[Settled | DeadLetter],
+        delivered_at: int,
+        now: int,
+    ) -> None:
+        """What a dispatcher made of the end of the consumer `name`, or of what a transaction had of
+        it; nobody waits for that."""
+        given_up = self._recorded(subscription, name, effects, delivered_at, now)
         if given_up:
-            self._dead_letters.add(subscription, name, given_up, now)
+            self._dead_letters.add(subscription, name, given_up, delivered_at)
 
     def perform(
         self,

@@ -60,10 +60,10 @@ from distributary.ingest.subscriptions.subscription_service import SubscriptionS
 from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.pipeline.log.pattern_index import PatternIndex
-from distributary.pipeline.log.transaction import unknown
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
 from distributary.pipeline.subscriptions.rights import LinkOperation
+from distributary.pipeline.transactions.transaction import unknown
 
 #: What was begun earlier and is done now.
 Completion: TypeAlias = (
@@ -103,9 +103,9 @@ class MessageLoop:
         admission = Admission(access, self._subscriptions, temporary)
         bare, style = Kind(limits.bare_address), host.settings.delivery.pattern_style
         self._addresses = AddressResolver(admission, self._subscriptions, bare, style)
-        self._transactions = Coordinator(host, parts, self.finish_pass)
         directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
-        self.relays = relaying.relays(self.finish_pass, self._transactions)
+        self.transactions = Coordinator(host, parts, directory, self.finish_pass)
+        self.relays = relaying.relays(self.finish_pass, self.transactions)
         self._node = open_node(
             ManagementParts(
                 host, parts, access, directory, self._validator, turns, self.finish_pass
@@ -113,8 +113,9 @@ class MessageLoop:
             Peers(self.engine),
             self._addresses.answering,
             self.relays,
+            self.transactions,
         )
-        nodes = (temporary, self._transactions, self._node, self.relays)
+        nodes = (temporary, self.transactions, self._node, self.relays)
         link_parts = LinkParts(access, admission, self._subscriptions, *nodes)
         self._links = LinkService(host, parts, link_parts)
         self._floors = IdleFloors(host, parts, directory)
@@ -193,14 +194,14 @@ class MessageLoop:
         if not received.transaction:
             self._intake.take_to(link, received, goals, unrouted)
         elif self._knows(link, received.transaction):
-            self._transactions.post(link, received, goals, unrouted)
+            self.transactions.post(link, received, goals, unrouted)
 
     def _nobody_wants(self, received: Received, topic: str) -> bool:
         """Whether all of it waits for an outcome, and there is no subscription."""
         return received.unsettled == received.count and not self._topics.of(topic)
 
     def passed(self, *, last: bool = False) -> None:
-        self._transactions.passed()
+        self.transactions.passed()
         self._delivery.run()
         self._log.flush(last=last)
 
@@ -278,7 +279,7 @@ class MessageLoop:
             self._delivery.settled(owner, outcomes)
             self._log.slow(link)
         elif self._knows(link, outcomes.transaction):
-            self._transactions.retire(owner, outcomes)
+            self.transactions.retire(owner, outcomes)
 
     def commanded(self, link: Link, message: bytes, delivery: bytes) -> None:
         if not self._validator.holds(link, message, delivery):
@@ -286,14 +287,14 @@ class MessageLoop:
         self._log.slow(link)
 
     def _command(self, link: Link, message: bytes, delivery: bytes) -> None:
-        amqp_error = self._transactions.commanded(link, message, delivery)
+        amqp_error = self.transactions.commanded(link, message, delivery)
         if amqp_error is not None:
             link.end(amqp_error.condition, amqp_error.description)
 
     def _knows(self, link: Link, transaction: int) -> bool:
         """Whether this is a transaction of the link's connection. If not, the link ends: its peer
         takes something for done that never will be."""
-        if self._transactions.knows(link.connection, transaction):
+        if self.transactions.knows(link.connection, transaction):
             return True
         amqp_error = unknown(transaction)
         link.end(amqp_error.condition, f"link '{link.name}': {amqp_error.description}")

@@ -18,7 +18,7 @@ from distributary.ingest.gateway.ownership.leaving import leave
 from distributary.ingest.gateway.ownership.standing_by import stand_by
 from distributary.ingest.gateway.service_notice import ServiceNotice
 from distributary.ingest.gateway.sockets import FewAtOnce
-from distributary.ingest.monitoring.gateway_metrics import GatewayMetrics
+from distributary.ingest.monitoring.gateway_metrics import GatewayMetrics, MetricSources
 from distributary.ingest.monitoring.health import ServingSite, WaitingSite
 from distributary.ingest.monitoring.http_server import HttpServer
 from distributary.ingest.net.connection import Connection
@@ -162,8 +162,10 @@ async def _serve(
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
-    named = messages.directory, messages.validator, messages.relays, fleet
-    metrics = GatewayMetrics(host, engine, messages.parts, *named)
+    sources = MetricSources(
+        messages.directory, messages.validator, messages.relays, messages.transactions.prepared
+    )
+    metrics = GatewayMetrics(host, engine, messages.parts, sources, fleet)
     probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))
     listener = Listener(
         loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke

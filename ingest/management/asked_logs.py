@@ -213,8 +213,11 @@ class AskedLogs:
         relayed = link.attach.relayed is not None  # another gateway knows no better
         if request.verb is Verb.QUERY:
             return (own,) if relayed else tuple(sorted(there))
-        if request.entity is Entity.NODE:
-            return (own,)
+        if request.entity in (Entity.NODE, Entity.TRANSACTION):
+            # Of a declared transaction our gateway knows itself where it is; a prepared one may be
+            # in any log.
+            ours = relayed or request.entity is Entity.NODE or request.verb is Verb.PREPARE
+            return (own,) if ours else (own, *others)
         return self._naming(request, relayed=relayed)
 
     def _naming(self, request: Request, *, relayed: bool) -> tuple[str, ...] | _All | Answer:

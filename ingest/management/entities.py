@@ -91,6 +91,8 @@ class Entities:
                 found = [(name, stand_in(name), None) for name in self._schemas.names()]
             case Entity.NODE:
                 found = [("self", "", None)]
+            case Entity.TRANSACTION:
+                raise AssertionError("those are listed by `TransactionRequests`")
         return sorted(found, key=lambda one: one[0])
 
     def _topics(self) -> set[str]:
@@ -128,6 +130,8 @@ class Entities:
                 return None if schema is None or schema.current is None else {**schema_row(schema)}
             case Entity.NODE:
                 return self.node()
+            case Entity.TRANSACTION:
+                raise AssertionError("those are listed by `TransactionRequests`")
 
     # One of them.
 

@@ -14,6 +14,8 @@ from distributary.ingest.management.requests import Requests
 from distributary.ingest.net.link import Link
 from distributary.ingest.net.relayed_link import Relays
 from distributary.ingest.subscriptions.operations import Operations
+from distributary.ingest.transactions.coordinator import Coordinator
+from distributary.ingest.transactions.transaction_requests import TransactionRequests
 from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.model.amqp_error import AmqpError
 
@@ -23,17 +25,20 @@ def open_node(
     peers: Peers,
     resolve: Callable[[Link, str, Callable[[str], bool]], str | AmqpError],
     relays: Relays,
+    transactions: Coordinator,
 ) -> Node:
     """The node `$management` of a gateway. `resolve` says where a link's user may send to by an
-    address; `relays` have what is asked of other logs."""
+    address; `relays` have what is asked of other logs, `transactions`
+    what was declared and prepared in ours."""
     settings, messages = parts.host.settings, parts.messages
     limits = settings.management
     most = min(limits.request_bytes_max, settings.amqp.message_bytes_max)
     limits = msgspec.structs.replace(limits, request_bytes_max=most)
     operations = Operations(parts.host.loop, messages, parts.directory, peers)
     own, _ = relays.logs
-    schemas = parts.schemas.directory
-    entities = Entities(messages, parts.directory, schemas, peers, own or MAIN)
-    requests = Requests(parts, entities, operations)
+    log, schemas = own or MAIN, parts.schemas.directory
+    entities = Entities(messages, parts.directory, schemas, peers, log)
+    prepared = TransactionRequests(transactions, parts.access, limits.query_count_max, log)
+    requests = Requests(parts, entities, operations, prepared)
     replies = Replies(messages.log, limits, resolve, relays)
     return Node(parts, limits, requests, replies, LeaseRequests(parts), relays)

@@ -44,6 +44,19 @@ class Redriven(msgspec.Struct):
     misfits: int = 0
     why: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """What became of them."""
+        text = f"{self.redriven} went back"
+        if self.misfits:
+            text += f"; {self.misfits} stay: their topic's schema doesn't allow them ({self.why})"
+        if others := self.stayed - self.misfits:
+            text += (
+                f"; {others} stay: their subscription is gone, they are no dead letters, or "
+                "you have no permission to manage where they come from"
+            )
+        return text
+
 
 class _Letter(msgspec.Struct, frozen=True):
     """A dead letter that goes back: its place among the dead, and where to (None: to all

@@ -26,6 +26,7 @@ from distributary.ingest.management.redrive import Redrive
 from distributary.ingest.schemas.schema_requests import SchemaRequests
 from distributary.ingest.subscriptions.hints import Hints
 from distributary.ingest.subscriptions.operations import Operations, Order
+from distributary.ingest.transactions.transaction_requests import TransactionRequests
 from distributary.pipeline.codec.amqp_types import Map, Value
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest, StoreError
@@ -75,10 +76,17 @@ LOOKED_AT_ONCE = 64
 class Requests:
     """Answers requests, one at a time or several at once: each is whole by itself."""
 
-    def __init__(self, parts: ManagementParts, entities: Entities, operations: Operations) -> None:
+    def __init__(
+        self,
+        parts: ManagementParts,
+        entities: Entities,
+        operations: Operations,
+        transactions: TransactionRequests,
+    ) -> None:
         messages, self._settings = parts.messages, parts.host.settings
         self._turns, self._access, self._directory = parts.turns, parts.access, parts.directory
         self._entities, self._operations = entities, operations
+        self._transactions = transactions
         self._listings = Listings(time.monotonic)
         self._redrive = Redrive(parts)
         schemas, limits = parts.schemas, self._settings.schemas
@@ -101,7 +109,7 @@ class Requests:
             return Answer(FAILED, str(error))
 
     async def _answer(self, user: str, request: Request) -> Answer:
-        if request.verb is Verb.QUERY:
+        if request.verb is Verb.QUERY and request.entity is not Entity.TRANSACTION:
             return await self._query(user, request)
         match request.entity:
             case Entity.NODE:
@@ -112,14 +120,15 @@ class Requests:
                 return await self._subscription(user, request)
             case Entity.SCHEMA:
                 return await self._schemas.answer(user, request)
+            case Entity.TRANSACTION:
+                return await self._transactions.answer(user, request)
             case _ as never:
                 assert_never(never)
 
     def _node(self, user: str, request: Request) -> Answer:
-        types: list[Value] = [entity.value for entity in Entity]
         match request.verb:
             case Verb.GET_TYPES:
-                return Answer(OK, "types", {"types": types})
+                return Answer(OK, "types", {"types": [entity.value for entity in Entity]})
             case Verb.GET_OPERATIONS:
                 known = {one: _verbs(one) for one in Entity}
                 return Answer(OK, "operations", {one.value: known[one] for one in Entity})
@@ -360,15 +369,7 @@ class Requests:
             return refused(done)
         said: Row = {"redriven": done.redriven, "stayed": done.stayed, "misfits": done.misfits}
         _events.info("subscription.redriven", subscription=key.id, by=user, **said)
-        text = f"{done.redriven} went back"
-        if done.misfits:
-            text += f"; {done.misfits} stay: their topic's schema doesn't allow them ({done.why})"
-        if others := done.stayed - done.misfits:
-            text += (
-                f"; {others} stay: their subscription is gone, they are no dead letters, or "
-                "you have no permission to manage where they come from"
-            )
-        return Answer(OK, text, said)
+        return Answer(OK, done.sentence, said)
 
 
 #: What is said of what was done.

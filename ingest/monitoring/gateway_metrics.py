@@ -22,6 +22,7 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.schemas.validator import Validator
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.ingest.transactions.prepared_service import PreparedService
 from distributary.pipeline.log.message_counts import OTHERS, UNNAMED
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tracing.tracer import TraceCounts
@@ -42,6 +43,15 @@ class _Now(msgspec.Struct):
     credit: int = 0
 
 
+class MetricSources(msgspec.Struct, frozen=True):
+    """What is asked about subscriptions, schemas, other logs and prepared transactions."""
+
+    directory: SubscriptionDirectory
+    validator: Validator
+    relays: Relays
+    prepared: PreparedService
+
+
 class GatewayMetrics:
     """The metrics of a gateway that serves. All methods run on the loop's thread."""
 
@@ -50,17 +60,16 @@ class GatewayMetrics:
         host: Host,
         engine: Engine,
         parts: MessageParts,
-        directory: SubscriptionDirectory,
-        validator: Validator,
-        relays: Relays,
+        sources: MetricSources,
         fleet: FleetPart,
     ) -> None:
         self._fleet = fleet
         self._log_name = host.log
         self._settings, self._engine, self._parts = host.settings, engine, parts
-        self._directory, self._turns = directory, TaskTurns(host.loop)
+        self._directory, self._turns = sources.directory, TaskTurns(host.loop)
         self._traces, self._loop = host.traces, host.loop
-        self._validator, self._relays = validator, relays
+        self._validator, self._relays = sources.validator, sources.relays
+        self._prepared = sources.prepared
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The text, piece by piece."""
@@ -160,6 +169,10 @@ class GatewayMetrics:
         yield m.CACHE_MAX, [(_NONE, settings.delivery.cache_bytes)]
         yield m.MEMORY, [(_NONE, self._parts.topics.memory_bytes)]
         yield m.MEMORY_MAX, [(_NONE, settings.delivery.memory_bytes_max)]
+        at = [one.facts.at for one in self._prepared.listed()]
+        oldest = (clock.now() - min(at)) / 1_000_000 if at else 0.0
+        yield m.PREPARED, [(_NONE, len(at))]
+        yield m.PREPARED_OLDEST, [(_NONE, max(oldest, 0.0))]
         yield m.UNWRITTEN, [(_NONE, counts.unwritten)]
         yield m.HEAD, [(_NONE, log.recent.head)]
         yield m.COMMITTED, [(_NONE, table.sequence_version)]

@@ -117,6 +117,10 @@ CACHE: Final = _gauge("cache_bytes", "bytes of recent messages in memory")
 CACHE_MAX: Final = _gauge("cache_bytes_max", "how many there may be")
 MEMORY: Final = _gauge("memory_bytes", "bytes of messages that are in memory alone")
 MEMORY_MAX: Final = _gauge("memory_bytes_max", "what is above it is written")
+PREPARED: Final = _gauge("prepared_transactions", "prepared transactions that have no end yet")
+PREPARED_OLDEST: Final = _gauge(
+    "prepared_oldest_seconds", "how long the oldest of them has waited for its transaction manager"
+)
 UNWRITTEN: Final = _counter("unwritten_messages", "messages that stayed in memory")
 HEAD: Final = _gauge("head_sequence", "the sequence after the last durable message")
 COMMITTED: Final = _gauge("committed_sequence", "the sequence after the last one in the table")
@@ -142,7 +146,7 @@ METRICS: Final = (
     *(CONNECTIONS, CONNECTIONS_MAX, SUBSCRIPTIONS, UNREADABLE),
     *(LOGINS_REFUSED, PEERS_ENDED, INTERNAL_ERRORS),
     *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX),
-    *(MEMORY, MEMORY_MAX, UNWRITTEN, HEAD, COMMITTED),
+    *(MEMORY, MEMORY_MAX, PREPARED, PREPARED_OLDEST, UNWRITTEN, HEAD, COMMITTED),
     *(UPKEEP, RETENTION, SPANS, SPANS_DROPPED, TRACED),
     *(LOG_INFO, OWNER_CONNECTED, RELAYED_LINKS, OWNER_LOSSES, FLEET, READY),
 )

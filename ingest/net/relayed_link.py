@@ -11,10 +11,10 @@ import msgspec
 
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.link import Link, Peer
-from distributary.pipeline.log.transaction import InDoubt
 from distributary.pipeline.management.node_answers import NodeAnswer
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.subscriptions.attach_intent import Attach, AttachIntent
+from distributary.pipeline.transactions.transaction import InDoubt
 
 
 class RelayedLink(ABC):
@@ -73,8 +73,9 @@ class WorkElsewhere(Protocol):
         """It has taken too long, or holds too many deliveries: those that were given an outcome in
         it aren't held for it any more."""
 
-    def end(self, *, commit: bool, then: Callable[[Ending], None]) -> None:
-        """The client ends the transaction: so does the owner of the log; then do this."""
+    def end(self, *, commit: bool, global_id: str, then: Callable[[Ending], None]) -> None:
+        """The client ends the transaction: so does the owner of the log; then do this. With a
+        global id its commit prepares it under that."""
 
 
 class ClientTransactions(Protocol):

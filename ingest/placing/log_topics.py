@@ -19,10 +19,11 @@ _WILD: Final = frozenset("*?[")
 
 class LogTopics(msgspec.Struct, frozen=True):
     """`topics` are words of the log, patterns of subscriptions among them. Of `uncommitted` groups
-    of the journal nothing is known."""
+    of the journal nothing is known, nor where `prepared` transactions will publish."""
 
     topics: frozenset[str]
     uncommitted: int
+    prepared: int
 
 
 def topics_of(parts: HomeParts) -> LogTopics:
@@ -31,7 +32,7 @@ def topics_of(parts: HomeParts) -> LogTopics:
     topics = {line.topic for line in found.topics} | {line.topic for line in found.subscriptions}
     if found.table is not None:
         topics |= _with_schema(parts)
-    return LogTopics(frozenset(topics), found.journal.uncommitted)
+    return LogTopics(frozenset(topics), found.journal.uncommitted, len(found.prepared))
 
 
 def _with_schema(parts: HomeParts) -> set[str]:

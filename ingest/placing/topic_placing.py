@@ -101,6 +101,11 @@ def _check(log: str, found: LogTopics, seen: Placement, new: Placement) -> None:
             f"the log {log} was left by a kill: {found.uncommitted} groups of its journal aren't "
             "in its table. Start its gateway, stop it by SIGTERM, and try again"
         )
+    if found.prepared:
+        raise PlacementRefused(
+            f"the log {log} has {found.prepared} prepared transactions, which may publish anywhere "
+            "in it: start its gateway, end them (distributary transaction list), and try again"
+        )
     gone = moved(seen, new, found.topics)
     if gone:
         more = f" and {len(gone) - NAMED_MAX} more" if len(gone) > NAMED_MAX else ""

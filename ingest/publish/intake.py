@@ -9,9 +9,10 @@ import msgspec
 
 from distributary.ingest.commit.batches import parts_without
 from distributary.ingest.commit.group_log import Log, Receipt
+from distributary.ingest.commit.pending_group import Former
 from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Received
-from distributary.ingest.net.link import Link
+from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.memory_intake import MemoryIntake
@@ -113,13 +114,23 @@ class Intake:
     def publish(self, posted: Sequence[Posted], receipt: Receipt) -> None:
         """A transaction is committed: all of this lies in one group, with what was settled just
         before. Duplicates aren't kept again."""
+        self._log.publish_together(self._new(posted), receipt)
+        self._backlogs.published()
+
+    def publish_prepared(self, posted: Sequence[Posted], publisher: Peer | Former) -> None:
+        """The same, of a transaction that was prepared."""
+        if posted:
+            self._log.write(self._new(posted), [], publisher)
+        self._backlogs.published()
+
+    def _new(self, posted: Sequence[Posted]) -> list[PublishBatch]:
+        """What isn't there yet, with its copies."""
         runs: list[PublishBatch] = []
         for one in posted:
             policy = self._policies.of_topic(one.run.topic)
             places = self._seen(one.run.topic, policy, one.ids) if one.ids else ()
             runs += self._copied(one.routed, places, policy.routes, one.unrouted)
-        self._log.publish_together(runs, receipt)
-        self._backlogs.published()
+        return runs
 
     def _publish(
         self, received: Received, routed: RoutedRun, receipt: Receipt, unrouted: Unrouted

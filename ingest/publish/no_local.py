@@ -9,7 +9,7 @@ messages' own group, and holds without a consumer and after a restart.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from distributary.ingest.commit.group_log import Inside
+from distributary.ingest.commit.pending_group import Inside, Publisher
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.net.link import Peer
 from distributary.ingest.runtime import clock
@@ -106,7 +106,7 @@ class NoLocal:
         """The topics and patterns with subscriptions."""
         return self._all
 
-    def exclude(self, topic: str, publisher: Peer | Inside, run: range) -> list[Settlement]:
+    def exclude(self, topic: str, publisher: Publisher, run: range) -> list[Settlement]:
         """This publisher's messages get these sequences: the records of who isn't owed them."""
         views = [pair for word in self._words(topic) for pair in self._views.get(word, {}).items()]
         if isinstance(publisher, Inside):

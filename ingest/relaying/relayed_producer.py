@@ -31,10 +31,10 @@ from distributary.ingest.relaying.owners.owner_terms import OwnerTerms, open_pro
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
 from distributary.pipeline.lake.relayed_transaction import Step
-from distributary.pipeline.log.transaction import ILLEGAL_STATE
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.subscriptions.attach_intent import offered
+from distributary.pipeline.transactions.transaction import ILLEGAL_STATE
 
 #: Any number but 0: deliveries with one are those whose outcome the pump tells.
 _TOLD = 1

@@ -15,8 +15,8 @@ from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
 from distributary.ingest.relaying.transactions.retired_deliveries import Retired, RetiredDeliveries
 from distributary.pipeline.lake.relayed_transaction import Step
-from distributary.pipeline.log.transaction import ILLEGAL_STATE
 from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.transactions.transaction import ILLEGAL_STATE
 
 #: Any number but 0, as for a producer.
 TOLD = 1

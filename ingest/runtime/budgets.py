@@ -32,6 +32,7 @@ def together(settings: Settings) -> Together:
     return Together(
         gateway=amqp.unfinished_together_bytes_max
         + amqp.transactions_together_bytes_max
+        + amqp.prepared_bytes_max
         + amqp.unwritten_bytes_max
         + settings.management.replies_together_bytes_max
         + settings.schemas.waiting_bytes_max
@@ -85,6 +86,9 @@ def rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
         ),
         (amqp.transactions_max >= 1, "amqp.transactions_max must be positive"),
         (amqp.transaction_bytes_max >= 1, "amqp.transaction_bytes_max must be positive"),
+        (amqp.prepared_max >= 0, "amqp.prepared_max is negative"),
+        (amqp.prepared_of_user_max >= 0, "amqp.prepared_of_user_max is negative"),
+        (amqp.prepared_bytes_max >= 0, "amqp.prepared_bytes_max is negative"),
         (
             amqp.transaction_timeout_seconds >= 1,
             "amqp.transaction_timeout_seconds must be positive",

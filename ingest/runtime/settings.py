@@ -98,6 +98,9 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transaction_bytes_max: int
     transactions_together_bytes_max: int
     transaction_timeout_seconds: int
+    prepared_max: int
+    prepared_of_user_max: int
+    prepared_bytes_max: int
     close_answer_ms_max: int
     bare_address: Literal["topic", "queue"]
 

@@ -5,14 +5,12 @@ dispatchers of its subscriptions; a commit hands all of it to one group of the l
 on the loop's thread.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import TypeAlias, assert_never
 
-import msgspec
 import structlog
 from msgspec import structs
 
@@ -28,11 +26,17 @@ from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.relay import Goals, Unrouted
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.ingest.transactions.controller import Controller, say
+from distributary.ingest.transactions.post_answers import Fine, PostAnswers, reject, will_be
+from distributary.ingest.transactions.prepared_service import PreparedService
+from distributary.ingest.transactions.prepared_work import PreparedWork
 from distributary.ingest.transactions.retiring import Retired, Retiring
+from distributary.ingest.transactions.transaction_timers import TransactionTimers
 from distributary.pipeline.amqp.coordinator_command import Declare, Discharge, command
 from distributary.pipeline.codec.amqp_types import DecodeError
-from distributary.pipeline.log.transaction import (
+from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
+from distributary.pipeline.transactions.transaction import (
     ILLEGAL_STATE,
     TIMED_OUT,
     Ended,
@@ -44,7 +48,6 @@ from distributary.pipeline.log.transaction import (
     Work,
     unknown,
 )
-from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
 
 _events = structlog.get_logger("gateway")
 
@@ -58,32 +61,33 @@ _Transactions: TypeAlias = Transactions[Posted, Retired]
 _Work: TypeAlias = Work[Posted, Retired]
 
 
-class _Fine(msgspec.Struct, frozen=True, eq=False):
-    """Messages that were posted, whose sender has yet to hear that they will be accepted."""
-
-    number: int
-    link: Link
-    deliveries: bytes
-    unsettled: int
-
-
 class Coordinator:
     """All transactions of all connections."""
 
-    def __init__(self, host: Host, parts: MessageParts, finish_pass: Callable[[], None]) -> None:
-        """`finish_pass` hands on what was gathered, where no peer's frames are the cause."""
+    def __init__(
+        self,
+        host: Host,
+        parts: MessageParts,
+        directory: SubscriptionDirectory,
+        finish_pass: Callable[[], None],
+    ) -> None:
+        """`finish_pass` hands on what was gathered, where no peer's frames are the cause. Raises
+        StoreError for what a later version of the program has prepared."""
         limits = host.settings.amqp
-        self._loop, self._log, self._intake = host.loop, parts.log, parts.intake
-        self._retiring, self._finish_pass = Retiring(parts.delivery), finish_pass
+        self._log, self._intake = parts.log, parts.intake
+        self._retiring = Retiring(parts.delivery, parts.log)
+        self._finish_pass = finish_pass
+        #: Those that wait for a transaction manager.
+        self.prepared = PreparedService(host, parts, directory)
         self._limits = Limits(
             limits.transactions_max, limits.transaction_bytes_max, limits.unfinished_bytes_max
         )
         self._held = Held(limits.transactions_together_bytes_max)
-        self._timeout_seconds = limits.transaction_timeout_seconds
+        seconds = limits.transaction_timeout_seconds
+        self._timers = TransactionTimers(host.loop, seconds, self._too_long)
         self._of: dict[Peer, _Transactions] = {}
-        self._timers: dict[int, asyncio.TimerHandle] = {}
         self._elsewhere: dict[int, WorkElsewhere] = {}
-        self._fine: list[_Fine] = []
+        self._fine = PostAnswers()
         self._controllers = count(1)
         #: Numbers go on where no run of the gateway before could have come: who asks for one of
         #: before gets nobody else's.
@@ -107,7 +111,7 @@ class Coordinator:
             for ended in self._of[link.connection].lose(link.owner.number):
                 self._undo(ended)
                 if (elsewhere := self._elsewhere.pop(ended.number, None)) is not None:
-                    elsewhere.end(commit=False, then=_nobody_waits)
+                    elsewhere.end(commit=False, global_id="", then=_nobody_waits)
 
     def closed(self, connection: Peer) -> None:
         """A connection is gone; its links were, before."""
@@ -147,6 +151,10 @@ class Coordinator:
         if said.number not in transactions:
             controller.refuse(receipt, unknown(said.number))
             return
+        if said.global_id and receipt.link.attach.relayed is not None:
+            amqp_error = self.name(receipt.link.connection.user, said.number, said.global_id)
+            if amqp_error is not None:
+                transactions.spoil(said.number, amqp_error)
         end = transactions.roll_back if said.fail else transactions.commit
         ended = end(said.number)
         elsewhere = self._elsewhere.pop(said.number, None)
@@ -156,7 +164,7 @@ class Coordinator:
                 elsewhere.spoil(ended.amqp_error)
             controller.writing += 1
             answer = partial(self._ended_elsewhere, receipt, controller)
-            elsewhere.end(commit=not said.fail, then=answer)
+            elsewhere.end(commit=not said.fail, global_id=ended.global_id, then=answer)
         elif said.fail:
             self._undo(ended)
             controller.accept(receipt)
@@ -183,19 +191,23 @@ class Coordinator:
     ) -> None:
         """All of it, in one group; or nothing, and the controller hears why."""
         work, amqp_error = ended.work, ended.amqp_error
-        if ended.step is Step.APPLY and not all(map(self._retiring.holds, work.retired)):
+        if ended.step is not Step.UNDO and not all(map(self._retiring.holds, work.retired)):
             amqp_error = AmqpError(ILLEGAL_STATE, _taken("a subscription was rewound or purged"))
         now = clock.now()
         if amqp_error is None and any(one.expired(now) for one in work.posted):
             # Of all conditions Qpid JMS takes amqp:transaction:rollback for a commit in doubt.
             amqp_error = AmqpError(TIMED_OUT, "a message that was sent in it has expired since")
         amqp_error = amqp_error or self._intake.full(work.posted)
+        if amqp_error is None and ended.step is Step.PREPARE:
+            amqp_error = self._prepare(ended, receipt, controller)
+            if amqp_error is None:
+                return
         if amqp_error is not None:
             self._tell_failed(receipt, amqp_error)
             self._undo(ended)
             controller.refuse(receipt, amqp_error)
             return
-        self._stop_timer(ended.number)
+        self._timers.stop(ended.number)
         for retired in work.retired:
             self._retiring.settle(retired)
         self._retiring.forget(ended.number, work.retired)
@@ -205,16 +217,38 @@ class Coordinator:
         # A peer that sends its work and the commit at once gets all answers at once.
         controller.writing += 1
         self._intake.publish(work.posted, Receipt(receipt.link, b"", 0, 1))
-        fine = self._take_fine(ended.number)
-        done = partial(self._committed, receipt, controller, fine)
+        fine = self._fine.take(ended.number)
+        # The credit comes back with the accept of what is published.
+        done = partial(self._committed, structs.replace(receipt, credit=0), controller, fine)
         self._log.after(receipt.link.later(done))
 
-    def _committed(self, receipt: Receipt, controller: Controller, fine: list[_Fine]) -> None:
+    def _prepare(
+        self, ended: Ended[Posted, Retired], receipt: Receipt, controller: Controller
+    ) -> AmqpError | None:
+        """The first phase: its work is recorded under its global id, and the controller has done
+        with it. Or why it can't be."""
+        connection, retired = receipt.link.connection, ended.work.retired
+        held = [self._retiring.held(one) for one in retired]
+        work = PreparedWork(-ended.number, connection, ended.work.posted, held)
+        fine = self._fine.take(ended.number)
+        done = receipt.link.later(partial(self._committed, receipt, controller, fine))
+        amqp_error = self.prepared.prepare(ended.global_id, connection.user, work, done)
+        if amqp_error is not None:
+            for one in fine:
+                self._fine.add(one)
+            return amqp_error
+        self._timers.stop(ended.number)
+        for one_retired in retired:
+            self._retiring.hand_over(one_retired)
+        controller.writing += 1
+        return None
+
+    def _committed(self, receipt: Receipt, controller: Controller, fine: Sequence[Fine]) -> None:
         """It is durable."""
         for one in fine:
-            self._will_be(one)
+            will_be(one)
         answer = partial(pump.settle, receipt.deliveries, pump.ACCEPTED)
-        say(structs.replace(receipt, credit=0), answer)
+        say(receipt, answer)
         controller.written()
 
     def _tell_failed(self, receipt: Receipt, amqp_error: AmqpError) -> None:
@@ -228,28 +262,12 @@ class Coordinator:
     def passed(self) -> None:
         """One pass over frames is done: senders that posted in a transaction, and didn't commit
         in this pass, are answered."""
-        fine, self._fine = self._fine, []
-        for one in fine:
-            one.link.connection.attempt(partial(self._will_be, one))
-
-    def _take_fine(self, number: int) -> list[_Fine]:
-        """What was posted in a transaction, in this pass."""
-        found = [one for one in self._fine if one.number == number]
-        self._fine = [one for one in self._fine if one.number != number]
-        return found
-
-    def _will_be(self, fine: _Fine) -> None:
-        """These messages will be accepted with the commit of their transaction."""
-        link = fine.link
-        if link.alive:
-            transactional.settle_in(fine.deliveries, fine.number, pump.ACCEPTED)
-            link.connection.touch()
-            link.answered(fine.unsettled)
+        self._fine.passed()
 
     def _undo(self, ended: Ended[Posted, Retired]) -> None:
-        for one in self._take_fine(ended.number):
-            self._will_be(one)
-        self._stop_timer(ended.number)
+        for one in self._fine.take(ended.number):
+            will_be(one)
+        self._timers.stop(ended.number)
         self._give_back(ended.number, ended.work)
 
     def _give_back(self, number: int, work: _Work) -> None:
@@ -263,6 +281,15 @@ class Coordinator:
         """Whether a connection has such an open transaction."""
         return connection in self._of and number in self._of[connection]
 
+    def name(self, user: str, number: int, global_id: str) -> AmqpError | None:
+        """The commit of a transaction of this user, on any connection, will prepare it under this
+        id. Why that can't be, if so."""
+        for connection, transactions in self._of.items():
+            if connection.user == user and number in transactions:
+                amqp_error = self.prepared.amqp_error(global_id, user)
+                return amqp_error or transactions.name(number, global_id)
+        return unknown(number)
+
     def elsewhere(self, number: int) -> WorkElsewhere | None:
         """What a known transaction has in another gateway's log."""
         return self._elsewhere.get(number)
@@ -275,7 +302,7 @@ class Coordinator:
 
     def watch(self, connection: Peer, number: int) -> None:
         """Something is done in it in another gateway's log."""
-        self._watch(connection, number)
+        self._timers.watch(connection, number)
 
     def hold(self, connection: Peer, number: int, count: int) -> None:
         """So many deliveries that were given an outcome in it are held here."""
@@ -310,21 +337,21 @@ class Coordinator:
         transactions = self._of[link.connection]
         for complaint in routed.complaints:
             self._fail(link.connection, number, complaint.amqp_error)
-            _reject(link, complaint.deliveries, number, complaint.amqp_error)
+            reject(link, complaint.deliveries, number, complaint.amqp_error)
         if posted:
             self._here(number)
         amqp_error = self._keep(transactions, number, posted)
         if amqp_error is not None:
-            _reject(link, fine, number, amqp_error)
+            reject(link, fine, number, amqp_error)
         else:
             unsettled = routed.receipt.unsettled + len(routed.at_once) // 8
-            self._fine.append(_Fine(number, link, fine, unsettled))
+            self._fine.add(Fine(number, link, fine, unsettled))
             answered -= unsettled
         if link.alive:
             link.answered(answered)
             link.connection.touch()
             self._log.grant(link, received.count)
-        self._watch(link.connection, number)
+        self._timers.watch(link.connection, number)
 
     def _keep(
         self, transactions: _Transactions, number: int, posted: Sequence[Posted]
@@ -349,25 +376,13 @@ class Coordinator:
         if count < len(outcomes.run):
             text = _taken("a delivery was given back before it was settled")
             self._fail(connection, number, AmqpError(ILLEGAL_STATE, text))
-        self._watch(connection, number)
+        self._timers.watch(connection, number)
 
     # Time.
 
-    def _watch(self, connection: Peer, number: int) -> None:
-        """From its first work on a transaction has so much time; a JMS session that is idle has a
-        transaction without any work, for as long as it likes."""
-        if number not in self._timers:
-            too_long = partial(self._too_long, connection, number)
-            self._timers[number] = self._loop.call_later(
-                self._timeout_seconds, connection.attempt, too_long
-            )
-
     def _too_long(self, connection: Peer, number: int) -> None:
-        del self._timers[number]
-        text = (
-            f"it took more than {self._timeout_seconds} s from its first work "
-            "(amqp.transaction_timeout_seconds)"
-        )
+        text = f"it took more than {self._timers.seconds} s from its first work "
+        text += "(amqp.transaction_timeout_seconds)"
         self._give_up(connection, number, AmqpError(TIMED_OUT, text))
         self._finish_pass()
 
@@ -375,17 +390,6 @@ class Coordinator:
         self._give_back(number, self._of[connection].give_up(number, reason))
         if (elsewhere := self._elsewhere.get(number)) is not None:
             elsewhere.give_up()
-
-    def _stop_timer(self, number: int) -> None:
-        timer = self._timers.pop(number, None)
-        if timer is not None:
-            timer.cancel()
-
-
-def _reject(link: Link, deliveries: bytes, number: int, amqp_error: AmqpError) -> None:
-    if not link.alive:
-        return  # the peer went without waiting; its deliveries are gone
-    transactional.reject_in(deliveries, number, amqp_error.condition, amqp_error.description)
 
 
 def _nobody_waits(_ending: Ending) -> None:

@@ -7,12 +7,13 @@ from array import array
 
 import msgspec
 
-from distributary.ingest.commit.group_log import Receipt
+from distributary.ingest.commit.group_log import Log, Receipt
 from distributary.ingest.delivery.consumer import Consumer
 from distributary.ingest.delivery.delivery_service import DeliveryService
 from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net import transactional
 from distributary.ingest.runtime import clock
+from distributary.ingest.transactions.prepared_work import HeldRun
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
@@ -43,8 +44,8 @@ class Retired(msgspec.Struct, frozen=True, eq=False):
 class Retiring:
     """Passes outcomes from transactions to the dispatchers of subscriptions."""
 
-    def __init__(self, delivery: DeliveryService) -> None:
-        self._delivery = delivery
+    def __init__(self, delivery: DeliveryService, log: Log) -> None:
+        self._delivery, self._log = delivery, log
 
     def retire(self, consumer: Consumer, outcomes: Outcomes) -> list[Retired]:
         """Keep the outcomes until the transaction ends, of those deliveries that are still in
@@ -82,6 +83,22 @@ class Retiring:
             link.waiting += receipt.unsettled
         self._end(retired, retired.run, retired.said, receipt)
 
+    def held(self, retired: Retired) -> HeldRun:
+        """What a prepared transaction keeps of it."""
+        consumer, at = retired.consumer, retired.delivered_at
+        began = self._log.begun.get(consumer.subscription.id, 0)
+        return HeldRun(consumer.subscription, began, consumer.name, retired.run, retired.said, at)
+
+    def hand_over(self, retired: Retired) -> None:
+        """The transaction is prepared, in the pending group: the deliveries are no business of
+        their consumer any more. Its peer is answered as if they were settled."""
+        link, unsettled = retired.consumer.link, retired.unsettled
+        if unsettled and link.alive and not link.ended:
+            receipt = Receipt(link, unsettled, len(unsettled) // 8, 0)
+            link.waiting += receipt.unsettled
+            self._log.confirm(receipt)
+        link.outcomes_in = self._log.forming
+
     def undo(self, retired: Retired) -> None:
         """Undo the outcomes. Deliveries that the peer has settled are released, or fail if the
         consumer has seen the messages; the others are in flight to the consumer again."""
@@ -99,8 +116,7 @@ class Retiring:
             ):
                 rest = array("q", [sequence for sequence, gone in pairs if gone])
         if rest:
-            unseen = retired.said.outcome is Outcome.RELEASED
-            self._end(retired, rest, _UNSEEN if unseen else _SEEN, None)
+            self._end(retired, rest, undone(retired.said), None)
 
     def _end(
         self, retired: Retired, run: Run, said: DeliveryState, receipt: Receipt | None
@@ -112,6 +128,11 @@ class Retiring:
         """The transaction has ended."""
         for dispatcher in {one.consumer.subscription.dispatcher for one in retired}:
             dispatcher.forget(-number)
+
+
+def undone(said: DeliveryState) -> DeliveryState:
+    """What comes of deliveries with this outcome when their transaction has no effect."""
+    return _UNSEEN if said.outcome is Outcome.RELEASED else _SEEN
 
 
 def _of_part(unsettled: bytes, run: Run, part: Run) -> bytes:

@@ -31,10 +31,12 @@ class Declare(msgspec.Struct, frozen=True):
 
 
 class Discharge(msgspec.Struct, frozen=True):
-    """End a transaction: roll it back if `fail`, else commit it."""
+    """End a transaction: roll it back if `fail`, else commit it; or prepare it under `global_id`,
+    which is said between the gateways of a lake alone, as a third field."""
 
     number: int
     fail: bool
+    global_id: str = ""
 
 
 Command: TypeAlias = Declare | Discharge
@@ -51,11 +53,12 @@ def command(message: Bytes) -> Command:
         value = decode(message).body.value
     if isinstance(value, Described):
         fields = value.value if isinstance(value.value, list) else []
-        first, second = (*fields, None, None)[:2]
+        first, second, third = (*fields, None, None, None)[:3]
         if value.descriptor in _DECLARE:
             return Declare(distributed=first is not None)
         if value.descriptor in _DISCHARGE:
-            return Discharge(number_of(first), fail=second is True)
+            global_id = third if isinstance(third, str) else ""
+            return Discharge(number_of(first), fail=second is True, global_id=global_id)
     raise DecodeError("a coordinator takes an amqp-value of declare or discharge")
 
 

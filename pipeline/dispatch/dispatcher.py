@@ -271,6 +271,11 @@ class Dispatcher:
         are the consumer's again. False, and nothing is done, if the consumer has detached."""
         return self._state.restore(transaction, run, consumer, now)
 
+    def withhold(self, transaction: int, run: Run) -> None:
+        """The owed ones of these messages, which nobody has, belong to a transaction, a number
+        below 0, which retired them before a restart."""
+        self._state.withhold(transaction, run)
+
     def forget(self, transaction: int) -> None:
         """The transaction has ended, and everything that it had is settled."""
         self._state.end_transaction(transaction)

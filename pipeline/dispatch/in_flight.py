@@ -110,9 +110,13 @@ class InFlight:
         runs."""
         parts = list(self.take(consumer, run, delivered_at))
         for part in parts:
-            count = self._retired.setdefault(transaction, SequenceSet()).add(part)
-            assert count == len(part), f"of {part} {count} weren't in it"  # noqa: S101
+            self.withhold(transaction, part)
         return parts
+
+    def withhold(self, transaction: int, run: Run) -> None:
+        """These, which are in flight to nobody, belong to the transaction."""
+        count = self._retired.setdefault(transaction, SequenceSet()).add(run)
+        assert count == len(run), f"of {run} {count} weren't in it"  # noqa: S101
 
     def retired(self, transaction: int, run: Run) -> bool:
         """Whether a transaction has all of these."""

@@ -15,6 +15,7 @@ from distributary.pipeline.dispatch.ready import Ready, stuck
 from distributary.pipeline.dispatch.service_queue import ServiceQueue
 from distributary.pipeline.model.policy import Policy
 from distributary.pipeline.redelivery.attempts import Attempts
+from distributary.pipeline.redelivery.redelivery_delay import due_times
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 
@@ -111,3 +112,26 @@ class QueueParts:
         if buckets:
             freed = {stuck(bucket) for bucket in buckets if not self._groups.waits(bucket)}
             self._ready.free(freed.__contains__)
+
+    def _recorded(self, run: Run) -> list[tuple[Run, int]]:
+        """The run in parts of one number of failed attempts each, as the log tells it."""
+        attempts = self._attempts
+        parts = attempts.parts(run)
+        if not attempts.lost:
+            return parts
+        return [(part, attempts.recorded(part[0], told)) for part, told in parts]
+
+    def _wait(self, run: Run) -> None:
+        if self._groups.members:
+            self._groups.back(run, later=False)
+        self._ready.put(run)
+
+    def _wait_later(self, run: Run, failures: int, now: int) -> None:
+        policy = self._policy
+        if not policy.redelivery_delay_ms:
+            self._wait(run)
+            return
+        if self._groups.members:
+            self._groups.back(run, later=True)
+        for part, time in due_times(policy, run, failures, now):
+            self._ready.delay(part, time)

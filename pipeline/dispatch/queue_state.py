@@ -20,7 +20,6 @@ from distributary.pipeline.dispatch.ready import Eligibility
 from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.transitions import FAILURES, Event, State, next_state
 from distributary.pipeline.redelivery.giving_up import OUTCOMES, REASONS, keeps
-from distributary.pipeline.redelivery.redelivery_delay import due_times
 from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run
 
@@ -324,6 +323,19 @@ class QueueState(QueueParts):
 
     def reacquire(self, consumer: int, run: Run, now: int) -> list[Effect]:
         """All of these that are owed and that nobody holds go to this consumer, read or not."""
+        effects: list[Effect] = []
+        parts = self._taken(run)
+        for same, failures in (one for part in parts for one in self._attempts.parts(part)):
+            self.hand([(consumer, same)], failures, now, effects, again=True)
+        return effects
+
+    def withhold(self, transaction: int, run: Run) -> None:
+        """All of these that are owed and that nobody holds belong to this transaction."""
+        for part in self._taken(run):
+            self._in_flight.withhold(transaction, part)
+
+    def _taken(self, run: Run) -> list[Run]:
+        """All of these that are owed and that nobody holds, read or not, are in no place now."""
         parts = self._ready.reacquire(run)
         for part in parts:
             self._go_on(self._groups.reacquire(part))
@@ -334,10 +346,7 @@ class QueueState(QueueParts):
             self._unread.reached(part)
             self._unread.pass_over(part)
             parts.append(part)
-        effects: list[Effect] = []
-        for same, failures in (one for part in parts for one in self._attempts.parts(part)):
-            self.hand([(consumer, same)], failures, now, effects, again=True)
-        return effects
+        return parts
 
     def dead_lettered(self, run: Run, outcome: Outcome = Outcome.DEAD_LETTERED) -> list[Settled]:
         """Copies of these are kept, or with another outcome they aren't."""
@@ -375,26 +384,3 @@ class QueueState(QueueParts):
         self._outstanding.clear()
         self._groups.clear()
         self._attempts.clear()
-
-    def _recorded(self, run: Run) -> list[tuple[Run, int]]:
-        """The run in parts of one number of failed attempts each, as the log tells it."""
-        attempts = self._attempts
-        parts = attempts.parts(run)
-        if not attempts.lost:
-            return parts
-        return [(part, attempts.recorded(part[0], told)) for part, told in parts]
-
-    def _wait(self, run: Run) -> None:
-        if self._groups.members:
-            self._groups.back(run, later=False)
-        self._ready.put(run)
-
-    def _wait_later(self, run: Run, failures: int, now: int) -> None:
-        policy = self._policy
-        if not policy.redelivery_delay_ms:
-            self._wait(run)
-            return
-        if self._groups.members:
-            self._groups.back(run, later=True)
-        for part, time in due_times(policy, run, failures, now):
-            self._ready.delay(part, time)

@@ -15,8 +15,8 @@ from enum import StrEnum
 import msgspec
 
 from distributary.pipeline.errors import IllegalTransition
-from distributary.pipeline.log.transaction import InDoubt
 from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
+from distributary.pipeline.transactions.transaction import InDoubt
 
 
 class Owned(StrEnum):

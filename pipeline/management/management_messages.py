@@ -52,6 +52,7 @@ class Entity(StrEnum):
     QUEUE = "queue"  #: named by its name, or as `queue://name`
     TOPIC = "topic"
     SCHEMA = "schema"  #: of a topic, or of the topics of a pattern, by which it is named
+    TRANSACTION = "transaction"  #: a prepared one, named by its global id
     NODE = "node"  #: the gateway itself, named `self`
 
 
@@ -75,6 +76,9 @@ class Verb(StrEnum):
     OWED = "OWED"  #: what it is owed now
     HELD = "HELD"  #: which messages its consumers hold, since when
     HINT = "HINT"  #: say which messages its selector matches, so that others needn't be read
+    PREPARE = "PREPARE"  #: a declared transaction gets a global id: its commit prepares it
+    COMMIT = "COMMIT"  #: a prepared transaction
+    ROLLBACK = "ROLLBACK"  #: a prepared transaction
     GET_TYPES = "GET-TYPES"
     GET_OPERATIONS = "GET-OPERATIONS"
 
@@ -192,6 +196,13 @@ REQUESTS: dict[Entity, dict[Verb, Attributes]] = {
         Verb.READ: {"version": _NUMBER},
         Verb.QUERY: _QUERY,
         Verb.DELETE: {},
+    },
+    Entity.TRANSACTION: {
+        Verb.PREPARE: {"transaction": Attribute((bytes,), required=True)},
+        Verb.COMMIT: _FORCE,
+        Verb.ROLLBACK: _FORCE,
+        Verb.READ: {},
+        Verb.QUERY: _QUERY,
     },
     Entity.NODE: {Verb.READ: _MAY, Verb.GET_TYPES: {}, Verb.GET_OPERATIONS: {}},
 }

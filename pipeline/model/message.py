@@ -32,6 +32,7 @@ __all__ = [
     "SchemaRecord",
     "Settlement",
     "SubscriptionRecord",
+    "TransactionRecord",
 ]
 
 
@@ -123,8 +124,28 @@ class SchemaRecord(msgspec.Struct, frozen=True):
         return f"schema/{quote(self.topic, '')}"
 
 
+class TransactionRecord(msgspec.Struct, frozen=True):
+    """A transaction was prepared under a global id, or a prepared one ended.
+
+    `transaction` is the global id (`pipeline.transactions.global_id`), `work` all that it will have
+    done, in the words of `ingest.transactions.prepared_work`, empty at its end. `floor` is the head
+    of the log then, `by` the user who did this.
+    """
+
+    event: SubscriptionEvent
+    transaction: str
+    floor: int
+    by: str = ""
+    work: bytes = b""
+
+    @property
+    def id(self) -> str:
+        """Where a subscription's event has the subscription's id."""
+        return f"transaction/{self.transaction}"
+
+
 #: An event of the log: a row of the record `subscription`.
-LogEvent: TypeAlias = SubscriptionRecord | SchemaRecord
+LogEvent: TypeAlias = SubscriptionRecord | SchemaRecord | TransactionRecord
 
 
 class Group(msgspec.Struct, frozen=True, eq=False):

@@ -28,6 +28,9 @@ class SubscriptionEvent(StrEnum):
     CONFIGURED = "configured"  #: it has another policy, or has become shared or exclusive
     DELETED = "deleted"
     SCHEMA = "schema"  #: no subscription's: a topic, or the topics of a pattern, got another schema
+    PREPARED = "prepared"  #: no subscription's: a transaction waits for its transaction manager
+    COMMITTED = "committed"  #: a prepared transaction ended: its work is in the same group
+    ROLLED_BACK = "rolled_back"  #: a prepared transaction ended without effect
 
 
 class Origin(StrEnum):
@@ -59,6 +62,14 @@ BEGINNINGS = frozenset(
         SubscriptionEvent.REWOUND,
         SubscriptionEvent.PURGED,
     }
+)
+
+
+#: How prepared transactions end.
+ENDS_OF_PREPARED = frozenset({SubscriptionEvent.COMMITTED, SubscriptionEvent.ROLLED_BACK})
+#: Events that are no subscription's: of schemas, and of prepared transactions.
+NOT_OF_SUBSCRIPTIONS = frozenset(
+    {SubscriptionEvent.SCHEMA, SubscriptionEvent.PREPARED, *ENDS_OF_PREPARED}
 )
 
 

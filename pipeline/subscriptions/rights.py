@@ -94,6 +94,9 @@ def right(operation: UserOperation) -> Right:
             | LinkOperation.CONSUME_PATTERN
             | Verb.GET_TYPES
             | Verb.GET_OPERATIONS
+            | Verb.PREPARE
+            | Verb.COMMIT
+            | Verb.ROLLBACK
         ):
             return _FREE
         case (
@@ -134,10 +137,11 @@ def right(operation: UserOperation) -> Right:
 
 def right_of_request(entity: Entity, verb: Verb) -> Right:
     """The row of a request. What the gateway says of itself, in numbers, is free to all users. A
-    schema is its topics' manager's, to set and to drop."""
+    schema is its topics' manager's, to set and to drop. A prepared transaction is its
+    user's, and of who may manage all of its topics (`TransactionRequests`)."""
     if entity is Entity.SCHEMA and verb is Verb.DELETE:
         return _MANAGE
-    return _FREE if entity is Entity.NODE else right(verb)
+    return _FREE if entity in (Entity.NODE, Entity.TRANSACTION) else right(verb)
 
 
 class Rights(msgspec.Struct, frozen=True):

@@ -191,13 +191,16 @@ class Jms(Raw):
         opened: bool = True,
         sole: bool = True,
         host: str = "127.0.0.1",
+        user: str = "",
     ) -> None:
+        """`user` has the password x."""
         self._desired = DESIRED if sole else DESIRED[1:]
         super().__init__(port, hello=SASL_HEADER, host=host)
         self.name = client_id or f"{UUID}-{self.socket.getsockname()[1]}"
         self.expect("sasl-mechanisms")
+        mechanism, said = ("PLAIN", f"\0{user}\0x".encode()) if user else ("ANONYMOUS", b"")
         self.send(
-            frame_of("sasl-init", mechanism="ANONYMOUS", initial_response=b"", hostname="127.0.0.1")
+            frame_of("sasl-init", mechanism=mechanism, initial_response=said, hostname="127.0.0.1")
         )
         self.expect("sasl-outcome")
         self.send(AMQP_HEADER, self.open_frame())

@@ -55,7 +55,7 @@ COUNTED = (
     "distributary.ingest.",
     "proton.",
     "proton_",
-    "distributary.pipeline.log.transaction.",
+    "distributary.pipeline.transactions.transaction.",
     "distributary.pipeline.subscriptions.temporary_destination.",
 )
 #: From what is given to a function to the connection that it works for.

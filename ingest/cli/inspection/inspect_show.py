@@ -113,6 +113,9 @@ def show_home_info(found: HomeInfo) -> None:
     if found.table is None:
         console.print("topic_log: there is none yet")
         return
+    if found.prepared:
+        ids = ", ".join(found.prepared)
+        console.print(f"prepared transactions: {ids}", soft_wrap=True, markup=False)
     log = found.table
     checkpoint = "none yet" if log.checkpoint is None else f"of version {log.checkpoint:,}"
     console.print(

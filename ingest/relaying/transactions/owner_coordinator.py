@@ -23,8 +23,8 @@ from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
 from distributary.pipeline.codec.amqp_writer import write
 from distributary.pipeline.codec.raw_values import list_of
-from distributary.pipeline.log.transaction import UNKNOWN_ID
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
+from distributary.pipeline.transactions.transaction import UNKNOWN_ID
 
 _VALUE = descriptor(Kind.VALUE)
 _DECLARE = _VALUE + descriptor(Descriptor.DECLARE) + list_of(())
@@ -41,6 +41,10 @@ class OwnedTransaction(Protocol):
     @property
     def there(self) -> int:
         """The owner's number for it."""
+
+    @property
+    def global_id(self) -> str:
+        """Under which its commit prepares it; empty: it commits it."""
 
     def declare(self) -> None:
         """There is an owner to be asked."""
@@ -64,7 +68,10 @@ class _Command(msgspec.Struct, frozen=True, eq=False):
     def encoded(self) -> bytes:
         if self.fail is None:
             return _DECLARE
-        fields = (write(id_of(self.transaction.there)), write(self.fail))
+        one = self.transaction
+        fields = [write(id_of(one.there)), write(self.fail)]
+        if one.global_id and not self.fail:
+            fields.append(write(one.global_id))
         return _VALUE + descriptor(Descriptor.DISCHARGE) + list_of(fields)
 
 

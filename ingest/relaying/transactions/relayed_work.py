@@ -18,8 +18,8 @@ from distributary.pipeline.lake.relayed_transaction import (
     Step,
     two_logs,
 )
-from distributary.pipeline.log.transaction import InDoubt, unknown
 from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.transactions.transaction import InDoubt, unknown
 
 
 class WorkLink(Protocol):
@@ -56,6 +56,8 @@ class RelayedWork:
         self._machine = RelayedTransaction(logs[0])
         self._links: dict[WorkLink, None] = {}
         self._then: Callable[[Ending], None] | None = None
+        #: Under which its commit prepares it at the owner; empty: it commits it.
+        self.global_id = ""
 
     # What links ask.
 
@@ -132,9 +134,10 @@ class RelayedWork:
         for link in tuple(self._links):
             self.client.attempt(partial(link.give_back_work, self))
 
-    def end(self, *, commit: bool, then: Callable[[Ending], None]) -> None:
-        """The client ends it: so does the owner of the log; then do this."""
-        self._then = then
+    def end(self, *, commit: bool, global_id: str, then: Callable[[Ending], None]) -> None:
+        """The client ends it, or prepares it under a global id: so does the owner of the log; then
+        do this."""
+        self._then, self.global_id = then, global_id
         self._perform(self._machine.end(commit=commit))
 
     # What the owner says.

@@ -60,7 +60,7 @@ _OWN: Final = {
     ),
     SUBSCRIPTION: (
         "topic subscription floor event shared selector no_local recorded_at paused policy "
-        "origin created_by dropped by"
+        "origin created_by dropped by message"
     ),
 }
 #: What the rows of each record are in memory: the day tells which partition they belong to.

@@ -28,6 +28,7 @@ from distributary.pipeline.model.message import (
     PublishBatch,
     SchemaRecord,
     Settlement,
+    TransactionRecord,
 )
 from distributary.pipeline.sequences.sequence_set import Run
 
@@ -68,7 +69,7 @@ class SettlementRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A SubscriptionRecord in a frame, with its key as an id. Or a SchemaRecord, whose text
-    is the `policy`."""
+    is the `policy`, or a TransactionRecord."""
 
     event: str
     subscription: str
@@ -83,6 +84,7 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     created_by: str | None = None
     dropped: int | None = None
     by: str | None = None
+    work: bytes | None = None
 
 
 class Records(msgspec.Struct, array_like=True, frozen=True):
@@ -255,6 +257,11 @@ def _subscription_row(record: LogEvent) -> SubscriptionRow:
         topic, by = record.topic, record.by or None
         return SubscriptionRow(
             said, record.id, topic, False, None, False, floor, policy=policy, by=by
+        )
+    if isinstance(record, TransactionRecord):
+        said, floor, by, work = record.event.value, record.floor, record.by, record.work
+        return SubscriptionRow(
+            said, record.id, "", False, None, False, floor, by=by or None, work=work or None
         )
     definition = record.definition
     return SubscriptionRow(

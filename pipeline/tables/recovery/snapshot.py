@@ -24,6 +24,7 @@ from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.model.message import SchemaRecord
 from distributary.pipeline.model.subscription import (
     BEGINNINGS,
+    NOT_OF_SUBSCRIPTIONS,
     Definition,
     Made,
     Origin,
@@ -37,6 +38,7 @@ from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settlements, Standing
 from distributary.pipeline.tables.delta.store import delta_table
 from distributary.pipeline.tables.recovery.log_batches import tables
+from distributary.pipeline.tables.recovery.prepared_events import of_transactions, open_of, read
 from distributary.pipeline.tables.recovery.standpoints import (
     WHOLE_LOG,
     SchemaEvent,
@@ -80,7 +82,7 @@ Flags = npt.NDArray[np.bool_]
 _BEGINS = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
 _DELETED = pa.scalar(SubscriptionEvent.DELETED.value, pa.string())
 #: The events of subscriptions. All of schemas matter, as does what nobody knows.
-_KNOWN = pa.array(sorted({*SubscriptionEvent} - {SubscriptionEvent.SCHEMA}), pa.string())
+_KNOWN = pa.array(sorted({*SubscriptionEvent} - NOT_OF_SUBSCRIPTIONS), pa.string())
 
 
 @dataclass(slots=True)
@@ -134,7 +136,7 @@ class ReadAhead(msgspec.Struct, frozen=True, eq=False):
 def read_ahead(log: TopicLog, before: ReadAhead | None) -> ReadAhead:
     """Where all subscriptions stand in a table that another process writes, for a `load` that
     comes later; `before` is what was read of it earlier. Raises StoreError."""
-    folds, _, _ = _folded(log, before)
+    folds, _, _, _ = _folded(log, before)
     for fold in folds.values():
         fold.standing.group = log.journal_version
     standings = {name: fold.standing for name, fold in folds.items()}
@@ -147,7 +149,7 @@ def load(log: TopicLog, ahead: ReadAhead | None = None) -> Snapshot:
 
     Called on the committer's thread, or before it starts. Raises StoreError.
     """
-    folds, schemas, source = _folded(log, ahead)
+    folds, schemas, open_, source = _folded(log, ahead)
     states = [
         SubscriptionState(
             SubscriptionKey.parse(name),
@@ -164,13 +166,15 @@ def load(log: TopicLog, ahead: ReadAhead | None = None) -> Snapshot:
         for name, fold in sorted(folds.items())
     ]
     head = log.sequence_version
-    return Snapshot(log.journal_version + 1, head, tuple(states), source, tuple(schemas))
+    prepared = read(log, open_)
+    return Snapshot(log.journal_version + 1, head, tuple(states), source, tuple(schemas), prepared)
 
 
 def _folded(
     log: TopicLog, ahead: ReadAhead | None
-) -> tuple[dict[str, _Fold], list[SchemaEvent], str]:
-    """Each subscription that lives, all events of schemas, and what it was read from."""
+) -> tuple[dict[str, _Fold], list[SchemaEvent], dict[str, int], str]:
+    """Each subscription that lives, all events of schemas, the groups in which transactions were
+    prepared that haven't ended, and what all of it was read from."""
     try:
         if ahead is not None and log.goes_on_from(ahead.identity):
             cursors, source = ahead.standings, f"what was read ahead through group {ahead.group}"
@@ -183,7 +187,7 @@ def _folded(
     except OSError as error:
         raise StoreError(f"{log.path} can't be read: {error}") from error
     try:
-        incarnations, schemas = _incarnations_of(log)
+        incarnations, schemas, prepared = _incarnations_of(log)
         folds = _begin(cursors, incarnations)
         for fold in folds.values():
             # Retention takes what is owed to nobody, maybe before a settlement says so.
@@ -191,7 +195,7 @@ def _folded(
         _add_settlements(folds, log)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{log.path} can't be read: {error}") from error
-    return folds, schemas, source
+    return folds, schemas, prepared, source
 
 
 def _cursors(log: TopicLog) -> dict[str, Standing]:
@@ -259,15 +263,18 @@ def _begin(
     return folds
 
 
-def _incarnations_of(log: TopicLog) -> tuple[dict[str, _Incarnation], list[SchemaEvent]]:
+def _incarnations_of(
+    log: TopicLog,
+) -> tuple[dict[str, _Incarnation], list[SchemaEvent], dict[str, int]]:
     """Of each subscription that lives two events: that which began its incarnation, and the last
     one. The others, and all of what is gone, are passed over as columns, however many there are.
-    And all events of schemas."""
+    And all events of schemas, and the groups of open prepared transactions."""
     schemas: list[SchemaEvent] = []
     began: dict[str, _Event] = {}
     last: dict[str, _Event] = {}
     events = tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _EVENT_COLUMNS)
-    for table, wanted in zip(events, _wanted(log), strict=True):
+    wanted_rows, prepared = _wanted(log)
+    for table, wanted in zip(events, wanted_rows, strict=True):
         for row in table.filter(pa.array(wanted)).to_pylist():
             if row["event"] == SubscriptionEvent.SCHEMA:
                 schemas.append(_schema_event(row))
@@ -290,7 +297,7 @@ def _incarnations_of(log: TopicLog) -> tuple[dict[str, _Incarnation], list[Schem
         for name, event in last.items()
         if event.what != SubscriptionEvent.DELETED
     }
-    return lives, sorted(schemas, key=lambda one: one.group)
+    return lives, sorted(schemas, key=lambda one: one.group), prepared
 
 
 def _schema_event(row: dict[str, Any]) -> SchemaEvent:
@@ -299,13 +306,14 @@ def _schema_event(row: dict[str, Any]) -> SchemaEvent:
     return SchemaEvent(record, row["group"], at)
 
 
-def _wanted(log: TopicLog) -> list[Flags]:
-    """Which events matter, for each table of them."""
+def _wanted(log: TopicLog) -> tuple[list[Flags], dict[str, int]]:
+    """Which events matter, for each table of them, and which prepared transactions are open."""
     events = list(tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _ORDER_COLUMNS))
     if not events:
-        return []
+        return [], {}
     cuts = np.cumsum([table.num_rows for table in events])[:-1]
-    return np.split(latest_events(pa.concat_tables(events)), cuts)
+    all_ = pa.concat_tables(events)
+    return np.split(latest_events(all_), cuts), open_of(all_)
 
 
 def latest_events(table: pa.Table) -> Flags:
@@ -315,6 +323,7 @@ def latest_events(table: pa.Table) -> Flags:
     events = table["event"]
     begins = pc.is_in(events, value_set=_BEGINS).to_numpy()
     known = pc.is_in(events, value_set=_KNOWN).to_numpy()
+    transactions = of_transactions(events)
     names = table["subscription"].combine_chunks().dictionary_encode()
     of = names.indices.to_numpy()
     group = table["group"].to_numpy()
@@ -326,7 +335,7 @@ def latest_events(table: pa.Table) -> Flags:
     deletes = pc.equal(events, _DELETED).to_numpy()
     order = 4 * group + np.where(begins, 2, deletes)
     gone = _last(of[known], order[known], len(names.dictionary)) % 4 == 1
-    return np.asarray((found & ~gone[of]) | ~known, np.bool_)
+    return np.asarray((found & ~gone[of]) | ~(known | transactions), np.bool_)
 
 
 def _last(of: Int64s, when: Int64s, count: int) -> Int64s:

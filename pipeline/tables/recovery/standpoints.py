@@ -3,7 +3,7 @@
 import msgspec
 
 from distributary.pipeline.log.failures import Failures
-from distributary.pipeline.model.message import SchemaRecord
+from distributary.pipeline.model.message import SchemaRecord, TransactionRecord
 from distributary.pipeline.model.subscription import (
     MADE_BY_CLIENT,
     Definition,
@@ -43,15 +43,25 @@ class SchemaEvent(msgspec.Struct, frozen=True):
     recorded_at: int
 
 
+class PreparedEvent(msgspec.Struct, frozen=True):
+    """A transaction that was prepared and hasn't ended: its record, and when that was written
+    (microseconds)."""
+
+    record: TransactionRecord
+    recorded_at: int
+
+
 class Snapshot(msgspec.Struct, frozen=True, eq=False):
     """The state that the gateway goes on from. `source` says in words what it was read from;
-    `schemas` are all that were ever set, in the order of the log."""
+    `schemas` are all that were ever set, `prepared` the transactions that wait for their end, in
+    the order of the log."""
 
     next_group: int
     next_sequence: int
     subscriptions: tuple[SubscriptionState, ...]
     source: str
     schemas: tuple[SchemaEvent, ...] = ()
+    prepared: tuple[PreparedEvent, ...] = ()
 
 
 def at_the_beginning(next_group: int, next_sequence: int) -> Snapshot:

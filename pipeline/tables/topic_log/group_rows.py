@@ -282,4 +282,5 @@ def _event_columns(
         "created_by": pa.array([r.created_by for r in rows], pa.string()),
         "dropped": pa.array([r.dropped for r in rows], pa.int64()),
         "by": pa.array([r.by for r in rows], pa.string()),
+        "message": pa.array([r.work for r in rows], pa.binary()),
     }

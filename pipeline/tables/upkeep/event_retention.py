@@ -11,6 +11,7 @@ that is made and ended once a second they would be 63 million rows in a year. An
 
 What is left of a subscription that lives is the event that began its incarnation and the last one;
 of one that is gone, nothing. Events of schemas stay: they are few, and old rows are read by them.
+What a transaction prepared stays until it has ended, and goes with its end.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
+from distributary.pipeline.model.subscription import (
+    BEGINNINGS,
+    ENDS_OF_PREPARED,
+    SubscriptionEvent,
+)
 from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.delta import data_file
@@ -34,7 +39,9 @@ ROWS_MAX: Final = 262_144
 _COLUMNS: Final = ["group", "subscription", "event"]
 _BEGINS: Final = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
 _SCHEMA: Final = pa.scalar(SubscriptionEvent.SCHEMA.value, pa.string())
-_DELETED: Final = pa.scalar(SubscriptionEvent.DELETED.value, pa.string())
+_ENDS: Final = pa.array(
+    sorted(event.value for event in [*ENDS_OF_PREPARED, SubscriptionEvent.DELETED]), pa.string()
+)
 
 Flags = npt.NDArray[np.bool_]
 
@@ -123,7 +130,7 @@ def _staying(table: pa.Table, bound: int) -> Flags:
     """Which of these events stay."""
     event = table["event"]
     begins = pc.is_in(event, value_set=_BEGINS).to_numpy()
-    deletes = pc.equal(event, _DELETED).to_numpy()
+    deletes = pc.is_in(event, value_set=_ENDS).to_numpy()
     group = table["group"].to_numpy()
     names = table["subscription"].combine_chunks().dictionary_encode()
     of = names.indices.to_numpy().astype(np.int64)

@@ -120,6 +120,7 @@ class HomeInfo:
     topics: tuple[TopicLine, ...] = ()
     subscriptions: tuple[SubscriptionLine, ...] = ()
     spark: tuple[SparkLine, ...] = ()
+    prepared: tuple[str, ...] = ()  #: the global ids of transactions that wait for their end
 
 
 def take(home: Home, store: Store | None = None) -> HomeInfo:
@@ -155,6 +156,7 @@ def _take(parts: HomeParts) -> HomeInfo:
             for name, one in sorted(standing.items())
         ),
         tuple(_spark(store)),
+        incarnations.prepared,
     )
 
 

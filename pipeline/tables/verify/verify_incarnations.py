@@ -5,6 +5,7 @@ of one group a beginning wins. All other events change nothing of what is owed. 
 to the incarnation that began in a group before its own and ended in its own group or later.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,7 +16,11 @@ import pyarrow.compute as pc
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.policy import DEFAULT
-from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
+from distributary.pipeline.model.subscription import (
+    BEGINNINGS,
+    NOT_OF_SUBSCRIPTIONS,
+    SubscriptionEvent,
+)
 from distributary.pipeline.subscriptions import policy_table
 from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
@@ -69,8 +74,14 @@ class Incarnations:
     """All incarnations, to be found by subscription and group, many at once. `said` is what the
     last event of each subscription says."""
 
-    def __init__(self, incarnations: list[Incarnation], said: dict[str, Said]) -> None:
-        self.said = said
+    def __init__(
+        self,
+        incarnations: list[Incarnation],
+        said: dict[str, Said],
+        prepared: tuple[str, ...] = (),
+    ) -> None:
+        """`prepared` are the global ids of transactions that have no end."""
+        self.said, self.prepared = said, prepared
         self.all = sorted(incarnations, key=lambda one: (one.subscription, one.began))
         self._names = sorted({one.subscription for one in incarnations})
         index = {name: nth for nth, name in enumerate(self._names)}
@@ -99,6 +110,7 @@ def read_incarnations(view: TableView, reader: FileReader, findings: Findings) -
     """Every event, in memory: they are few."""
     last: dict[tuple[str, int], _Event] = {}
     said: dict[str, Said] = {}
+    transactions: dict[str, list[tuple[int, str]]] = {}
     for file in view.of(topic_log_schema.SUBSCRIPTION):
         if not reader.present(file):
             continue
@@ -113,7 +125,10 @@ def read_incarnations(view: TableView, reader: FileReader, findings: Findings) -
                     row["floor"],
                 )
                 _check_event(one, row["event"], view, findings)
-                if row["event"] == SubscriptionEvent.SCHEMA:
+                if row["event"] in NOT_OF_SUBSCRIPTIONS:
+                    if row["event"] != SubscriptionEvent.SCHEMA:
+                        of = transactions.setdefault(one.subscription, [])
+                        of.append((one.group, row["event"]))
                     continue
                 _check_policy(one, row["policy"] or "", view, findings)
                 if one.group >= said.get(one.subscription, _NOTHING).group:
@@ -125,7 +140,25 @@ def read_incarnations(view: TableView, reader: FileReader, findings: Findings) -
                 if known is None or one.begins >= known.begins:
                     last[one.subscription, one.group] = one
     events = sorted(last.values(), key=lambda e: (e.subscription, e.group))
-    return Incarnations(_incarnations(events), said)
+    return Incarnations(_incarnations(events), said, tuple(_prepared(transactions, view, findings)))
+
+
+def _prepared(
+    transactions: dict[str, list[tuple[int, str]]], view: TableView, findings: Findings
+) -> Iterator[str]:
+    """Those that have no end. Each is prepared, ends, and may then be prepared again."""
+    for name, unsorted in sorted(transactions.items()):
+        events = sorted(unsorted)
+        for nth, (group, word) in enumerate(events):
+            if (word == SubscriptionEvent.PREPARED) != (nth % 2 == 0):
+                findings.problem(
+                    f"the event {word} of {name} in group {group} of {view.uri} can't be: the "
+                    f"transaction was {events[nth - 1][1] if nth else 'not prepared'} before. "
+                    "Restore the table from a copy"
+                )
+                break
+        if events[-1][1] == SubscriptionEvent.PREPARED:
+            yield name.partition("/")[2]
 
 
 def _check_event(one: _Event, word: str, view: TableView, findings: Findings) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from distributary.pipeline.model.outcome import Outcome
-from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.model.subscription import NOT_OF_SUBSCRIPTIONS, SubscriptionEvent
 from distributary.pipeline.transforms.catalog.relations import SESSION_CATALOG, Relation
 
 SOURCE: Final = "distributary"
@@ -47,7 +47,7 @@ RELATIONSHIPS: Final = {
 ACCEPTED: Final = {
     ("acks", "outcome"): tuple(sorted(one.value for one in Outcome)),
     ("subscriptions", "event"): tuple(
-        sorted({one.value for one in SubscriptionEvent} - {SubscriptionEvent.SCHEMA.value})
+        sorted(one.value for one in {*SubscriptionEvent} - NOT_OF_SUBSCRIPTIONS)
     ),
     ("schemas", "event"): ("dropped", "set"),
 }

@@ -7,15 +7,19 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
-from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
+from distributary.pipeline.model.subscription import (
+    BEGINNINGS,
+    NOT_OF_SUBSCRIPTIONS,
+    SubscriptionEvent,
+)
 from distributary.pipeline.transforms.schema.spark_schema import SUBSCRIPTIONS, arrow_schema
 
-#: The event that is no subscription's.
+#: The event of schemas.
 SCHEMA = SubscriptionEvent.SCHEMA.value
 
 
 def subscriptions(log: DataFrame) -> DataFrame:
-    """`topic_log` in, `subscriptions` out: one row per event but those of schemas."""
+    """`topic_log` in, `subscriptions` out: one row per event of a subscription."""
     there = [name for name in SUBSCRIPTIONS.names if name in log.columns]
     said = log.where(F.col("record") == "subscription").select(*there)
     return said.mapInArrow(told, SUBSCRIPTIONS)
@@ -28,9 +32,10 @@ def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     Only an event that begins an incarnation says what is owed from then on, so only it has a floor.
     """
     kind = arrow_schema(SUBSCRIPTIONS)
+    others = pa.array(sorted(event.value for event in NOT_OF_SUBSCRIPTIONS))
     beginnings = pa.array([event.value for event in BEGINNINGS])
     for every in batches:
-        batch = every.filter(pc.not_equal(every.column("event"), pa.scalar(SCHEMA)))
+        batch = every.filter(pc.invert(pc.is_in(every.column("event"), value_set=others)))
         rows = {
             field.name: batch.column(field.name).cast(field.type)
             if field.name in batch.schema.names

@@ -1,5 +1,6 @@
 """Deliveries that were settled in transactions, against a model of where each message is."""
 
+from array import array
 from collections import Counter
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from distributary.pipeline.dispatch.dispatcher import DeadLetter, Deliver, Dispatcher
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.policy import DEFAULT, Policy
-from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.redelivery.attempts import Attempts
+from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 CONSUMERS, TRANSACTIONS = (1, 2, 3), (-11, -12, -13)
 
@@ -115,8 +117,8 @@ class RetiredMachine(RuleBasedStateMachine):
 
     @initialize(attempts=st.sampled_from([0, 3]))
     def begin(self, attempts: int) -> None:
-        policy = Policy(delivery_attempts_max=attempts, dead_letter=False)
-        self.real = Dispatcher(0, policy=policy)
+        self.policy = Policy(delivery_attempts_max=attempts, dead_letter=False)
+        self.real = Dispatcher(0, policy=self.policy)
         self.stop = 0
         self.place: dict[int, int | None] = {}  #: who has it; 0: nobody, None: it is gone
         self.failures: Counter[int] = Counter()
@@ -227,6 +229,21 @@ class RetiredMachine(RuleBasedStateMachine):
             assert done is (consumer in self.attached)
             for sequence in run if done else ():
                 self.place[sequence] = consumer
+
+    @rule()
+    def restart(self) -> None:
+        """Consumers are gone; the transactions are prepared, and have what they had."""
+        floor, settled = self.real.floor, SequenceSet()
+        settled.add(array("q", [s for s, who in self.place.items() if who is None and s >= floor]))
+        known = {s: n for s, n in self.failures.items() if self.place[s] is not None}
+        attempts = Attempts(known, 0)
+        self.real = Dispatcher(floor, settled, attempts=attempts, policy=self.policy)
+        self.attached.clear()
+        for sequence, who in self.place.items():
+            self.place[sequence] = 0 if who in CONSUMERS else who
+        for transaction in TRANSACTIONS:
+            if has := self.of(transaction):
+                self.real.withhold(transaction, array("q", has))
 
     @invariant()
     def each_is_where_it_was_put(self) -> None:

@@ -16,8 +16,8 @@ from distributary.pipeline.lake.relayed_transaction import (
     Step,
     two_logs,
 )
-from distributary.pipeline.log.transaction import InDoubt
 from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.transactions.transaction import InDoubt
 
 BAD = AmqpError("amqp:illegal-state", "a part can't be done")
 LOST = AmqpError("amqp:transaction:unknown-id", "the owner was lost")

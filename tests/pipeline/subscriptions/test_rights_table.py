@@ -44,10 +44,15 @@ def test_every_operation_has_a_row_and_only_harmless_ones_are_free() -> None:
         LinkOperation.CONSUME_PATTERN,
         Verb.GET_TYPES,
         Verb.GET_OPERATIONS,
+        # Of transactions, which are their users'.
+        Verb.PREPARE,
+        Verb.COMMIT,
+        Verb.ROLLBACK,
     }
+    free_of_needs = (Entity.NODE, Entity.TRANSACTION)
     for entity, verbs in REQUESTS.items():
         for verb in verbs:
-            assert bool(right_of_request(entity, verb).needs) is (entity is not Entity.NODE)
+            assert bool(right_of_request(entity, verb).needs) is (entity not in free_of_needs)
 
 
 def test_a_policy_is_for_who_manages() -> None:

@@ -17,13 +17,19 @@ from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log.failures import Failures
 from distributary.pipeline.model.message import Group
 from distributary.pipeline.model.outcome import Outcome
-from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent, SubscriptionKey
+from distributary.pipeline.model.subscription import (
+    BEGINNINGS,
+    NOT_OF_SUBSCRIPTIONS,
+    SubscriptionEvent,
+    SubscriptionKey,
+)
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.recovery.snapshot import CURSOR_COLUMNS, load, read_ahead
 from distributary.pipeline.tables.recovery.standpoints import WHOLE_LOG, Snapshot
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 CREATED, DELETED = SubscriptionEvent.CREATED, SubscriptionEvent.DELETED
+_OTHERS = sorted({*SubscriptionEvent} - BEGINNINGS - NOT_OF_SUBSCRIPTIONS - {DELETED})
 REDEFINED = SubscriptionEvent.REDEFINED
 KEYS = [
     SubscriptionKey(None, "dispatchers", durable=True),
@@ -106,7 +112,9 @@ def history(seed: int, count: int) -> Iterator[Group]:
             living.discard(key)
             yield group(number, subscriptions=[event(DELETED, 0, key=key)])
         elif roll < 0.25 and key in living:
-            what = chance.choice(sorted(set(SubscriptionEvent) - BEGINNINGS - {DELETED}))
+            what = chance.choice(
+                sorted(set(SubscriptionEvent) - BEGINNINGS - {DELETED, *NOT_OF_SUBSCRIPTIONS})
+            )
             paused, policy = chance.random() < 0.5, chance.choice(["", '{"lock_ms":5}'])
             one = event(what, chance.randrange(0, 999), key=key, paused=paused, policy=policy)
             yield group(number, subscriptions=[one])
@@ -300,10 +308,7 @@ def test_in_one_group_a_beginning_wins_then_an_end(tmp_path: Path, turned: bool)
     assert found == {first: (3, False, "{}"), third: (7, True, "")}
 
 
-_OTHERS = set(SubscriptionEvent) - BEGINNINGS - {DELETED, SubscriptionEvent.SCHEMA}
-
-
-@pytest.mark.parametrize("what", sorted(_OTHERS))
+@pytest.mark.parametrize("what", _OTHERS)
 def test_what_begins_nothing_forgets_nothing(tmp_path: Path, what: SubscriptionEvent) -> None:
     """A pause, a resumption, another policy: floor and exceptions stay as they were."""
     home = Home(tmp_path)

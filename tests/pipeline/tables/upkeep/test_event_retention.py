@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_groups import DAY_US, NOON, framed, group, run, settled
 
-from distributary.pipeline.model.message import SubscriptionRecord
+from distributary.pipeline.model.message import SubscriptionRecord, TransactionRecord
 from distributary.pipeline.model.subscription import Definition, SubscriptionEvent, SubscriptionKey
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.recovery import snapshot
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 from distributary.pipeline.tables.upkeep import event_retention
 from distributary.pipeline.tables.upkeep.table_upkeep import UpkeepLimits
+from distributary.pipeline.tables.verify.home_info import take
 from distributary.pipeline.tables.verify.verify_home import verify
 
 LIMITS = UpkeepLimits(log_entries_max=1_000_000, log_retention_days=7, retention_days=7)
@@ -177,6 +178,40 @@ def test_any_life_is_found_as_it_was(tmp_path_factory: pytest.TempPathFactory, s
     assert len(life.events()) <= len(events)
     report = verify(life.home)
     assert report.sound, [one.problems for one in report.checks if one.problems]
+
+
+def test_a_prepared_transaction_stays_until_it_has_ended(tmp_path: Path) -> None:
+    """With its work, however old it is; then both go, and an id may be used again."""
+    life = Life(tmp_path)
+
+    def said(event: SubscriptionEvent, id_: str, days_ago: int, work: bytes = b"") -> None:
+        record_ = TransactionRecord(event, id_, life.sequence, "user", work)
+        life.commit(days_ago, subscriptions=[record_])
+
+    said(SubscriptionEvent.PREPARED, "1:01:", 12, b"first")
+    said(SubscriptionEvent.PREPARED, "1:02:", 12, b"second")
+    said(SubscriptionEvent.PREPARED, "1:03:", 11, b"third")
+    said(SubscriptionEvent.COMMITTED, "1:01:", 11)
+    said(SubscriptionEvent.ROLLED_BACK, "1:03:", 11)
+    said(SubscriptionEvent.PREPARED, "1:03:", 10, b"again")
+    life.publish(1)
+    open_ = [("1:02:", b"second", "user"), ("1:03:", b"again", "user")]
+
+    def found() -> list[tuple[str, bytes, str]]:
+        records = [one.record for one in snapshot.load(life.log).prepared]
+        return [(one.transaction, one.work, one.by) for one in records]
+
+    assert found() == open_
+    assert take(life.home).prepared == ("1:02:", "1:03:")
+    life.upkeep()
+    assert found() == open_
+    assert len(life.events()) == 2
+    report = verify(life.home)
+    assert report.sound, [one.problems for one in report.checks if one.problems]
+    said(SubscriptionEvent.COMMITTED, "1:04:", 1)
+    [problem] = [one for check in verify(life.home).checks for one in check.problems]
+    assert "transaction/1:04:" in problem
+    assert "not prepared" in problem
 
 
 def test_an_event_that_nobody_knows_is_not_passed_over() -> None:

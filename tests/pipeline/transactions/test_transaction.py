@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from distributary.pipeline.log.transaction import (
+from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, PRECONDITION_FAILED, AmqpError
+from distributary.pipeline.transactions.transaction import (
     EACH_BYTES,
     ROWS,
     RUN_BYTES,
@@ -21,7 +22,6 @@ from distributary.pipeline.log.transaction import (
     Transactions,
     unknown,
 )
-from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
 
 LIMITS = Limits(transactions_max=3, bytes_max=10_000, bytes_together_max=16_000)
 HELD_MAX = 1 << 30
@@ -48,11 +48,10 @@ def test_every_state_has_a_row_for_every_event_until_it_is_gone() -> None:
     applied, only what is in another one is for its owner."""
     live = set(product(set(State) - {State.GONE}, Event))
     assert set(ROWS) == live - {(State.RELAYED, Event.POST), (State.RELAYED, Event.RETIRE)}
-    applied = [row for row, (_, step) in ROWS.items() if step is Step.APPLY]
-    assert applied == [(State.IDLE, Event.COMMIT), (State.OPEN, Event.COMMIT)]
-    assert [row for row, (_, step) in ROWS.items() if step is Step.RELAY] == [
-        (State.RELAYED, Event.COMMIT)
-    ]
+    rows = {step: [row for row, (_, one) in ROWS.items() if one is step] for step in Step}
+    assert rows[Step.APPLY] == [(State.IDLE, Event.COMMIT), (State.OPEN, Event.COMMIT)]
+    assert rows[Step.PREPARE] == [(State.IDLE, Event.PREPARE), (State.OPEN, Event.PREPARE)]
+    assert rows[Step.RELAY] == [(State.RELAYED, Event.COMMIT), (State.RELAYED, Event.PREPARE)]
     assert {to for (at, _), (to, _) in ROWS.items() if at is State.DOOMED} == {
         State.DOOMED,
         State.GONE,
@@ -71,6 +70,26 @@ def test_a_commit_gives_all_of_the_work_in_its_order() -> None:
     assert ended.amqp_error is None
     assert number not in transactions
     assert f"{number:016x}" in unknown(number).description
+
+
+def test_the_commit_of_one_with_a_global_id_prepares_it() -> None:
+    """Its rollback is one all the same; what failed is never prepared; an id is given once."""
+    transactions = fresh()
+    numbers = [begun(transactions) for _ in range(3)]
+    for number in numbers:
+        transactions.post(number, "p", 1, 1)
+        assert transactions.name(number, f"1:{number:02x}:") is None
+        assert transactions.name(number, f"1:{number:02x}:") is None
+    again = transactions.name(numbers[0], "1:ff:")
+    assert again is not None
+    assert again.condition == PRECONDITION_FAILED
+    ended = transactions.commit(numbers[0])
+    assert (ended.step, ended.global_id, ended.work.posted) == (Step.PREPARE, "1:01:", ["p"])
+    assert transactions.roll_back(numbers[1]).step is Step.UNDO
+    transactions.spoil(numbers[2], BAD)
+    assert transactions.name(numbers[2], "1:03:") == BAD
+    ended = transactions.commit(numbers[2])
+    assert (ended.step, ended.amqp_error) == (Step.UNDO, BAD)
 
 
 def test_a_rollback_undoes_all_of_it() -> None:

@@ -9,6 +9,8 @@ Rule 2: work is applied as a whole and only once, by `commit`; whatever else end
         undoes all of it.
 Rule 3: a transaction of which a part failed can only be rolled back; its commit is refused with
         the reason of the first failure.
+Rule 4: where its client has given it a global id, its commit is the first of two phases: the work
+        is prepared under that id, and is no more the connection's.
 """
 
 from collections.abc import Iterator
@@ -18,7 +20,11 @@ from typing import Generic, TypeVar
 import msgspec
 
 from distributary.pipeline.errors import IllegalTransition
-from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
+from distributary.pipeline.model.amqp_error import (
+    LIMIT_EXCEEDED,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
 
 UNKNOWN_ID = "amqp:transaction:unknown-id"
 TIMED_OUT = "amqp:transaction:timeout"
@@ -44,6 +50,7 @@ class Event(StrEnum):
     SPOIL = "spoil"  #: something that was done in it can't be done
     GIVE_UP = "give_up"  #: it takes too long, or holds too many deliveries
     COMMIT = "commit"
+    PREPARE = "prepare"  #: commit, of one that has a global id
     ROLL_BACK = "roll_back"
     LOSE = "lose"  #: the link of its controller is gone
 
@@ -56,6 +63,7 @@ class Step(StrEnum):
     DISCARD = "discard"  #: posted messages go; retired deliveries stay retired until the end
     UNDO = "undo"
     APPLY = "apply"
+    PREPARE = "prepare"  #: it is recorded, and waits for its transaction manager
     RELAY = "relay"  #: the owner of another log ends it
 
 
@@ -66,6 +74,7 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
     (State.IDLE, Event.SPOIL): (State.DOOMED, Step.DISCARD),
     (State.IDLE, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
     (State.IDLE, Event.COMMIT): (State.GONE, Step.APPLY),
+    (State.IDLE, Event.PREPARE): (State.GONE, Step.PREPARE),
     (State.IDLE, Event.ROLL_BACK): (State.GONE, Step.UNDO),
     (State.IDLE, Event.LOSE): (State.GONE, Step.UNDO),
     (State.OPEN, Event.POST): (State.OPEN, Step.KEEP),
@@ -74,6 +83,7 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
     (State.OPEN, Event.SPOIL): (State.DOOMED, Step.DISCARD),
     (State.OPEN, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
     (State.OPEN, Event.COMMIT): (State.GONE, Step.APPLY),
+    (State.OPEN, Event.PREPARE): (State.GONE, Step.PREPARE),
     (State.OPEN, Event.ROLL_BACK): (State.GONE, Step.UNDO),
     (State.OPEN, Event.LOSE): (State.GONE, Step.UNDO),
     # Its first work decides the one log that it is of: work of ours spoils it first.
@@ -81,6 +91,7 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
     (State.RELAYED, Event.SPOIL): (State.DOOMED, Step.DISCARD),
     (State.RELAYED, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
     (State.RELAYED, Event.COMMIT): (State.GONE, Step.RELAY),
+    (State.RELAYED, Event.PREPARE): (State.GONE, Step.RELAY),
     (State.RELAYED, Event.ROLL_BACK): (State.GONE, Step.UNDO),
     (State.RELAYED, Event.LOSE): (State.GONE, Step.UNDO),
     # What was retired in it is not given to anybody before its end: the peer that has yet to hear
@@ -91,6 +102,7 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
     (State.DOOMED, Event.SPOIL): (State.DOOMED, Step.DISCARD),
     (State.DOOMED, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
     (State.DOOMED, Event.COMMIT): (State.GONE, Step.UNDO),
+    (State.DOOMED, Event.PREPARE): (State.GONE, Step.UNDO),
     (State.DOOMED, Event.ROLL_BACK): (State.GONE, Step.UNDO),
     (State.DOOMED, Event.LOSE): (State.GONE, Step.UNDO),
 }
@@ -126,13 +138,14 @@ class Work(msgspec.Struct, Generic[P, R], eq=False):
 
 
 class Ended(msgspec.Struct, Generic[P, R], frozen=True, eq=False):
-    """A transaction ended: apply its work as a whole (`step` APPLY), or undo it. `amqp_error` is
-    why its commit failed, if that was asked for and failed."""
+    """A transaction ended: apply its work as a whole (`step` APPLY), prepare it under `global_id`,
+    or undo it. `amqp_error` is why its commit failed, if that was asked for and failed."""
 
     number: int
     work: Work[P, R]
     step: Step
     amqp_error: AmqpError | None = None
+    global_id: str = ""
 
 
 class InDoubt(msgspec.Struct, frozen=True):
@@ -148,6 +161,7 @@ class _Transaction(msgspec.Struct, Generic[P, R], eq=False):
     work: Work[P, R] = msgspec.field(default_factory=Work)
     posted_bytes: int = 0  #: what the work holds
     retired_bytes: int = 0
+    global_id: str = ""  #: under which its commit prepares it
 
     def step(self, event: Event) -> Step:
         try:
@@ -259,9 +273,21 @@ class Transactions(Generic[P, R]):
         one.step(Event.GIVE_UP)
         return self._take(one)
 
+    def name(self, number: int, global_id: str) -> AmqpError | None:
+        """From now on its commit prepares it under this id. Why that can't be, if so."""
+        one = self._open[number]
+        if one.state is State.DOOMED:
+            return one.reason
+        if one.global_id not in ("", global_id):
+            return AmqpError(PRECONDITION_FAILED, f"its global id is {one.global_id} already")
+        one.global_id = global_id
+        return None
+
     def commit(self, number: int) -> Ended[P, R]:
-        """Commit for its controller: all of the work, or why there is nothing of it."""
-        return self._end(number, Event.COMMIT)
+        """Commit for its controller: all of the work, or why there is nothing of it. One that has a
+        global id is prepared."""
+        named = bool(self._open[number].global_id)
+        return self._end(number, Event.PREPARE if named else Event.COMMIT)
 
     def roll_back(self, number: int) -> Ended[P, R]:
         """Roll back for its controller: all of the work is undone."""
@@ -276,7 +302,8 @@ class Transactions(Generic[P, R]):
     def _end(self, number: int, event: Event) -> Ended[P, R]:
         one = self._open.pop(number)
         step = one.step(event)
-        return Ended(number, self._take(one), step, one.reason if event is Event.COMMIT else None)
+        reason = one.reason if event in (Event.COMMIT, Event.PREPARE) else None
+        return Ended(number, self._take(one), step, reason, one.global_id)
 
     def _take(self, one: _Transaction[P, R]) -> Work[P, R]:
         work, one.work = one.work, Work()

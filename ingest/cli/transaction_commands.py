@@ -1,0 +1,95 @@
+"""`distributary transaction`: prepared transactions of a running gateway."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from distributary.ingest.cli.answer_tables import PREPARED, print_rows
+from distributary.ingest.cli.options.command_options import (
+    connected,
+    json_option,
+    print_json,
+    sure,
+    yes_option,
+)
+from distributary.pipeline.management.management_messages import Entity, Verb
+
+if TYPE_CHECKING:
+    from distributary.jobs.client.management_client import Client
+
+_id = click.argument("id_", metavar="ID")
+_force = click.option(
+    "--force", is_flag=True, help="Though another user's transaction manager is to end it."
+)
+
+
+@click.group()
+def transaction() -> None:
+    """List and end prepared transactions.
+
+    \b
+    ID is FORMAT:GTRID:BQUAL, the last two in hexadecimal, as `list` shows it.
+    Examples:
+      distributary transaction list
+      distributary transaction commit 131077:0a1b:01
+
+    What is prepared waits for its transaction manager for ever. End it here only if that one is
+    gone: it may have decided otherwise.
+    Exit codes as of `distributary subscription`.
+    """
+
+
+@transaction.command(name="list")
+@json_option
+@connected
+def list_(client: "Client", as_json: bool) -> None:
+    """List those that you prepared, and those about topics that you may manage.
+
+    \b
+    Example:
+      distributary transaction list --json
+    """
+    rows = client.query(Entity.TRANSACTION)
+    print_rows(PREPARED, rows, "prepared transactions", as_json=as_json)
+
+
+@transaction.command()
+@_id
+@_force
+@yes_option
+@json_option
+@connected
+def commit(client: "Client", id_: str, force: bool, yes: bool, as_json: bool) -> None:
+    """Commit one.
+
+    \b
+    Example:
+      distributary transaction commit 131077:0a1b:01 --yes
+    """
+    _end(client, Verb.COMMIT, id_, force=force, yes=yes, as_json=as_json)
+
+
+@transaction.command()
+@_id
+@_force
+@yes_option
+@json_option
+@connected
+def rollback(client: "Client", id_: str, force: bool, yes: bool, as_json: bool) -> None:
+    """Roll one back: what it took comes again.
+
+    \b
+    Example:
+      distributary transaction rollback 131077:0a1b:01 --force --yes
+    """
+    _end(client, Verb.ROLLBACK, id_, force=force, yes=yes, as_json=as_json)
+
+
+def _end(client: "Client", verb: Verb, id_: str, *, force: bool, yes: bool, as_json: bool) -> None:
+    sure(f"{verb.value} {id_}, whatever its transaction manager has decided?", yes=yes)
+    said = {"force": True} if force else {}
+    done = client.ask(verb, Entity.TRANSACTION, id_, said)
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(done["said"])

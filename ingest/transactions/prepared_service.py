@@ -1,0 +1,190 @@
+"""Prepared transactions: their records in the log, and their ends.
+
+The order of durable steps: the work is recorded whole in one group, as something that nobody sees;
+then its client hears that it is prepared. At its commit what was retired is settled, what was
+posted is published, and its end is recorded, all in one group; then the commit is answered. Rolled
+back, what it retired is given back in the group of its end. All methods run on the loop's thread.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import count
+from typing import TypeAlias, assert_never
+
+import structlog
+
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.publish.message_parts import MessageParts
+from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.host import Host
+from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.ingest.transactions.prepared_work import HeldRun, PreparedWork, decoded, encoded
+from distributary.ingest.transactions.retiring import undone
+from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.message import TransactionRecord
+from distributary.pipeline.model.subscription import SubscriptionEvent, SubscriptionKey
+from distributary.pipeline.model.transitions import DeliveryState
+from distributary.pipeline.transactions.prepared_transactions import (
+    Event,
+    Limits,
+    Prepared,
+    PreparedTransactions,
+    State,
+    Step,
+    ended_otherwise,
+)
+
+_events = structlog.get_logger("gateway")
+
+PreparedOne: TypeAlias = Prepared[PreparedWork]
+
+
+class PreparedService:
+    """All prepared transactions of one home."""
+
+    def __init__(self, host: Host, parts: MessageParts, directory: SubscriptionDirectory) -> None:
+        """Takes what was prepared before the start out of dispatch again: before anybody consumes.
+        Raises StoreError for what a later version of the program has prepared."""
+        limits = host.settings.amqp
+        self._loop, self._log, self._intake = host.loop, parts.log, parts.intake
+        self._delivery, self._directory = parts.delivery, directory
+        self._all: PreparedTransactions[PreparedWork] = PreparedTransactions(
+            Limits(limits.prepared_max, limits.prepared_of_user_max, limits.prepared_bytes_max)
+        )
+        #: Of those of before the start: apart from the numbers of declared ones, which go on from
+        #: the time.
+        self._holders = count(-1, -1)
+        for event in parts.store.snapshot.prepared:
+            record = event.record
+            work = decoded(record.work, next(self._holders), self._living)
+            facts = work.facts(record.by, event.recorded_at, len(record.work))
+            one = Prepared(record.transaction, facts, work)
+            for held in work.held:
+                held.subscription.dispatcher.withhold(work.holder, held.run)
+            self._all.add(one)
+            self._all.durable(one)
+
+    def _living(self, id_: str, began: int) -> Subscription | None:
+        try:
+            found = self._directory.get(SubscriptionKey.parse(id_))
+        except InvalidRequest as error:
+            raise StoreError(f"a prepared transaction names a subscription: {error}") from error
+        return found if self._log.begun.get(id_) == began else None
+
+    # Preparing.
+
+    def amqp_error(self, id_: str, user: str) -> AmqpError | None:
+        """Why this user can't prepare a transaction under this id now."""
+        return self._all.amqp_error(id_, user)
+
+    def prepare(
+        self, id_: str, user: str, work: PreparedWork, then: Callable[[], None]
+    ) -> AmqpError | None:
+        """Record this work, which may be done as a whole, under the id; `then` is called when that
+        is durable. Or why that can't be: then nothing was done."""
+        data = encoded(work)
+        amqp_error = self._all.amqp_error(id_, user, len(data))
+        if amqp_error is not None:
+            return amqp_error
+        one = Prepared(id_, work.facts(user, clock.now(), len(data)), work)
+        self._all.add(one)
+        head = self._log.next_sequence
+        record = TransactionRecord(SubscriptionEvent.PREPARED, id_, head, user, data)
+        self._log.record(record, partial(self._done, one, then))
+        return None
+
+    def _done(self, one: PreparedOne, then: Callable[[], None]) -> None:
+        self._all.durable(one)
+        then()
+
+    # Their ends.
+
+    def get(self, id_: str) -> PreparedOne | AmqpError:
+        """The one that is prepared under this id, or that there is none."""
+        return self._all.get(id_)
+
+    def listed(self) -> Iterable[PreparedOne]:
+        """Those that wait for a transaction manager's word, the oldest first."""
+        return self._all.listed()
+
+    async def end(self, id_: str, user: str, *, commit: bool) -> AmqpError | None:
+        """Commit it, or roll it back, for a user who may; returns when that is durable. Or why it
+        can't end so."""
+        while True:
+            one = self._all.get(id_)
+            if isinstance(one, AmqpError):
+                return one
+            done = self._loop.create_future()
+            match one.step(Event.COMMIT if commit else Event.ROLL_BACK):
+                case Step.APPLY:
+                    self._apply(one, user, partial(_resolve, done))
+                    self._log.flush()
+                    await done
+                    return None
+                case Step.UNDO:
+                    self._undo(one, user, partial(_resolve, done))
+                    self._log.flush()
+                    await done
+                    return None
+                case Step.WAIT:
+                    ending = one.state is not State.PREPARING
+                    self._log.after(partial(_resolve, done))
+                    self._log.flush()
+                    await done
+                    if ending:
+                        return None  # who asked before has had it ended so
+                case Step.REFUSE:
+                    return ended_otherwise(one)
+                case Step.ANSWER:
+                    raise AssertionError(one.state)
+                case _ as never:
+                    assert_never(never)
+
+    def _apply(self, one: PreparedOne, user: str, then: Callable[[], None]) -> None:
+        """Its work and its end lie in one group. What was promised when it was prepared isn't
+        refused now: limits of backlogs were asked then."""
+        work = one.work
+        self._record(one, SubscriptionEvent.COMMITTED, user, then)
+        for held in work.held:
+            self._conclude(work.holder, held, held.said)
+        self._forget(work)
+        self._intake.publish_prepared(work.posted, work.publisher)
+
+    def _undo(self, one: PreparedOne, user: str, then: Callable[[], None]) -> None:
+        work = one.work
+        self._record(one, SubscriptionEvent.ROLLED_BACK, user, then)
+        for held in work.held:
+            self._conclude(work.holder, held, undone(held.said))
+        self._forget(work)
+
+    def _record(
+        self, one: PreparedOne, event: SubscriptionEvent, user: str, then: Callable[[], None]
+    ) -> None:
+        record = TransactionRecord(event, one.id, self._log.next_sequence, user)
+        self._log.record(record, partial(self._done, one, then))
+        _events.info(
+            "transaction.ended",
+            transaction=one.id,
+            outcome=event.value,
+            by=user,
+            prepared_by=one.facts.user,
+        )
+
+    def _conclude(self, holder: int, held: HeldRun, said: DeliveryState) -> None:
+        """Its deliveries end so. Those of a subscription that has ended, or was rewound or purged
+        since, are its own no more."""
+        subscription, run = held.subscription, held.run
+        if not subscription.ended and subscription.dispatcher.retired(holder, run):
+            at = held.delivered_at
+            self._delivery.conclude(subscription, held.name, holder, run, said, at)
+
+    def _forget(self, work: PreparedWork) -> None:
+        for dispatcher in {one.subscription.dispatcher for one in work.held}:
+            dispatcher.forget(work.holder)
+
+
+def _resolve(done: "asyncio.Future[None]") -> None:
+    if not done.done():
+        done.set_result(None)

@@ -1,0 +1,229 @@
+"""The work of a prepared transaction: what its commit will do, in memory and as the bytes of its
+record.
+
+Rule: what the bytes say is enough to commit or to roll back after any restart. What doesn't outlast
+      the process, outcomes in subscriptions that aren't durable, isn't in them.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from distributary.ingest.commit.pending_group import Former
+from distributary.ingest.delivery.consumer import Subscription
+from distributary.ingest.net.link import Peer
+from distributary.ingest.publish.intake import Posted
+from distributary.ingest.publish.relay import Kept, RoutedRun
+from distributary.pipeline.amqp.dead_letter import MisfitInfo
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.model.address import Destination, Kind
+from distributary.pipeline.model.message import PublishBatch
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.transitions import DeliveryState
+from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.transactions.prepared_transactions import Facts
+
+#: The format of the bytes; it changes when a reader of the former one would misread them.
+VERSION = 1
+
+
+class HeldRun(msgspec.Struct, frozen=True, eq=False):
+    """Deliveries of a subscription that were given an outcome: they are in flight to nobody, and
+    belong to the transaction. `began` is the group in which the subscription's incarnation began,
+    `name` their consumer's in the log."""
+
+    subscription: Subscription
+    began: int
+    name: str
+    run: Run
+    said: DeliveryState
+    delivered_at: int
+
+
+class PreparedWork(msgspec.Struct, frozen=True, eq=False):
+    """All of it. Dispatchers know the transaction by the number `holder`, below 0; `publisher` has
+    sent the messages."""
+
+    holder: int
+    publisher: Peer | Former
+    posted: list[Posted]
+    held: list[HeldRun]
+
+    def facts(self, user: str, at: int, size: int) -> Facts:
+        """What is shown of it."""
+        topics = {one.run.topic for one in self.posted}
+        topics |= {one.subscription.definition.topic for one in self.held}
+        messages = sum(one.run.count for one in self.posted)
+        deliveries = sum(len(one.run) for one in self.held)
+        return Facts(user, at, tuple(sorted(topics)), messages, deliveries, size)
+
+
+class _KeptRow(msgspec.Struct, array_like=True, frozen=True):
+    queue: tuple[str, str]
+    topic: str
+    sentence: str
+    at: int
+
+
+class _PostedRow(msgspec.Struct, array_like=True, frozen=True):
+    """A Posted; of a destination its kind and its name."""
+
+    topic: str
+    count: int
+    blob: bytes
+    lengths: bytes
+    durable: bytes
+    priority: bytes
+    ttl: bytes
+    expires_at: bytes
+    deliver_at: bytes
+    start: int
+    queue: tuple[str, str] | None
+    ids: list[bytes]
+    unrouted: dict[str, dict[int, _KeptRow]]
+
+
+class _HeldRow(msgspec.Struct, array_like=True, frozen=True):
+    """A HeldRun; `run` is a range as (first, step, count), or int64 numbers, little-endian."""
+
+    subscription: str
+    began: int
+    name: str
+    run: tuple[int, int, int] | bytes
+    outcome: Outcome
+    failed: bool
+    undeliverable: bool
+    delivered_at: int
+
+
+class _WorkRow(msgspec.Struct, array_like=True, frozen=True):
+    version: int
+    container: str
+    posted: list[_PostedRow]
+    held: list[_HeldRow]
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_VERSION = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw, msgspec.Raw, msgspec.Raw])
+_DECODER = msgspec.msgpack.Decoder(_WorkRow)
+
+
+def encoded(work: PreparedWork) -> bytes:
+    """Its bytes."""
+    posted = [_posted_row(one) for one in work.posted]
+    held = [_held_row(one) for one in work.held if one.subscription.durable]
+    return _ENCODER.encode(_WorkRow(VERSION, work.publisher.container, posted, held))
+
+
+def decoded(
+    data: bytes, holder: int, of: Callable[[str, int], Subscription | None]
+) -> PreparedWork:
+    """The work of these bytes. `of` gives the subscription of an id, if it lives in the incarnation
+    that began in a group: outcomes for any other one mean nothing any more.
+
+    Raises StoreError for bytes of a later version of the program.
+    """
+    try:
+        version, *_ = _VERSION.decode(data)
+        if version != VERSION:
+            raise StoreError(
+                f"a prepared transaction is of format {version}, this program knows {VERSION}: a "
+                "later version wrote it. Start that one"
+            )
+        row = _DECODER.decode(data)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"a prepared transaction can't be read: {error}") from error
+    held = [
+        HeldRun(
+            subscription,
+            one.began,
+            one.name,
+            _run(one.run),
+            DeliveryState(one.outcome, one.failed, one.undeliverable),
+            one.delivered_at,
+        )
+        for one in row.held
+        if (subscription := of(one.subscription, one.began)) is not None
+    ]
+    return PreparedWork(holder, Former(row.container), [*map(_posted, row.posted)], held)
+
+
+def _posted_row(one: Posted) -> _PostedRow:
+    run, queue = one.run, one.routed.queue
+    columns = (run.blob, run.lengths, run.durable, run.priority, run.ttl)
+    blob, lengths, durable, priority, ttl = map(bytes, columns)
+    return _PostedRow(
+        run.topic,
+        run.count,
+        blob,
+        lengths,
+        durable,
+        priority,
+        ttl,
+        bytes(run.expires_at),
+        bytes(run.deliver_at),
+        one.routed.start,
+        None if queue is None else (queue.kind.value, queue.name),
+        one.ids,
+        {topic: dict(_kept_rows(places.items())) for topic, places in one.unrouted.items()},
+    )
+
+
+def _kept_rows(places: Iterable[tuple[int, Kept]]) -> Iterable[tuple[int, _KeptRow]]:
+    for place, kept in places:
+        queue, info = kept.queue, kept.info
+        at = (queue.kind.value, queue.name)
+        yield place, _KeptRow(at, info.topic, info.sentence, info.at)
+
+
+def _posted(row: _PostedRow) -> Posted:
+    run = PublishBatch(
+        row.topic,
+        row.count,
+        row.blob,
+        row.lengths,
+        row.durable,
+        row.priority,
+        row.ttl,
+        row.expires_at,
+        row.deliver_at,
+    )
+    queue = None if row.queue is None else _destination(row.queue)
+    unrouted = {
+        topic: {
+            place: Kept(_destination(one.queue), MisfitInfo(one.topic, one.sentence, one.at))
+            for place, one in places.items()
+        }
+        for topic, places in row.unrouted.items()
+    }
+    return Posted(RoutedRun(run, row.start, queue), row.ids, unrouted)
+
+
+def _destination(said: tuple[str, str]) -> Destination:
+    kind, name = said
+    return Destination(Kind(kind), name)
+
+
+def _held_row(one: HeldRun) -> _HeldRow:
+    run, said = one.run, one.said
+    numbers: tuple[int, int, int] | bytes = (
+        (run.start, run.step, len(run)) if isinstance(run, range) else run.tobytes()
+    )
+    return _HeldRow(
+        one.subscription.id,
+        one.began,
+        one.name,
+        numbers,
+        said.outcome,
+        said.failed,
+        said.undeliverable,
+        one.delivered_at,
+    )
+
+
+def _run(numbers: tuple[int, int, int] | bytes) -> Run:
+    if isinstance(numbers, bytes):
+        return array("q", numbers)
+    first, step, count = numbers
+    return range(first, first + step * count, step)

@@ -1,0 +1,134 @@
+"""Requests to `$management` about prepared transactions: give one a global id, end one, list them.
+
+Rule: who prepared a transaction may see it and end it. Who may `manage` all topics that it is about
+      sees it, too, and ends it by saying `force`: the transaction manager hears of that late or
+      never. To all others it isn't there.
+"""
+
+from distributary.ingest.security.access import Access
+from distributary.ingest.transactions.coordinator import Coordinator
+from distributary.ingest.transactions.prepared_service import PreparedOne
+from distributary.pipeline.amqp.coordinator_command import NO_NUMBER, number_of
+from distributary.pipeline.codec.amqp_types import Timestamp, Value
+from distributary.pipeline.codec.quoting import quoted
+from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.management.management_messages import (
+    ABSENT,
+    BAD_REQUEST,
+    NO_CONTENT,
+    OK,
+    Answer,
+    Request,
+    Verb,
+    refused,
+)
+from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
+from distributary.pipeline.subscriptions.permission import Action
+from distributary.pipeline.transactions.global_id import GlobalId
+
+_NAMES = (
+    "name",
+    "state",
+    "user",
+    "prepared_at",
+    "messages",
+    "deliveries",
+    "bytes",
+    "topics",
+    "own",
+    "log",
+)
+
+
+class TransactionRequests:
+    """Answers them."""
+
+    def __init__(self, transactions: Coordinator, access: Access, count_max: int, log: str) -> None:
+        """An answer to QUERY has so many at most; `log` is our log's name."""
+        self._transactions, self._prepared = transactions, transactions.prepared
+        self._access, self._count_max, self._log = access, count_max, log
+
+    async def answer(self, user: str, request: Request) -> Answer:
+        """The answer; it is given when what it says is durable."""
+        try:
+            if request.verb is Verb.QUERY:
+                return self._query(user, request)
+            id_ = GlobalId.parse(request.name).text
+            return await self._answer(user, id_, request)
+        except InvalidRequest as error:
+            return Answer(BAD_REQUEST, str(error))
+
+    async def _answer(self, user: str, id_: str, request: Request) -> Answer:
+        verb = request.verb
+        if verb is Verb.PREPARE:
+            return self._name(user, id_, request)
+        found = self._prepared.get(id_)
+        if isinstance(found, AmqpError):
+            return refused(found)
+        own = found.facts.user == user
+        if not own and not self._manages(user, found):
+            absent = f"no transaction is prepared under the global id {id_}: it ended, or never "
+            return Answer(ABSENT, f"{absent}was one")
+        if verb is Verb.READ:
+            return Answer(OK, "the transaction", self._row(user, found))
+        if not own and request.attributes.get("force") is not True:
+            text = f"the transaction {id_} was prepared by user '{found.facts.user}', whose "
+            text += "transaction manager is to end it; say force to end it all the same"
+            return refused(AmqpError(UNAUTHORIZED, text))
+        commit = verb is Verb.COMMIT
+        amqp_error = await self._prepared.end(id_, user, commit=commit)
+        if amqp_error is not None:
+            return refused(amqp_error)
+        return Answer(NO_CONTENT, f"{id_} is {'committed' if commit else 'rolled back'}")
+
+    def _name(self, user: str, id_: str, request: Request) -> Answer:
+        said = request.attributes["transaction"]
+        number = number_of(said)
+        if number == NO_NUMBER:
+            return Answer(BAD_REQUEST, "'transaction' is no id of a declared transaction: 8 bytes")
+        amqp_error = self._transactions.name(user, number, id_)
+        if amqp_error is not None:
+            return refused(amqp_error)
+        return Answer(OK, f"the commit of the transaction prepares it as {id_}")
+
+    def _query(self, user: str, request: Request) -> Answer:
+        said = request.attributes
+        offset, count = said.get("offset", 0), said.get("count", self._count_max)
+        assert isinstance(offset, int), offset  # noqa: S101 (`management.parse` has looked)
+        assert isinstance(count, int), count  # noqa: S101
+        if count > self._count_max:
+            text = f"'count' is {count}; it may be {self._count_max} (management.query_count_max)"
+            return Answer(BAD_REQUEST, f"{text}, and 'offset' leads on")
+        wanted = said.get("attributeNames") or list[Value](_NAMES)
+        assert isinstance(wanted, list), wanted  # noqa: S101
+        if strange := [name for name in wanted if name not in _NAMES]:
+            there_are = ", ".join(_NAMES)
+            text = f"'attributeNames' has {quoted(strange[0])}; there are {there_are}"
+            return Answer(BAD_REQUEST, text)
+        seen = [one for one in self._prepared.listed() if self._sees(user, one)]
+        rows = [self._row(user, one) for one in seen[offset : offset + count]]
+        results: list[Value] = [[row[str(name)] for name in wanted] for row in rows]
+        body: dict[str, Value] = {"attributeNames": wanted, "results": results, "total": len(seen)}
+        return Answer(OK, f"{len(rows)} of {len(seen)}", body)
+
+    def _sees(self, user: str, one: PreparedOne) -> bool:
+        return one.facts.user == user or self._manages(user, one)
+
+    def _manages(self, user: str, one: PreparedOne) -> bool:
+        may = self._access.rights.permissions.allow
+        return all(may(user, Action.MANAGE, topic) for topic in one.facts.topics)
+
+    def _row(self, user: str, one: PreparedOne) -> dict[str, Value]:
+        facts = one.facts
+        return {
+            "name": one.id,
+            "state": one.state.value,
+            "user": facts.user,
+            "prepared_at": Timestamp(facts.at // 1_000),
+            "messages": facts.messages,
+            "deliveries": facts.deliveries,
+            "bytes": facts.bytes,
+            "topics": list[Value](facts.topics),
+            "own": facts.user == user,
+            "log": self._log,
+        }

@@ -1,0 +1,101 @@
+"""Distributed transactions with a real transaction manager (Atomikos), the Qpid JMS client by the
+`XAResource` of `examples/xa`, and a second resource (H2): whoever is killed, an order is in the
+table, its receipt in the queue and the order gone, or none of that.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from gateway_jms import QUEUE, Jms, source
+from gateway_management import Manager
+from gateway_peer import Peer
+from gateway_process import Gateway
+from jms_suite import ROOT
+from maven_jars import JAVAC, SHORT_LIFE, jdk_missing, needs_of
+
+SOURCES = ROOT / "examples" / "xa"
+ORDERS = [f"order {nth}" for nth in range(4)]
+#: How the program ends where it halts itself.
+HALTED = 9
+SECONDS_MAX = 120
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The classes of the example with all that they need."""
+    missing = jdk_missing()
+    if missing:
+        assert os.environ.get("CI") != "true", missing
+        pytest.skip(missing)
+    jars = needs_of(SOURCES / "pom.xml")
+    classes = tmp_path_factory.mktemp("classes")
+    path = ":".join(map(str, [classes, *jars]))
+    sources = sorted(map(str, SOURCES.glob("*.java")))
+    options = ["-Xlint:all", "-Werror", "-cp", path, "-d", str(classes)]
+    subprocess.run([*JAVAC, *options, *sources], check=True)
+    return path
+
+
+def orders(path: str, gateway: Gateway, folder: Path, what: str = "", code: int = 0) -> str:
+    """Run the program; what it says."""
+    url = f"amqp://127.0.0.1:{gateway.port}"
+    words = [url, str(folder / "rows"), str(folder / "logs"), *([what] if what else [])]
+    (folder / "logs").mkdir(exist_ok=True)
+    done = subprocess.run(
+        ["java", *SHORT_LIFE, "-cp", path, "Orders", *words],
+        cwd=folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def left(gateway: Gateway, queue: str, count: int) -> list[object]:
+    """All that a queue has."""
+    with Jms(gateway.port, "looks") as jms:
+        jms.subscribed("looks", source(queue, QUEUE))
+        jms.credit(count + 1)
+        found = jms.bodies(count)
+        assert jms.empty(count=count)
+    return found
+
+
+def waiting(gateway: Gateway) -> list[object]:
+    """What is prepared."""
+    return [*Manager(Peer(gateway.port)).done("QUERY", "transaction")["results"]]
+
+
+@pytest.mark.parametrize(
+    ("crash", "prepared", "killed"),
+    [
+        ("before prepare", 0, False),
+        ("after prepare", 1, True),
+        ("before commit", 1, True),
+        ("before commit", 1, False),
+        ("after commit", 0, True),
+    ],
+)
+def test_an_order_is_taken_as_a_whole_or_not_at_all(
+    path: str, tmp_path: Path, crash: str, prepared: int, *, killed: bool
+) -> None:
+    """The program halts between the steps of the first order; then it recovers, and goes on. The
+    gateway may be killed in between."""
+    with Gateway(tmp_path) as gateway:
+        with Jms(gateway.port, "shop") as jms:
+            jms.publish("orders", *ORDERS, capabilities=QUEUE)
+        orders(path, gateway, tmp_path, crash, HALTED)
+        assert len(waiting(gateway)) == prepared
+        if killed:
+            gateway.kill()
+            gateway.start()
+            assert len(waiting(gateway)) == prepared
+        orders(path, gateway, tmp_path, "recover")
+        assert waiting(gateway) == []
+        orders(path, gateway, tmp_path)
+        assert f"rows [{', '.join(ORDERS)}]" in orders(path, gateway, tmp_path, "recover")
+        assert sorted(map(str, left(gateway, "receipts", len(ORDERS)))) == ORDERS
+        assert left(gateway, "orders", 0) == []
+        gateway.stop()
+        gateway.verified()

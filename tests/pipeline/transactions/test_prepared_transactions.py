@@ -1,0 +1,172 @@
+"""Prepared transactions, against a model that keeps what its log says."""
+
+from itertools import product
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from distributary.pipeline.errors import IllegalTransition, InvalidRequest
+from distributary.pipeline.model.amqp_error import (
+    LIMIT_EXCEEDED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
+from distributary.pipeline.transactions.global_id import GlobalId
+from distributary.pipeline.transactions.prepared_transactions import (
+    LISTED,
+    ROWS,
+    Event,
+    Facts,
+    Limits,
+    Prepared,
+    PreparedTransactions,
+    State,
+    Step,
+    ended_otherwise,
+)
+
+LIMITS = Limits(count_max=4, of_user_max=3, bytes_max=100)
+IDS = [f"1:{nth:02x}:" for nth in range(6)]
+ENDS = {Event.COMMIT: State.COMMITTING, Event.ROLL_BACK: State.ROLLING_BACK}
+
+
+def one(id_: str, user: str = "u", size: int = 1) -> Prepared[str]:
+    return Prepared(id_, Facts(user, 0, (), 0, 0, size), "work")
+
+
+def condition(amqp_error: AmqpError | Prepared[str] | None) -> str:
+    assert isinstance(amqp_error, AmqpError)
+    return amqp_error.condition
+
+
+def test_the_table_has_a_row_for_all_that_can_come() -> None:
+    """Only a prepared one is applied or undone; only what becomes durable ends it."""
+    live = set(product(set(State) - {State.GONE}, Event))
+    assert set(ROWS) == live - {(State.PREPARED, Event.DURABLE)}
+    for (state, event), (to, step) in ROWS.items():
+        assert (step in (Step.APPLY, Step.UNDO)) == (to in ENDS.values() and state is not to)
+        assert (step in (Step.WAIT, Step.REFUSE)) <= (state is to)
+        assert (to is State.GONE) <= (event is Event.DURABLE)
+
+
+def test_what_is_full_takes_no_more() -> None:
+    """Each limit says its name; what was prepared before a start is kept all the same."""
+    prepared: PreparedTransactions[str] = PreparedTransactions(LIMITS)
+    for id_ in IDS[:3]:
+        assert prepared.amqp_error(id_, "u", 30) is None
+        prepared.add(one(id_, size=30))
+    assert condition(prepared.amqp_error(IDS[0], "other")) == PRECONDITION_FAILED
+    for user, size, name in (
+        ("u", 1, "amqp.prepared_of_user_max"),
+        ("other", 11, "amqp.prepared_bytes_max"),
+    ):
+        refusal = prepared.amqp_error(IDS[3], user, size)
+        assert refusal is not None
+        assert refusal.condition == LIMIT_EXCEEDED
+        assert name in refusal.description
+    prepared.add(one(IDS[3], "other"))
+    refusal = prepared.amqp_error(IDS[4], "third")
+    assert refusal is not None
+    assert "(amqp.prepared_max)" in refusal.description
+    prepared.add(one(IDS[4]))
+
+
+@pytest.mark.parametrize(
+    "text", ["0:00:", "131077:0a1b:01", f"{2**31 - 1}:{'ff' * 64}:{'00' * 64}"]
+)
+def test_an_id_has_one_text(text: str) -> None:
+    assert GlobalId.parse(text).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "1", "1:0a", "1::", "01:0a:", "-1:0a:", "1:0A:", "1:a:", f"{2**31}:0a:",
+     f"1:{'ff' * 65}:", f"1:00:{'ff' * 65}", "1:0a:01 ", "x:0a:01"],
+)  # fmt: skip
+def test_what_is_no_id_is_refused_with_how_one_looks(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="131077:0a1b:01"):
+        GlobalId.parse(text)
+
+
+class Model(RuleBasedStateMachine):
+    """A log that becomes durable step by step, restarts, managers that ask again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.subject: PreparedTransactions[str] = PreparedTransactions(Limits(99, 99, 99))
+        self.waiting: list[tuple[str, str]] = []  # records that aren't durable: id, what
+        self.log: dict[str, list[str]] = {id_: [] for id_ in IDS}
+
+    @rule(id_=st.sampled_from(IDS))
+    def prepare(self, id_: str) -> None:
+        known = not isinstance(self.subject.get(id_), AmqpError)
+        assert (self.subject.amqp_error(id_, "u") is not None) == known
+        if not known:
+            self.subject.add(one(id_))
+            self.waiting.append((id_, "prepared"))
+
+    @rule(id_=st.sampled_from(IDS), event=st.sampled_from(sorted(ENDS)))
+    def end(self, id_: str, event: Event) -> None:
+        found = self.subject.get(id_)
+        if isinstance(found, AmqpError):
+            assert found.condition == NOT_FOUND
+            assert len(self.log[id_]) % 2 == 0
+            return
+        before = found.state
+        match found.step(event):
+            case Step.APPLY | Step.UNDO:
+                assert before is State.PREPARED
+                self.waiting.append((id_, event.value))
+            case Step.WAIT:
+                assert before in (State.PREPARING, ENDS[event])
+            case Step.REFUSE:
+                assert before in ENDS.values()
+                assert before is not ENDS[event]
+                assert before in ended_otherwise(found).description
+            case other:
+                raise AssertionError(other)
+
+    @precondition(lambda self: self.waiting)
+    @rule()
+    def durable(self) -> None:
+        id_, what = self.waiting.pop(0)
+        found = self.subject.get(id_)
+        assert isinstance(found, Prepared)
+        self.subject.durable(found)
+        self.log[id_].append(what)
+
+    @rule()
+    def restart(self) -> None:
+        """What isn't durable never was."""
+        self.waiting.clear()
+        self.subject = PreparedTransactions(Limits(99, 99, 99))
+        for id_, records in self.log.items():
+            if len(records) % 2:
+                restored = one(id_)
+                self.subject.add(restored)
+                self.subject.durable(restored)
+
+    @invariant()
+    def one_end_for_each(self) -> None:
+        """Records alternate; listed is what the log has open; nothing durable twice."""
+        for records in self.log.values():
+            assert all((what == "prepared") == (nth % 2 == 0) for nth, what in enumerate(records))
+        open_ = {id_ for id_, records in self.log.items() if len(records) % 2}
+        assert {found.id for found in self.subject.listed()} == open_
+        assert all(found.state in LISTED for found in self.subject.listed())
+
+
+def test_an_end_can_not_become_durable_twice() -> None:
+    prepared: PreparedTransactions[str] = PreparedTransactions(LIMITS)
+    first = one(IDS[0])
+    prepared.add(first)
+    prepared.durable(first)
+    with pytest.raises(IllegalTransition):
+        prepared.durable(first)
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
