@@ -7,10 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from faulty_s3 import FaultyS3, faulty_s3
+from faulty_s3 import FaultyS3, Plan, faulty_s3
 from gateway_process import until
 
+from distributary.ingest.backup import store_reader
 from distributary.ingest.backup.backup_folder import writing
+from distributary.ingest.backup.backup_run import back_up
 from distributary.ingest.backup.store_restore import StoreRestore, restore
 from distributary.pipeline.backup.backup_manifest import BackupManifest, BackupPoint
 from distributary.pipeline.errors import DistributaryError, HomeLocked, HomeLost, InvalidRequest
@@ -21,6 +23,7 @@ from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
 ENTRY = "tables/topic_log/_delta_log/00000000000000000000.json"
 FILES = {ENTRY: b"{}", "journal/0000000001/0000000001": b"a group"}
+CONFIG = b"[amqp]\n"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
     with writing(tmp_path / "copy") as into:
         files = tuple(
             into.keep(path, 0o644, lambda size, at, data=data: data[at:][:size], len(data))
-            for path, data in sorted(FILES.items())
+            for path, data in sorted({**FILES, "settings/config/gateway.toml": CONFIG}.items())
         )
         point = BackupPoint(1.0, LogIdentity("table", 0, "digest"), 1, 1)
         into.complete(BackupManifest(point, files, on_a_store=True))
@@ -190,3 +193,43 @@ def test_of_a_lake_all_logs_begin_or_none(s3: FaultyS3, folder: Path, how: str) 
             restored(*both)
     assert not names(s3, first)
     assert "restoring" not in names(s3, second)
+
+
+def test_settings_that_were_placed_are_taken(
+    s3: FaultyS3, home: ObjectHome, folder: Path, tmp_path: Path
+) -> None:
+    """By the repeat of a restore that was cut off behind them; others stay as they are."""
+    settings = tmp_path / "settings"
+    config = settings / "config" / "gateway.toml"
+    put(s3, home, "restoring", "of another")
+    config.parent.mkdir(parents=True)
+    config.write_text("mine")
+    with pytest.raises(InvalidRequest, match=r"isn't empty, it has config"):
+        restored(StoreRestore(folder, home, settings))
+    assert config.read_text() == "mine"
+    config.unlink()
+    config.parent.rmdir()
+    one = StoreRestore(folder, home_at(s3, "settings-again"), settings)
+    one.look()
+    one.begin()
+    one.fill(lambda *_: None)
+    one.close()
+    assert config.read_bytes() == CONFIG
+    restored(StoreRestore(folder, home_at(s3, "settings-again"), settings))
+    assert config.read_bytes() == CONFIG
+
+
+@pytest.mark.parametrize("where", ["at first", "in the middle"])
+def test_a_store_that_is_not_there_ends_a_backup_with_a_sentence(
+    s3: FaultyS3, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_reader, "_REQUEST_SECONDS", 0.2)
+    reader = store_reader.StoreReader(home_at(s3, "nothing"))
+    if where == "in the middle":
+        monkeypatch.setattr(reader, "require", lambda _: None)
+    s3.plan(Plan(errors=1.0))
+    try:
+        with pytest.raises(Failed, match=r"can't be read: .*The last backup is as it was"):
+            back_up(reader, tmp_path / "to", {}, lambda *_: None)
+    finally:
+        s3.plan(Plan())
