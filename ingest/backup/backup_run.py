@@ -5,8 +5,8 @@ that a crash could have left.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -22,7 +22,7 @@ from distributary.pipeline.backup.backup_manifest import (
     BackupManifest,
     BackupPoint,
 )
-from distributary.pipeline.errors import StoreError
+from distributary.pipeline.errors import StoreError, of_a_file
 from distributary.pipeline.log.log_identity import LogIdentity, digest
 from distributary.pipeline.tables.delta.commits import json_name
 from distributary.pipeline.tables.delta.pinned_table import PinnedTable
@@ -80,8 +80,9 @@ def back_up(
     home changes faster than it can be read, or isn't sound.
     """
     began = time.monotonic()
-    home.require(folder)
-    with writing(folder) as into:
+    with _told(home):
+        home.require(folder)
+    with writing(folder) as into, _told(home):
         former = into.manifest()
         reading = _Reading(home, into, progress, Pace(bytes_a_second))
         if former is not None:
@@ -103,6 +104,20 @@ def back_up(
             rounds,
             round(time.monotonic() - began, 3),
         )
+
+
+@contextmanager
+def _told(home: HomeReader) -> Iterator[None]:
+    """What a store says, which names no file, as a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if of_a_file(error) is not None:
+            raise
+        raise StoreError(
+            f"{home.address} can't be read: {error}. The last backup is as it was; see to the "
+            "store, its address and its keys"
+        ) from error
 
 
 def _require_same_log(home: HomeReader, former: BackupManifest, folder: Path) -> None:

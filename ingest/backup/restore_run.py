@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, Self
@@ -69,8 +70,7 @@ def restore(folder: Path, home: Home, settings: Path | None, progress: Progress)
         making = _Making(source, progress, wanted.size)
         with lock(home) as owner:
             if settings is not None:
-                make_folder(settings, "the folder of the settings")
-                making.make(wanted.of_settings, settings)
+                make_settings(wanted, source, settings, progress)
             making.make(wanted.of_home, home.root, before_names=owner.check)
     return wanted.report(str(home.root), began, settings=settings is not None)
 
@@ -89,7 +89,7 @@ class Wanted:
         cls, source: BackupFolder, home: str, settings: Path | None, *, on_a_store: bool
     ) -> Self:
         """Raises InvalidRequest when there is no backup, it is of another kind of home, or
-        `settings` isn't empty."""
+        `settings` has other files than these."""
         manifest = source.manifest()
         if manifest is None:
             raise InvalidRequest(
@@ -103,7 +103,7 @@ class Wanted:
             path.relative_to(SETTINGS): file for path, file in files.items() if file.of_settings
         }
         if settings is not None:
-            require_empty(settings, short)
+            _require_same(settings, source, short)
         return cls(manifest.point, of_home, short, digest_of(manifest.encode()))
 
     @property
@@ -125,19 +125,39 @@ class Wanted:
 
 
 def make_settings(wanted: Wanted, source: BackupFolder, folder: Path, progress: Progress) -> None:
-    """The files of the settings in a folder, made if it is absent."""
+    """The files of the settings in a folder, made if it is absent; without those that a restore
+    which was cut off has placed."""
     make_folder(folder, "the folder of the settings")
-    _Making(source, progress, wanted.size).make(wanted.of_settings, folder)
+    missing = {
+        path: file for path, file in wanted.of_settings.items() if not (folder / path).exists()
+    }
+    _Making(source, progress, wanted.size).make(missing, folder)
 
 
-def require_empty(folder: Path, files: Iterable[PurePosixPath] = ()) -> None:
+def _require_same(
+    folder: Path, source: BackupFolder, files: Mapping[PurePosixPath, BackedFile]
+) -> None:
+    """Raises InvalidRequest for a folder of settings with anything else in it than these files:
+    those may be what a restore that was cut off has placed."""
+    same = {
+        path.parts[0]
+        for path, file in files.items()
+        if (folder / path).is_file()
+        and (folder / path).read_bytes() == b"".join(map(source.piece, file.pieces))
+    }
+    require_empty(folder, placed=same)
+
+
+def require_empty(
+    folder: Path, files: Iterable[PurePosixPath] = (), *, placed: AbstractSet[str] = frozenset()
+) -> None:
     """Raises InvalidRequest for a folder with other things in it than an empty home has, or than a
-    killed restore of these files has left."""
+    killed restore of these files has left, or than what was `placed`."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise InvalidRequest(f"{folder} is no folder. Name another one")
-    found = {path.name for path in folder.iterdir()} - _EMPTY - _placed(folder, files)
+    found = {path.name for path in folder.iterdir()} - _EMPTY - _placed(folder, files) - placed
     if found:
         raise InvalidRequest(
             f"{folder} isn't empty, it has {min(found)}: nothing is overwritten. Name a folder "

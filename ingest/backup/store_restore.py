@@ -2,14 +2,18 @@
 
 Rule 1: the object `restoring` is put first and removed last, and no gateway serves a home that has
         it. So the order of all others doesn't matter, and a restore that was cut off is repeated.
-Rule 2: of a lake each log has it before the first object is put, until `lake.json` stands.
-Rule 3: nothing is overwritten: the home is empty, or has `restoring` of the same backup.
+Rule 2: of a lake each log has it before the first object is put, until `lake.json` stands. Whoever
+        is refused before that leaves none.
+Rule 3: nothing is overwritten: the home is empty, or has `restoring` of the same backup. That is
+        asked again once `restoring` stands, and then whether the lease is ours yet: whoever takes
+        the lease after that sees `restoring`. What has a name that may come again is put where
+        nothing is, and nobody puts anything, or says that it is whole, once the lease is lost.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +24,11 @@ from distributary.ingest.backup.backup_run import Progress
 from distributary.ingest.backup.lake_backup import LakeFiles
 from distributary.ingest.backup.restore_run import RestoreReport, Wanted, make_settings
 from distributary.pipeline.backup.backup_manifest import BackedFile
-from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.errors import BeatFailed, HomeLost, InvalidRequest, StoreError
 from distributary.pipeline.log_names import LOGS, PLACEMENT
-from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.lake.lake import ADDRESS, SECRET
-from distributary.pipeline.tables.object_home.lease import BEATS, acquire_lease, renewed
+from distributary.pipeline.tables.object_home.lease import BEATS, LeaseOwner, acquire_lease, renewed
 from distributary.pipeline.tables.object_home.object_home import LEASE, RESTORING, ObjectHome
 from distributary.pipeline.tables.object_home.store_conditions import PROBE
 
@@ -34,13 +38,16 @@ _REQUEST_SECONDS: Final = 60.0
 _LEASE_SECONDS: Final = 3.0
 #: Objects that are put at the same time; each is in memory meanwhile.
 _PUTS: Final = 4
+_AGAIN_SECONDS: Final = 0.1
+#: An object with more bytes is put in parts, which knows no condition: a data file or a checkpoint.
+_CREATED_BYTES_MAX: Final = 5 << 20
 #: What an empty home may have; of a lake what isn't in its log `main`.
 _EMPTY: Final = frozenset({LEASE, PROBE, PLACEMENT, SECRET, ADDRESS, LOGS})
 
 
 class StoreRestore:
-    """The restore of one home: `begin`, `fill`, `end`. Raises StoreError when the store doesn't
-    answer."""
+    """The restore of one home: `look`, `begin`, `fill`, `end`. Raises StoreError when the store
+    doesn't answer."""
 
     def __init__(self, folder: Path, home: ObjectHome, settings: Path | None = None) -> None:
         self._began = time.monotonic()
@@ -49,20 +56,42 @@ class StoreRestore:
             home.url, home.options, seconds_max=_REQUEST_SECONDS, patience=_REQUEST_SECONDS
         )
         self._held = ExitStack()
+        self._owner: LeaseOwner | None = None
+        self._asked = 0.0  #: when the store last said that the lease is ours
+        #: Whether `restoring` is there by this restore alone, and nothing else is.
+        self._alone = False
 
-    def begin(self) -> None:
-        """Own the home, and say that it is being restored. Raises InvalidRequest when there is no
-        backup, or the home isn't empty; HomeLocked while a gateway uses it."""
+    def look(self) -> None:
+        """Raises InvalidRequest when there is no backup, or the home isn't empty; changes
+        nothing."""
         self._source = self._held.enter_context(reading(self._folder))
         self._wanted = Wanted.of(self._source, self._home.url, self._settings, on_a_store=True)
         self._require_empty()
-        owner = acquire_lease(self._home, _LEASE_SECONDS)
+
+    def begin(self) -> None:
+        """Own the home, and say that it is being restored. Raises InvalidRequest when somebody
+        has put anything there meanwhile; HomeLocked while a gateway uses it."""
+        self._owner = owner = acquire_lease(self._home, _LEASE_SECONDS)
         self._held.callback(owner.release)
         self._held.enter_context(renewed(owner, _LEASE_SECONDS / BEATS))
-        self._store.put(RESTORING, self._wanted.digest.encode())
+        former = self._require_empty()
+        self._mark = f"{self._wanted.digest} {owner.name}".encode()
+        self._alone = former is None
+        if self._store.exchange(RESTORING, self._mark, former) is None:
+            self._require_mark()  # the answer of our own put may have been lost
+        self._require_empty()
+        self._ask()
+
+    def undo(self) -> None:
+        """Take back what `begin` did, as nothing was put."""
+        if self._alone:
+            with suppress(OSError, HomeLost):
+                self._require_mark()
+                self._store.delete([RESTORING])
 
     def fill(self, progress: Progress) -> None:
         """Put all of it."""
+        self._alone = False
         wanted = self._wanted
         if self._settings is not None:
             make_settings(wanted, self._source, self._settings, progress)
@@ -76,11 +105,26 @@ class StoreRestore:
         data = b"".join(map(self._source.piece, file.pieces))
         if len(data) != file.size:
             raise StoreError(f"{file.path} of the backup has {len(data)} bytes, not {file.size}")
-        self._store.put(file.path, data)
+        self._owned.check()
+        if time.monotonic() - self._asked > _LEASE_SECONDS:
+            self._ask()  # this process may have stood still: then `check` knows nothing yet
+        if file.size > _CREATED_BYTES_MAX:
+            self._store.put(file.path, data)
+        elif not self._store.create(file.path, data):
+            raise StoreError(
+                f"{self._home.url} has another {file.path} than the backup: somebody else writes "
+                "there, and nothing is overwritten. Name another address"
+            )
         return file.size
+
+    def require_ours(self) -> None:
+        """Ask the store whether the home and `restoring` are ours yet. Raises HomeLost."""
+        self._ask()
+        self._require_mark()
 
     def end(self) -> RestoreReport:
         """It may be served."""
+        self.require_ours()
         self._store.delete([RESTORING])
         return self._wanted.report(self._home.url, self._began, settings=self._settings is not None)
 
@@ -88,15 +132,45 @@ class StoreRestore:
         """Let go of the home and the backup, whether it was restored or not."""
         self._held.close()
 
-    def _require_empty(self) -> None:
+    def _ask(self) -> None:
+        """Have the store say that the lease is ours. Raises HomeLost, StoreError."""
+        until = time.monotonic() + _REQUEST_SECONDS
+        while True:
+            try:
+                self._owned.beat()
+                break
+            except BeatFailed:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_AGAIN_SECONDS)
+        self._asked = time.monotonic()
+
+    @property
+    def _owned(self) -> LeaseOwner:
+        assert self._owner is not None  # noqa: S101 (`begin` was called)
+        return self._owner
+
+    def _require_mark(self) -> None:
+        try:
+            ours = self._store.read(RESTORING) == self._mark
+        except FileNotFoundError:
+            ours = False
+        if not ours:
+            raise HomeLost(f"{self._home.url} is being restored by another process: this one ends")
+
+    def _require_empty(self) -> Tag | None:
+        """The tag of `restoring` of the same backup, where that is there."""
         names = {*self._store.files(""), *self._store.folders("")} - _EMPTY
-        if RESTORING in names and self._store.read(RESTORING).decode() == self._wanted.digest:
-            return
+        if RESTORING in names:
+            said, tag = self._store.tagged(RESTORING)
+            if said.decode().startswith(self._wanted.digest):
+                return tag
         if names:
             raise InvalidRequest(
                 f"{self._home.url} isn't empty, it has {min(names)}: nothing is overwritten. Name "
                 "an address with nothing below it, or remove that"
             )
+        return None
 
 
 def restore(
@@ -105,10 +179,15 @@ def restore(
     """All of these, of one lake if there is more than one: served when all are whole."""
     try:
         for one in restores:
-            one.begin()
+            one.look()
+        with _undone(restores):
+            for one in restores:
+                one.begin()
         for one in restores:
             one.fill(progress)
         if lake is not None:
+            for one in restores:
+                one.require_ours()
             lake.put()
         return [one.end() for one in restores]
     except OSError as error:
@@ -116,6 +195,17 @@ def restore(
     finally:
         for one in restores:
             one.close()
+
+
+@contextmanager
+def _undone(restores: Sequence[StoreRestore]) -> Iterator[None]:
+    """If one of them is refused, none has begun."""
+    try:
+        yield
+    except BaseException:
+        for one in restores:
+            one.undo()
+        raise
 
 
 class LakeObjects:

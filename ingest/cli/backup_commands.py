@@ -132,7 +132,11 @@ def _tell_backup(report: "BackupReport", log: str) -> None:
 @click.command()
 @click.option("--from", "folder", type=_path, required=True, help="The backup's folder.")
 @click.option("--home", required=True, help="The home to make: a folder or s3://..., empty.")
-@click.option("--settings", type=_path, help="Where files of settings go: absent or empty.")
+@click.option(
+    "--settings",
+    type=_path,
+    help="Where files of settings go: absent or empty.",
+)
 @json_option
 def restore(folder: Path, home: str, settings: Path | None, as_json: bool) -> None:
     """Make a home of a backup, each byte compared with its digest.
@@ -145,7 +149,8 @@ def restore(folder: Path, home: str, settings: Path | None, as_json: bool) -> No
 
     Nothing is overwritten. What was accepted after the backup isn't in it; what was delivered or
     settled after it comes again, marked as redelivered.
-    Exit code 0: the home is whole. 1: the backup is damaged or can't be read; nothing was made.
+    Exit code 0: the home is whole. 1: the backup is damaged or can't be read, and no home was made;
+    on a store what was put is served by nobody: repeat it, with a sound backup.
     2: there is no backup, it is of a newer format, or the home isn't empty.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (as above)

@@ -7,8 +7,7 @@ it is removed, and whose the table is by then: what the next owner writes comes 
 its own, and then we make none.
 """
 
-from collections.abc import Iterator
-from itertools import islice
+from collections import deque
 from typing import Final
 
 from distributary.pipeline import topic_log_columns as columns
@@ -18,7 +17,9 @@ from distributary.pipeline.tables.delta.table_state import TableState
 
 #: Folders that one step looks into at most, and entries that it reads: on a store each is a
 #: request.
-FOLDERS_MAX: Final = 8
+FOLDERS_MAX: Final = 12
+#: Looks that fail until the rest waits for the next start: all other upkeep waits for them.
+FAILURES_MAX: Final = 10
 ENTRIES_MAX: Final = 200
 #: Files that one step removes at most.
 FILES_MAX: Final = 50
@@ -30,7 +31,9 @@ class Orphans:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._folders: Iterator[str] | None = _folders(store)
+        #: Still to be looked into: the table, in it the records, in these the days.
+        self._folders = deque([""])
+        self._failures = 0
         self._suspects: set[str] = set()
         self._seen_at = 0  #: the version at which all were seen
         self._next = 0  #: the next entry to be read
@@ -39,20 +42,35 @@ class Orphans:
     def looking(self) -> bool:
         """Whether folders are still looked into. Meanwhile nobody writes a file that a later step
         is to name."""
-        return self._folders is not None
+        return bool(self._folders)
 
     def look(self, state: TableState) -> None:
         """Look into some more folders; `state` is the table of now, and nothing is under way that
-        isn't in it."""
-        assert self._folders is not None  # noqa: S101
+        isn't in it. Raises OSError; the next look is at the same folder."""
         live = {file.path for file in state.files}
-        some = list(islice(self._folders, FOLDERS_MAX))
-        for folder in some:
+        try:
+            for _ in range(FOLDERS_MAX):
+                if not self._folders:
+                    break
+                self._look_into(self._folders[0], live)
+                self._folders.popleft()
+        except OSError:
+            self._failures += 1
+            if self._failures < FAILURES_MAX:
+                raise
+            self._folders.clear()
+        if not self._folders:
+            self._seen_at = self._next = state.version
+
+    def _look_into(self, folder: str, live: set[str]) -> None:
+        if not folder:
+            self._folders += [one for one in self._store.folders("") if one.startswith(_RECORD)]
+        elif "/" not in folder:
+            days = [one for one in self._store.folders(folder) if one.startswith(_DAY)]
+            self._folders += [f"{folder}/{day}" for day in days]
+        else:
             names = (name for name in self._store.files(folder) if name.endswith(".parquet"))
             self._suspects |= {f"{folder}/{name}" for name in names} - live
-        if len(some) < FOLDERS_MAX:
-            self._folders = None
-            self._seen_at = self._next = state.version
 
     def step(self, state: TableState, oldest: int) -> tuple[int, bool] | None:
         """Read entries down to the oldest one, then remove what none of them names: how many files
@@ -78,12 +96,3 @@ class Orphans:
         except FileNotFoundError:
             return set()  # cleaned up, and before that the files that it removed
         return {file.path for file in entry.added} | set(entry.removed)
-
-
-def _folders(store: Store) -> Iterator[str]:
-    """Those of the partitions."""
-    for record in store.folders(""):
-        if record.startswith(_RECORD):
-            for day in store.folders(record):
-                if day.startswith(_DAY):
-                    yield f"{record}/{day}"
