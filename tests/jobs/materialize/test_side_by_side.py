@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_place import Place, first_part, second_part
 
 from distributary.jobs.materialize.materialize import main
-from distributary.jobs.materialize.side_by_side import LookAgain, Logs, SideBySide, Slots
+from distributary.jobs.materialize.side_by_side import Logs, LookAgain, SideBySide, Slots
 from distributary.jobs.session.stopping import StopRequest
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.tables.writer_lock import NAME
