@@ -136,7 +136,7 @@ def test_a_home_becomes_a_lake(reader: Reader) -> None:
     """With the answer that the page shows."""
     page, folder = "docs/logs.md", reader.replaced["build/"]
     shown = reader.types(page, "distributary log create")[-1]
-    [said] = [one for one in blocks(page) if one.first.startswith("main ")]
+    said, *_ = [one for one in blocks(page) if one.first.startswith("main ")]
     assert shown.replace(f"{folder}lake", "/srv/lake") == said.text
 
 
