@@ -7,6 +7,8 @@ from typing import Final
 #: What makes a home a lake, and where logs are in it that aren't the home itself.
 PLACEMENT: Final = "lake.json"
 LOGS: Final = "logs"
+#: What a log that was served has, below its home.
+SERVED: Final = "tables/topic_log/_delta_log"
 #: The log that is the home itself.
 MAIN: Final = "main"
 #: What a gateway says that owns no log; so no log has this name.

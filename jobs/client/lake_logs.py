@@ -4,19 +4,17 @@ Rule: nothing is guessed. Of two subscriptions with one id in two logs the one i
 said, and a log that can't be asked may have one, too.
 """
 
-from pathlib import Path
-
 from distributary.jobs.client.management_client import Client, Refused
+from distributary.jobs.tables.lake_homes import lake_of
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import ABSENT, Entity, Verb
 from distributary.pipeline.model.subscription import SubscriptionKey
-from distributary.pipeline.tables.lake.disk_lake import disk_lake
 
 
 def addresses(home: str, log: str) -> list[str]:
-    """Where gateways of the lake in this folder listen, as they said last: that of a log, or of
-    all. Raises InvalidRequest where there is none."""
-    lake = disk_lake(Path(home))
+    """Where gateways of the lake at this home listen, as they said last: that of a log, or of
+    all. Raises InvalidRequest where there is none, StoreError when its store doesn't answer."""
+    lake = lake_of(home)
     if lake is None:
         raise InvalidRequest(f"{home} is no lake: name a gateway by the option 'gateway'")
     said = [lake.address_of(one) for one in ([log] if log else lake.placement().logs)]

@@ -1,15 +1,13 @@
 """Which logs the job brings into tables, and that each is one."""
 
-from pathlib import Path
-
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from distributary.jobs.materialize.side_by_side import Logs
 from distributary.jobs.session.job_options import locations as locations_of
 from distributary.jobs.tables.delta_files import require_jvm
-from distributary.jobs.tables.lake_homes import served_homes
-from distributary.jobs.tables.table_locations import on_a_disk
+from distributary.jobs.tables.folders import local
+from distributary.jobs.tables.lake_homes import whole_lake
 from distributary.pipeline.errors import InvalidRequest
 
 #: Columns by which a topic_log is known.
@@ -22,16 +20,15 @@ def of_logs(
     """Where the job reads and writes: of a lake, of which nothing else is said, in the home of each
     log that has a topic_log, by the logs' names; else in one, whose log has none. Raises
     InvalidRequest, before a JVM starts, where there is no topic_log."""
-    whole = home is not None and log is None and tables is None and checkpoint is None
-    homes = served_homes(home) if whole and home is not None else {}
     found = {
         name: locations_of(one.root, one.topic_log, None, None, query=query)
-        for name, one in homes.items()
+        for name, one in whole_lake(home, log, tables, checkpoint).items()
     }
     if found:
         return found
     one = locations_of(home, log, tables, checkpoint, query=query)
-    if on_a_disk(one.log) and not (Path(one.log) / "_delta_log").is_dir():
+    path = local(one.log)
+    if path is not None and not (path / "_delta_log").is_dir():
         raise InvalidRequest(_no_log(one.log))
     return {"": one}
 

@@ -24,7 +24,7 @@ from distributary.jobs.materialize.batch import Materialization, Step
 from distributary.jobs.materialize.batch_progress import Lines, Progress, brought
 from distributary.jobs.materialize.found_logs import of_logs, require_log
 from distributary.jobs.materialize.progress import Gauges, Watch
-from distributary.jobs.materialize.side_by_side import FAIR, SideBySide, Slots
+from distributary.jobs.materialize.side_by_side import FAIR, LookAgain, SideBySide, Slots
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import (
     DONE,
@@ -279,9 +279,9 @@ def command(
     failed: dict[str, str] = {}
     with _listening(spark, lines.watch):
         if of_lake:
-            again = None if ends else given.materialize.lake_seconds
             look = partial(of_logs, home, log, tables, checkpoint, query=QUERY)
-            SideBySide(spark, look, job.bring, request, again, failed).run()
+            again = None if ends else LookAgain(look, given.materialize.lake_seconds)
+            SideBySide(spark, logs, job.bring, request, again, failed).run()
         else:
             job.bring("", logs[""])
     if not (as_json or lines.count or failed or request.asked):

@@ -13,7 +13,7 @@ from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Condition
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final, TypeAlias
 
 import click
@@ -60,47 +60,54 @@ class Slots:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAgain:
+    """How logs that are made later are found, and the seconds between two looks."""
+
+    look: Callable[[], Logs]
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class SideBySide:
     """What is done with each log: `work` ends when its log is done, or when somebody asks it to.
-    `look` finds the logs; `again_seconds` between two looks, None for one look alone."""
+    `logs` are those that there are; without `again` no others are looked for."""
 
     spark: SparkSession
-    look: Callable[[], Logs]
+    logs: Logs
     work: Callable[[str, TableLocations], None]
     request: StopRequest
-    again_seconds: int | None = None
+    again: LookAgain | None = None
     #: Log -> why it failed.
     failed: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until all are done, or somebody asks. Raises JavaGone, and what is a bug."""
         running: dict[str, Future[None]] = {}
-        looked: float | None = None
+        found, looked = self.logs, monotonic()
         with ThreadPoolExecutor(LOGS_MAX, "log") as pool:
             try:
                 while not self.request.asked:
-                    if looked is None or self._is_time(looked):
-                        looked = monotonic()
-                        for log, locations in self._found().items():
-                            if log not in running:
-                                work = inheritable_thread_target(self.spark)(self._one)
-                                running[log] = pool.submit(work, log, locations)
-                    if not running and self.again_seconds is None:
+                    for log, locations in found.items():
+                        if log not in running:
+                            work = inheritable_thread_target(self.spark)(self._one)
+                            running[log] = pool.submit(work, log, locations)
+                    if not running and self.again is None:
                         return
                     self._ended(running, STOP_SECONDS)
+                    found = {}
+                    if self.again is not None and monotonic() - looked >= self.again.seconds:
+                        found, looked = self._found(self.again.look), monotonic()
                 self._ended(running, None)
             except BaseException:
                 self.request.asked = True  # the pool waits for those that run
                 raise
 
-    def _is_time(self, looked: float) -> bool:
-        return self.again_seconds is not None and monotonic() - looked >= self.again_seconds
-
-    def _found(self) -> Logs:
+    @staticmethod
+    def _found(look: Callable[[], Logs]) -> Logs:
         """The logs that there are now; none if they can't be looked for, which is said."""
         try:
             with in_a_sentence():
-                return self.look()
+                return look()
         except DistributaryError as error:
             click.echo(f"Error: {error}", err=True)
             return {}
@@ -109,6 +116,9 @@ class SideBySide:
         """Wait for one to end, so long at most; without a time for all."""
         if seconds is None:
             done, _ = wait_for(running.values())
+        elif not running:  # waiting for none would be over at once
+            sleep(seconds)
+            return
         else:
             done, _ = wait_for(running.values(), seconds, FIRST_COMPLETED)
         for log in [log for log, one in running.items() if one in done]:

@@ -4,15 +4,17 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from distributary.jobs.tables.lake_homes import job_home, lake_of, served_homes
+from distributary.jobs.tables.lake_homes import job_home, lake_of, whole_lake
 from distributary.jobs.tables.object_stores import spark_address
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file
@@ -106,9 +108,7 @@ def folders(home: str | None, log: str | None, tables: str | None) -> dict[str, 
     """The folders of Spark's tables by their logs: of a lake, of which nothing else is said, those
     of each log that was served, `main` first; else one, whose log has no name. Raises
     click.UsageError when nothing says it, StoreError for a placement that can't be read."""
-    whole = home is not None and log is None and tables is None
-    homes = served_homes(home) if whole and home is not None else {}
-    found = {name: one.tables for name, one in homes.items()}
+    found = {name: one.tables for name, one in whole_lake(home, log, tables).items()}
     return found or {"": folder(home, tables)}
 
 
@@ -186,11 +186,28 @@ def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:
             return str(ours[-1])
         if disk:
             return f"a disk says: {disk[-1].strip()}. See to the files, their rights and the room"
+        if isinstance(error, Py4JJavaError):
+            return _of_a_store(error)
         # A client of Spark Connect has the JVM's stack behind the sentence.
-        return error.getMessage() or text if isinstance(error, PySparkException) else None
+        return error.getMessage() or text
     if isinstance(error, Py4JNetworkError | ConnectionError):
         return _JVM_GONE if _of_the_jvm(error) else None
     return of_a_file(error) if isinstance(error, OSError) else None
+
+
+def _of_a_store(error: Py4JJavaError) -> str | None:
+    """What the JVM couldn't read or write, in its own words; None for something else."""
+    cause = error.java_exception
+    with suppress(Py4JError):  # a JVM that is gone says no more
+        while cause is not None:
+            if is_instance_of(SparkContext._gateway, cause, "java.io.IOException"):
+                kind, _, said = str(cause.toString()).splitlines()[0].partition(": ")
+                return (
+                    f"a disk or a store says: {kind.rpartition('.')[2]}: {said}. "
+                    "See to it, its address and your rights"
+                )
+            cause = cause.getCause()
+    return None
 
 
 def _of_the_jvm(error: BaseException | None) -> bool:

@@ -27,9 +27,11 @@ from pyspark.sql import SparkSession, is_remote
 
 import distributary
 from distributary.jobs.tables.object_stores import (
+    CLIENTS,
     S3_CLASS,
     S3_JARS,
     add_log_store,
+    elsewhere,
     on_s3,
     store_settings,
 )
@@ -122,8 +124,10 @@ def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = (
     made = builder.getOrCreate()
     for name in _ASKED_FOR:
         java_import(SparkContext._jvm, name)
-    if knows(SparkContext._jvm, S3_CLASS):
-        add_log_store(SparkContext._jvm, cast("Any", made).sparkContext._jsc)
+    jvm, context = SparkContext._jvm, cast("Any", made).sparkContext
+    on_cluster = not context.master.startswith(LOCAL)
+    if on_cluster or elsewhere(places) or any(knows(jvm, name) for name in CLIENTS):
+        add_log_store(jvm, context._jsc)
     return made
 
 

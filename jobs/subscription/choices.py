@@ -19,7 +19,7 @@ from distributary.pipeline.model.subscription import SubscriptionKey
 #: Every option, in the words of Spark, and what it says.
 KNOWN = {
     "gateway": GATEWAY["gateway"],
-    "home": "the home of a lake on a disk, instead of the gateway: its gateways are found there",
+    "home": "the home of a lake, instead of the gateway: its gateways are found there",
     "subscription": "its id, such as global/orders, container/billing/orders or queue/orders",
     **{name: says for name, says in GATEWAY.items() if name != "gateway"},
     "consumer": "what its deliveries are called in acks, in front of the subscription's name",

@@ -120,7 +120,9 @@ def command(
     make_writable(checkpoint, "the query's checkpoint")
     wanted = tuple(name.strip() for name in columns.split(",") if name.strip())
     request = StopRequest()
-    query = build(session(), Settings(options, to, checkpoint, trigger, wanted))
+    query = build(
+        session(places=[to, checkpoint]), Settings(options, to, checkpoint, trigger, wanted)
+    )
     request.listen()
     wait(query, request)
 

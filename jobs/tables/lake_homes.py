@@ -9,6 +9,7 @@ import msgspec
 from distributary.jobs.tables.folders import local
 from distributary.jobs.tables.object_stores import spark_address
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log_names import SERVED
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.lake.disk_lake import disk_lake
 from distributary.pipeline.tables.lake.lake import Lake
@@ -38,12 +39,10 @@ class JobHome(msgspec.Struct, frozen=True):
     @property
     def is_served(self) -> bool:
         """Whether its topic_log is begun. Raises StoreError when its store doesn't answer."""
-        if (path := local(self.topic_log)) is not None:
-            return (path / "_delta_log").is_dir()
+        if (path := local(self.root)) is not None:
+            return (path / SERVED).is_dir()
         try:
-            return bool(
-                _objects(self.root).store(_REQUEST_SECONDS).files("tables/topic_log/_delta_log")
-            )
+            return bool(_objects(self.root).store(_REQUEST_SECONDS).files(SERVED))
         except OSError as error:
             raise StoreError(f"{self.root} can't be used: {error}. See to its store") from error
 
@@ -81,6 +80,13 @@ def served_homes(home: str) -> dict[str, JobHome]:
         return {}
     homes = {log: job_home(lake.log_home(log)) for log in lake.placement().logs}
     return {log: one for log, one in homes.items() if one.is_served}
+
+
+def whole_lake(home: str | None, *others: str | None) -> dict[str, JobHome]:
+    """As `served_homes`, where nothing is said but the home; else none."""
+    if home is None or any(one is not None for one in others):
+        return {}
+    return served_homes(home)
 
 
 def _objects(root: str) -> "ObjectHome":

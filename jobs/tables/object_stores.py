@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from distributary.jobs.tables.folders import local
 from distributary.pipeline.errors import InvalidRequest
 
 #: Amazon's SDK, as Hadoop 3.5.0 was built with it.
@@ -35,6 +36,13 @@ S3_JARS: Final = (
     ("org.reactivestreams", "reactive-streams", "1.0.4"),
 )
 S3_CLASS: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+#: Hadoop's clients of stores: of S3, of Google (Google's own and Hadoop's), of Azure.
+CLIENTS: Final = (
+    S3_CLASS,
+    "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
+    "org.apache.hadoop.fs.gs.GoogleHadoopFileSystem",
+    "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
+)
 
 #: Our log store, its source, and what Spark's settings call it.
 LOG_STORE: Final = "distributary.ConditionalLogStore"
@@ -61,6 +69,11 @@ def spark_address(place: str, environment: Mapping[str, str]) -> str:
             f" or name abfss://{parts.netloc}@ACCOUNT.dfs.core.windows.net{parts.path}"
         )
     return f"abfss://{parts.netloc}@{account}.dfs.core.windows.net{parts.path}"
+
+
+def elsewhere(places: Iterable[str]) -> bool:
+    """Whether one of these places isn't on a disk of this machine."""
+    return any(local(place) is None for place in places)
 
 
 def on_s3(places: Iterable[str]) -> bool:

@@ -103,7 +103,7 @@ class Found:
 
 def look(tables: str, request: BackfillRequest, settings: BackfillSettings) -> Found:
     """Ask the tables. Raises InvalidRequest when there are none, or a wish can't be meant."""
-    found = find_tables(session(), tables)
+    found = find_tables(session(places=[tables]), tables)
     within = stretch(found, place(request.since, time.time_ns() // 1_000))
     selected = matches(found, request.topic, request.selector, within).select("sequence", "day")
     there = F.col("sequence") >= within.log_from

@@ -20,7 +20,7 @@ def preview(tables: str, subscription: str, to: str, *, as_json: bool) -> None:
     InvalidRequest when there are no tables or no such subscription, or `to` is no place."""
     at = place(to, time.time_ns() // 1_000)
     require_tables(tables)
-    found = rewinding(find_tables(session(), tables), subscription, at)
+    found = rewinding(find_tables(session(places=[tables]), tables), subscription, at)
     if as_json:
         print(json.dumps(asdict(found), indent=2))  # noqa: T201 (what was asked for)
     else:

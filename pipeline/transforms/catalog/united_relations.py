@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from distributary.pipeline.distinct_names import distinct
 from distributary.pipeline.transforms.catalog.relations import (
@@ -58,8 +58,12 @@ def _united(name: str, parts: Mapping[str, Relation]) -> United:
 
 def why_not(kinds: Mapping[str, StructType]) -> str:
     """Why the rows of the logs, which have these columns, can't stand in one view; empty if they
-    can."""
+    can. SQL takes names that differ in upper and lower case alone for the same."""
+    spelled: dict[str, str] = {}
     for name, types in _types(kinds).items():
+        other = spelled.setdefault(name.lower(), name)
+        if other != name:
+            return f"its column {other} is called {name} in the log {next(iter(types))}"
         if len(set(types.values())) > 1:
             said = " and ".join(f"{kind} in the log {log}" for log, kind in types.items())
             return f"its column {name} is {said}"
@@ -87,5 +91,19 @@ def _types(kinds: Mapping[str, StructType]) -> dict[str, dict[str, str]]:
     types: dict[str, dict[str, str]] = {}
     for log, kind in kinds.items():
         for field in kind:
-            types.setdefault(field.name, {})[log] = field.dataType.simpleString()
+            types.setdefault(field.name, {})[log] = _type(field.dataType)
     return types
+
+
+def _type(kind: DataType) -> str:
+    """A type as SQL reads it: names of fields may have any characters."""
+    match kind:
+        case StructType():
+            fields = (f"{quoted_name(one.name)}: {_type(one.dataType)}" for one in kind)
+            return f"struct<{', '.join(fields)}>"
+        case ArrayType():
+            return f"array<{_type(kind.elementType)}>"
+        case MapType():
+            return f"map<{_type(kind.keyType)}, {_type(kind.valueType)}>"
+        case _:
+            return kind.simpleString()

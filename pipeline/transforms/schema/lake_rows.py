@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.lake.placement_text import read_placement
-from distributary.pipeline.log_names import PLACEMENT, log_below
+from distributary.pipeline.log_names import PLACEMENT, SERVED, log_below
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.schema.session_files import content, is_there
 
@@ -21,8 +21,6 @@ from distributary.pipeline.transforms.schema.session_files import content, is_th
 LOG: Final = "log"
 #: The same of typed rows, whose columns of ours have names of their own.
 TYPED_LOG: Final = "_log"
-#: What a log that was served has, below its home.
-_TOPIC_LOG: Final = "tables/topic_log/_delta_log"
 
 #: What a name means in the tables of one log (an id, a topic), and its rows.
 Found: TypeAlias = tuple[str, DataFrame]
@@ -38,7 +36,7 @@ def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
     if said is None:
         return {}
     homes = {log: log_below(root, log) for log in read_placement(said, where).logs}
-    served = {log: home for log, home in homes.items() if is_there(spark, f"{home}/{_TOPIC_LOG}")}
+    served = {log: home for log, home in homes.items() if is_there(spark, f"{home}/{SERVED}")}
     return {log: find_tables(spark, home) for log, home in served.items()}
 
 

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from spark_place import Place, first_part, second_part
 
 from distributary.jobs.materialize.materialize import main
-from distributary.jobs.materialize.side_by_side import SideBySide, Slots
+from distributary.jobs.materialize.side_by_side import Logs, LookAgain, SideBySide, Slots
 from distributary.jobs.session.stopping import StopRequest
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.tables.writer_lock import NAME
-from distributary.pipeline.errors import DistributaryError
+from distributary.pipeline.errors import DistributaryError, StoreError
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 
@@ -52,7 +52,7 @@ def test_logs_are_done_at_the_same_time(spark: SparkSession) -> None:
         both.wait(PATIENCE)
         done.append(log)
 
-    SideBySide(spark, lambda: LOGS, work, StopRequest()).run()
+    SideBySide(spark, LOGS, work, StopRequest()).run()
     assert sorted(done) == ["main", "orders"]
 
 
@@ -89,8 +89,47 @@ def test_a_bug_of_one_log_ends_all(spark: SparkSession) -> None:
         stopped.set()
 
     with pytest.raises(ZeroDivisionError):
-        SideBySide(spark, lambda: LOGS, work, request, 1).run()
+        SideBySide(spark, LOGS, work, request, LookAgain(lambda: LOGS, 1)).run()
     assert stopped.is_set()
+
+
+class Counted(StopRequest):
+    """A request that knows how often somebody looked at it."""
+
+    looks = 0
+
+    @property
+    def asked(self) -> bool:
+        self.looks += 1
+        return self._asked
+
+    @asked.setter
+    def asked(self, value: bool) -> None:
+        self._asked = value
+
+
+def test_a_job_whose_logs_have_all_failed_waits(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It looks again when it is time, and keeps no core busy meanwhile. A look that fails is said,
+    and the next one is taken."""
+    request, looks = Counted(), list[int]()
+
+    def work(log: str, _where: TableLocations) -> None:
+        raise StoreError(f"{log} is away")
+
+    def look() -> Logs:
+        looks.append(request.looks)
+        if len(looks) == 1:
+            raise StoreError("the lake is away")
+        request.asked = True
+        return LOGS
+
+    SideBySide(spark, LOGS, work, request, LookAgain(look, 2)).run()
+    assert looks[1] < 50
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == "Error: the lake is away"
+    assert sorted(said[:-1]) == [f"Error: log {log}: {log} is away" for log in sorted(LOGS)]
 
 
 def test_each_log_is_brought_to_its_end(

@@ -6,12 +6,22 @@ from pathlib import Path
 import pytest
 from faulty_s3 import FaultyS3, faulty_s3
 
+from distributary.ingest.commit.table_location import STORES
+from distributary.jobs.client.lake_logs import addresses
 from distributary.jobs.session.job_options import folder, folders, locations
+from distributary.jobs.session.session import LOCAL, defaults
 from distributary.jobs.tables.lake_homes import served_homes
-from distributary.jobs.tables.object_stores import on_s3, spark_address, store_settings
+from distributary.jobs.tables.object_stores import (
+    LOG_STORE,
+    elsewhere,
+    on_s3,
+    spark_address,
+    store_settings,
+)
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.lake.placement import Placement, Rule
 from distributary.pipeline.tables.delta.object_store import ObjectStore
+from distributary.pipeline.tables.lake.lake import OwnerAddress
 from distributary.pipeline.tables.lake.object_lake import ObjectLake
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
@@ -45,6 +55,10 @@ def test_each_served_log_of_a_lake_on_a_store_is_done(
     store = ObjectStore(HOME, s3.options())
     for log in ("", "logs/orders/"):
         store.put(f"{log}tables/topic_log/_delta_log/00000000000000000000.json", b"{}")
+    with pytest.raises(InvalidRequest, match="has said yet where it listens"):
+        addresses(HOME, "")
+    lake.say_address("orders", OwnerAddress("amqp://orders:5672", "", 0))
+    assert addresses(HOME, "") == ["amqp://orders:5672"]
     assert list(served_homes(HOME)) == ["main", "orders"]
     assert folders(HOME, None, None) == {
         "main": "s3a://lake/home/tables",
@@ -69,6 +83,22 @@ def test_addresses_become_hadoops(tmp_path: Path) -> None:
     assert spark_address(str(tmp_path), {}) == str(tmp_path)
     with pytest.raises(InvalidRequest, match="AZURE_STORAGE_ACCOUNT_NAME"):
         spark_address("az://box/a", {})
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("master", [LOCAL, "yarn"])
+def test_versions_on_every_store_that_a_gateway_takes_are_made_by_our_log_store(
+    store: str, master: str
+) -> None:
+    """None is made past the lease."""
+    address = spark_address(f"{store}://box/a", {"AZURE_STORAGE_ACCOUNT_NAME": "here"})
+    scheme = address.partition("://")[0]
+    assert defaults(master)[f"spark.delta.logStore.{scheme}.impl"] == LOG_STORE
+    assert elsewhere(["/srv/home", address])
+
+
+def test_a_path_is_on_a_disk() -> None:
+    assert not elsewhere(["/srv/home", "file:///srv/home", "build/demo"])
 
 
 def test_the_environment_is_told_to_hadoop() -> None:

@@ -40,7 +40,9 @@ from distributary.pipeline.schemas.json_columns import json_columns
 from distributary.pipeline.schemas.schema_text import text_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
-from distributary.pipeline.transforms.catalog.united_relations import why_not
+from distributary.pipeline.transforms.catalog.relations import Relation
+from distributary.pipeline.transforms.catalog.united_relations import United, together, why_not
+from distributary.pipeline.transforms.schema.lake_rows import LOG
 from distributary.pipeline.transforms.views.view_registry import VIEWS
 
 LAKE = Placement(1, ("main", "orders", "never"))
@@ -194,7 +196,7 @@ def test_a_catalog_has_all_logs(spark: SparkSession, root: Path, tmp_path: Path)
 
 def test_columns_of_two_types_are_no_view() -> None:
     """It is left out, and the sentence names both."""
-    kinds = {"main": StructType().add("total", "int"), "b": StructType().add("total", "string")}
+    kinds = {"main": StructType().add("total", "integer"), "b": StructType().add("total", "string")}
     assert why_not(kinds) == "its column total is int in the log main and string in the log b"
     assert why_not(dict.fromkeys(("main", "b"), kinds["b"])) == ""
 
@@ -281,3 +283,27 @@ def test_an_audit_is_of_each_log(
     assert spark.read.format("delta").load(f"{kept}/orders/lost").count() == found["orders"]
     assert audit([*asked[:-2], "--keep"]) == 1
     assert [len(list((home / "audits").iterdir())) for home in (lake, orders)] == [1, 1]
+
+
+def test_a_column_that_a_log_lacks_may_have_fields_of_any_name(spark: SparkSession) -> None:
+    """It is null there, and of its type."""
+    text = "struct<`first name`: string, `a``b`: array<map<string, struct<`x y`: int>>>>"
+    rows = {
+        "main": spark.sql(f"SELECT 1 AS n, CAST(NULL AS {text}) AS who"),
+        "orders": spark.sql("SELECT 2 AS n"),
+    }
+    for log, some in rows.items():
+        some.createOrReplaceTempView(f"part_{log}")
+    view = Relation("both", "", {LOG: "", "n": "", "who": ""}, "")
+    kinds = {log: some.schema for log, some in rows.items()}
+    one = United(view, {log: f"part_{log}" for log in rows})
+    made = spark.sql(together(one, {log: f"part_{log}" for log in rows}, kinds))
+    assert_rows(made.select(LOG, "n"), [("main", 1), ("orders", 2)])
+    assert made.schema["who"].dataType == kinds["main"]["who"].dataType
+    assert why_not(kinds) == ""
+
+
+def test_columns_whose_names_differ_in_case_are_no_view() -> None:
+    """SQL can't tell them apart."""
+    kinds = {"main": StructType().add("Id", "string"), "b": StructType().add("id", "string")}
+    assert why_not(kinds) == "its column Id is called id in the log b"
