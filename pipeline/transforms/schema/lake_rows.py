@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog
-from distributary.pipeline.lake.placement_text import read_placement
 from distributary.pipeline.log_names import PLACEMENT, SERVED, log_below
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.schema.session_files import content, is_there
@@ -35,6 +34,9 @@ def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
     said = content(spark, where)
     if said is None:
         return {}
+    # Executors have no msgspec, and only the driver comes here.
+    from distributary.pipeline.lake.placement_text import read_placement  # noqa: PLC0415
+
     homes = {log: log_below(root, log) for log in read_placement(said, where).logs}
     served = {log: home for log, home in homes.items() if is_there(spark, f"{home}/{SERVED}")}
     return {log: find_tables(spark, home) for log, home in served.items()}
