@@ -61,8 +61,11 @@ class Claim(msgspec.Struct, frozen=True):
         return cls(*map(int, words[:5]))
 
     def write(self, fd: int) -> None:
-        words = f"{self.pid} {self.epoch} {self.beat} {self.leaving} {self.heir}"
-        line = words.ljust(CLAIM_BYTES - 1) + "\n"
+        """Raises ValueError for what `read` wouldn't give back, OSError."""
+        words = (self.pid, self.epoch, self.beat, self.leaving, self.heir)
+        line = " ".join(map(str, words)).ljust(CLAIM_BYTES - 1) + "\n"
+        if min(words) < 0 or len(line) != CLAIM_BYTES:
+            raise ValueError(f"a lock file can't say {self}")
         os.pwrite(fd, line.encode(), 0)
 
 

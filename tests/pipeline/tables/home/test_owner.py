@@ -247,4 +247,8 @@ def test_a_lock_file_has_room_for_all_that_it_says(home: Home) -> None:
     assert len(text) == CLAIM_BYTES
     assert text.split()[3:] == ["1", str(NUMBERS - 1)]
     assert len(f"{2**22} {10**8} {10**11} 1 {NUMBERS - 1}") < CLAIM_BYTES
+    for heir in (-5, 10**CLAIM_BYTES):  # the next owner would read nothing, and begin at epoch 1
+        with pytest.raises(ValueError, match="a lock file can't say"):
+            owner.leave(heir)
+    assert home.lock_path.read_text() == text
     present.close()
