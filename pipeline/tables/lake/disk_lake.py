@@ -57,6 +57,9 @@ class DiskLake:
         self._root = self._home.root
         self.address = str(self._root)
 
+    def within(self, seconds: float) -> "DiskLake":  # noqa: ARG002 (a disk is waited for)
+        return self
+
     def placement(self) -> Placement:
         path = self._root / PLACEMENT
         with self._home.used():

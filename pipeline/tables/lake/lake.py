@@ -54,6 +54,10 @@ class Lake(Protocol):
     def address(self) -> str:
         """The address of the home that is the lake."""
 
+    def within(self, seconds: float) -> "Lake":
+        """The same lake, for what is asked of it again soon: where a request isn't answered in so
+        many seconds it fails."""
+
     def placement(self) -> Placement:
         """The placement as it stands. Raises StoreError."""
 

@@ -49,13 +49,21 @@ def object_lake(home: ObjectHome) -> "ObjectLake | None":
 class ObjectLake:
     """A lake of objects, which is made by the first `replace`. Implements `Lake`."""
 
-    def __init__(self, home: ObjectHome, patience: float = _PATIENCE_SECONDS) -> None:
-        """`patience`: seconds for which a request is tried again. Raises InvalidRequest for an
-        address that can't be."""
-        self.address = home.url
+    def __init__(
+        self,
+        home: ObjectHome,
+        patience: float = _PATIENCE_SECONDS,
+        seconds_max: float = _REQUEST_SECONDS,
+    ) -> None:
+        """`patience`: seconds for which a request is tried again, each for `seconds_max`. Raises
+        InvalidRequest for an address that can't be."""
+        self.address, self._home = home.url, home
         self._store = ObjectStore(
-            home.url, home.options, seconds_max=_REQUEST_SECONDS, patience=patience
+            home.url, home.options, seconds_max=seconds_max, patience=patience
         )
+
+    def within(self, seconds: float) -> "ObjectLake":
+        return ObjectLake(self._home, 0.0, seconds)
 
     def exists(self) -> bool:
         """Whether there is a lake.json. Raises StoreError."""

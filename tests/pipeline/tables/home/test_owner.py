@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from distributary.pipeline.tables.home.owner import (
     CLAIM_BYTES,
     LEAVING_SECONDS,
     STANDBY_SECONDS,
+    Owner,
     Standby,
     acquire,
     lock,
@@ -252,3 +255,31 @@ def test_a_lock_file_has_room_for_all_that_it_says(home: Home) -> None:
             owner.leave(heir)
     assert home.lock_path.read_text() == text
     present.close()
+
+
+def test_who_speaks_while_the_home_is_given_back_writes_into_no_other_file(
+    home: Home, tmp_path: Path
+) -> None:
+    """The next file that is opened has the number of the lock file."""
+    other, interval = tmp_path / "other", sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(200):
+            owner, begun = acquire(home), threading.Event()
+            thread = threading.Thread(target=beats, args=(owner, begun))
+            thread.start()
+            begun.wait()
+            owner.release()
+            with other.open("wb"):
+                thread.join()
+            assert other.read_bytes() == b""
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def beats(owner: Owner, begun: threading.Event) -> None:
+    """Until the home is given back."""
+    with suppress(OSError):
+        while True:
+            owner.beat()
+            begun.set()
