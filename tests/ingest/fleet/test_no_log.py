@@ -13,7 +13,9 @@ from gateway_peer import Connect
 from gateway_process import Gateway, until
 
 from distributary.client import Client
-from distributary.pipeline.lake.placement import with_log
+from distributary.ingest.placing.topic_placing import place
+from distributary.ingest.runtime.load_settings import load
+from distributary.pipeline.lake.placement import with_log, with_rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 
 
@@ -135,7 +137,7 @@ def test_who_places_waits_for_one_that_relays_unknown_to_others(
         until(lake.members, "what it says of itself")
         lake.forget_members([one.number for one in lake.members()])
         assert gateway.ask("/readyz")[0] == 200
-        machines.ask("place", "a", "orders")
+        place(lake, load(environment={}), lambda seen: with_rule(seen, "a", ["orders"]))
         with suppress(OSError):  # it has ended
             assert gateway.ask("/readyz")[0] == 503
         gateway.ended(1)
