@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from distributary.pipeline.tables.home.owner import (
     CLAIM_BYTES,
     LEAVING_SECONDS,
     STANDBY_SECONDS,
-    Owner,
     Standby,
     acquire,
     lock,
@@ -257,29 +255,38 @@ def test_a_lock_file_has_room_for_all_that_it_says(home: Home) -> None:
     present.close()
 
 
+class SlowlySaid(int):
+    """A number that is written out when `go` is set."""
+
+    begun, go = threading.Event(), threading.Event()
+
+    def __str__(self) -> str:
+        self.begun.set()
+        self.go.wait()
+        return int.__repr__(self)
+
+
 def test_who_speaks_while_the_home_is_given_back_writes_into_no_other_file(
     home: Home, tmp_path: Path
 ) -> None:
     """The next file that is opened has the number of the lock file."""
-    other, interval = tmp_path / "other", sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for _ in range(200):
-            owner, begun = acquire(home), threading.Event()
-            thread = threading.Thread(target=beats, args=(owner, begun))
-            thread.start()
-            begun.wait()
-            owner.release()
-            with other.open("wb"):
-                thread.join()
-            assert other.read_bytes() == b""
-    finally:
-        sys.setswitchinterval(interval)
+    owner, present = acquire(home), Standby(home, LEASE)
+    heir, other = SlowlySaid(7), tmp_path / "other"
 
+    def given_back() -> None:
+        owner.release()
+        with other.open("wb"):
+            speaks.join()
 
-def beats(owner: Owner, begun: threading.Event) -> None:
-    """Until the home is given back."""
-    with suppress(OSError):
-        while True:
-            owner.beat()
-            begun.set()
+    speaks = threading.Thread(target=owner.leave, args=(heir,))
+    gives = threading.Thread(target=given_back)
+    speaks.start()
+    heir.begun.wait()
+    gives.start()
+    gives.join(0.5)  # if it waits for no word, it is further by now
+    heir.go.set()
+    gives.join()
+    assert other.read_bytes() == b""
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        owner.beat()
+    present.close()
