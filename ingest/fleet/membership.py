@@ -30,7 +30,7 @@ _events = structlog.get_logger("gateway")
 
 #: Seconds between two looks while a named heir reads ahead.
 _HURRIED_SECONDS: Final = 0.05
-#: Seconds that its farewell may take: who doesn't hear it misses it soon.
+#: Seconds that what it just says, or its farewell, may take: who doesn't hear it misses it soon.
 _FAREWELL_SECONDS: Final = 1.0
 
 
@@ -76,6 +76,12 @@ class Membership:
             for one, count in sorted(every.items())
         ]
 
+    async def rest(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        with suppress(TimeoutError):  # what it just says to its owner is said before the last word
+            await asyncio.wait_for(self._worker.ask(lambda: None), _FAREWELL_SECONDS)
+
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -83,7 +89,7 @@ class Membership:
         with suppress(StoreError, TimeoutError):
             forgotten = self._worker.ask(lambda: self._lake.forget_members([number]))
             await asyncio.wait_for(forgotten, _FAREWELL_SECONDS)
-        self._worker.leave()
+        self._worker.abandon()
 
     def _begin(self) -> None:
         if self._task is None:

@@ -60,7 +60,7 @@ class ServedLog(msgspec.Struct, frozen=True):
         if member is not None and member.is_private:
             from distributary.ingest.gateway.private_home import PrivateHome  # noqa: PLC0415 (few have one)
 
-            return PrivateHome(member.lake, member.log)
+            return PrivateHome(member.lake, member.log, settings.owner.lease_ms / 1_000)
         return home_at(self.root if member is None else member.home, settings)
 
     def taken(self, address: str, settings: Settings) -> "ServedLog":

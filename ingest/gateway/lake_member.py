@@ -32,9 +32,9 @@ from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
 _events = structlog.get_logger("gateway")
 
-#: Hosts to listen on that say no machine.
 #: Leases between two looks of a gateway whether its address stands: on a store each is a read.
 LEASES: Final = 3
+#: Hosts to listen on that say no machine.
 _ANY_HOST: Final = frozenset({"", "0.0.0.0", "::", "*"})  # noqa: S104 (it is what is refused)
 
 
@@ -228,7 +228,7 @@ class AddressNotice:
         """Say nothing more; what is being said may still be said."""
         if self._timer is not None:
             self._timer.cancel()
-        self._worker.leave()
+        self._worker.abandon()
 
     def _say(self) -> None:
         self._worker.submit(self._stands, self._said)

@@ -24,6 +24,8 @@ from distributary.pipeline.tables.lake.lake import Lake
 
 #: Bytes of a segment of a journal that nothing is written to, the least that there may be.
 _SEGMENT_BYTES: Final = 1 << 20
+#: Signs of life in a lease.
+BEATS: Final = 3
 
 
 class PrivateOwner:
@@ -31,7 +33,7 @@ class PrivateOwner:
 
     taken: Final = False
     #: Each is a request where the lake is on a store.
-    beats: Final = 3
+    beats: Final = BEATS
 
     def __init__(self, lake: Lake, folder: Path, owner: Owner) -> None:
         """`owner` owns the home in the folder, which is removed at the end. Blocks. Raises
@@ -68,8 +70,9 @@ class PrivateOwner:
 class PrivateHome:
     """Implements `AnyHome`."""
 
-    def __init__(self, lake: Lake, log: str) -> None:
-        self._lake, self.address = lake, log
+    def __init__(self, lake: Lake, log: str, lease_seconds: float) -> None:
+        # The loop itself may look: it must turn again while the lease lasts.
+        self._lake, self.address = lake.within(lease_seconds / (2 * BEATS)), log
 
     def acquire(self) -> OwnedHome:
         folder = Path(tempfile.mkdtemp(prefix="distributary-none-"))

@@ -186,6 +186,7 @@ async def _serve(
     if not host.halt.goes_on:
         probes.notice.stops()
     if failure is None:
+        await fleet.rest()
         failure = await leave(owner, fleet.heir, messages.parts.log, host.halt)
     listener.close()
     if notice is not None:

@@ -22,7 +22,6 @@ from distributary.ingest.gateway.ownership.any_home import HomeOwner
 from distributary.ingest.placing.log_topics import LogTopics, topics_of
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, PlacementRefused
-from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.lake.placement import Placement, moved
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.lake.lake import Lake
@@ -33,7 +32,8 @@ NAMED_MAX: Final = 5
 
 
 def place(lake: Lake, settings: Settings, change: Callable[[Placement], Placement]) -> Placement:
-    """Change the placement: what it is now. Blocks until all logs are owned and read. Raises
+    """Change the placement: what it is now, when nobody relays by the one of before. Blocks until
+    all logs are owned and read, and a lease more. Raises
     PlacementRefused when a log is served, was left by a kill, or has a topic that would be placed
     elsewhere; InvalidRequest for a change that can't be; StoreError."""
     seen = lake.placement()
@@ -45,24 +45,20 @@ def place(lake: Lake, settings: Settings, change: Callable[[Placement], Placemen
             _check(log, found, seen, new)
             _beat(owners)
         lake.replace(seen, new)
-        if any(_relays(one) for one in lake.members()):
-            # It was paused, or has just begun: in a lease it knows that it relays no more.
-            time.sleep(settings.owner.lease_ms / 1_000)
+        # A gateway without a log may relay though it is no member that lives: it was paused, has
+        # just begun, or can't say so. In a lease it knows that it relays no more.
+        time.sleep(settings.owner.lease_ms / 1_000)
     return new
 
 
 def _check_relays(lake: Lake) -> None:
     """Refuse while a gateway relays that owns no log, and so has no lock that could be taken."""
     for one in living(lake):
-        if _relays(one):
+        if not one.log and not one.waits:
             raise PlacementRefused(
                 f"topics are placed while no gateway of the lake runs, and the one at {one.url} on "
                 f"{one.machine} (pid {one.pid}) relays without a log. Stop them all first"
             )
-
-
-def _relays(one: Member) -> bool:
-    return not one.log and not one.waits
 
 
 @contextmanager

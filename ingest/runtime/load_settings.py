@@ -18,6 +18,7 @@ from distributary.ingest.runtime import budgets, number_rules
 from distributary.ingest.runtime.settings import Amqp, DeliveryLimits, Settings, Traces
 from distributary.pipeline.codec.amqp_types import DEPTH_MAX as NESTING_MAX
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.fleet.members import PERIOD_MS_MAX, PERIOD_MS_MIN, WEIGHT_MAX
 from distributary.pipeline.model.layered_settings import Tree, merge
 from distributary.pipeline.object_journal.put_window import WINDOW_MAX
 from distributary.pipeline.selector.parser import CHARS_MAX, DEPTH_MAX, PASSES_MAX
@@ -162,8 +163,14 @@ def _check(settings: Settings) -> None:
             settings.fleet.address_retry_ms >= 100,
             "fleet.address_retry_ms must be 100 at least: each attempt may be a put",
         ),
-        (settings.fleet.member_ms >= 50, "fleet.member_ms must be 50 at least: each is a write"),
-        (0 <= settings.fleet.weight <= 1_000_000, "fleet.weight must be from 0 to 1000000"),
+        (
+            PERIOD_MS_MIN <= settings.fleet.member_ms <= PERIOD_MS_MAX,
+            f"fleet.member_ms must be from {PERIOD_MS_MIN} to {PERIOD_MS_MAX}: each is a write",
+        ),
+        (
+            0 <= settings.fleet.weight <= WEIGHT_MAX,
+            f"fleet.weight must be from 0 to {WEIGHT_MAX}",
+        ),
         *amqp.quota.rules(),
         (amqp.idle_timeout_ms >= 1_000, "amqp.idle_timeout_ms must be 1000 at least"),
         *_journal_rules(settings),

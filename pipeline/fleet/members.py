@@ -5,12 +5,27 @@ what members say: who owns a log says its lock or its lease alone.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from distributary.pipeline.fleet.heirs import NUMBERS
+
 #: Signs of life that may be late.
 SILENT_PERIODS: Final = 3
+#: Milliseconds between two signs of life: each is a write; with more than a minute an order to move
+#: a log would be old before its owner looks.
+PERIOD_MS_MIN: Final = 50
+PERIOD_MS_MAX: Final = 60_000
+#: The highest weight of a machine.
+WEIGHT_MAX: Final = 1_000_000
+
+#: A gateway's number: never NOBODY, and it has room in a lock file.
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=NUMBERS)]
+#: What is counted, also in microseconds since 1970: it can be added to, and written again.
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+_Period: TypeAlias = Annotated[int, msgspec.Meta(ge=PERIOD_MS_MIN, le=PERIOD_MS_MAX)]
+_Weight: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=WEIGHT_MAX)]
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -18,20 +33,21 @@ class Member(msgspec.Struct, frozen=True):
     the one that it owns, empty if none; `waits` are those that it stands by for. `ready`: the owner
     of one of these has named it as heir, and it has read ahead. `spreads`: it gives and is given
     logs so that they are spread. `weight`: how many logs its machine should have, beside others'
-    weights. Each sign of life has another `beat`, one in `period_ms`; `said_at` is for people."""
+    weights. Each sign of life has another `beat`, one in `period_ms`; `said_at` is for people. One
+    that is decoded keeps the bounds of all numbers."""
 
-    number: int
+    number: Number
     machine: str
     url: str
-    pid: int
+    pid: Count
     log: str = ""
     waits: tuple[str, ...] = ()
     ready: bool = False
     spreads: bool = False
-    weight: float = 1.0
-    beat: int = 0
-    period_ms: int = 0
-    said_at: int = 0  #: microseconds since 1970
+    weight: _Weight = 1.0
+    beat: Count = 0
+    period_ms: _Period = PERIOD_MS_MIN
+    said_at: Count = 0  #: microseconds since 1970
 
     @property
     def silent_seconds(self) -> float:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from distributary.pipeline.fleet.heirs import NOBODY
-from distributary.pipeline.fleet.members import Member
+from distributary.pipeline.fleet.members import Count, Member, Number
 
 #: Seconds that a named heir has to read ahead.
 READY_SECONDS: Final = 10.0
@@ -55,11 +55,12 @@ MOVES: Final[dict[tuple[State, bool, Event], State]] = {
 
 class Move(msgspec.Struct, frozen=True):
     """The order that stands in a lake: `number` is one higher with each. `machine` and `url` are
-    the heir's, for people; `by` is who asked, `reason` why it failed."""
+    the heir's, for people; `by` is who asked, `reason` why it failed. One that is decoded keeps the
+    bounds of all numbers."""
 
-    number: int
+    number: Count
     log: str
-    heir: int
+    heir: Number
     machine: str
     url: str
     by: str

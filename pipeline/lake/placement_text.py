@@ -15,5 +15,5 @@ def read_placement(said: bytes, where: str) -> Placement:
     """What a lake.json says. Raises StoreError."""
     try:
         return msgspec.json.decode(said, type=Placement)
-    except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRequest) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRequest, RecursionError) as error:
         raise StoreError(f"{where} can't be understood: {error}. {_REPAIR}") from error

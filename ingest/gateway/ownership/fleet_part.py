@@ -42,6 +42,10 @@ class FleetPart(Protocol):
     def serves(self, log: str, owner: HomeOwner) -> None:
         """It serves this log, from now on."""
 
+    async def rest(self) -> None:
+        """It looks no more whether its log is to move, and names nobody any more: before its owner
+        leaves."""
+
     def seen(self) -> list[MachineSeen]:
         """The machines, by their names."""
 
@@ -62,6 +66,9 @@ class NoFleet:
 
     def serves(self, log: str, owner: HomeOwner) -> None:
         """Nobody asks it to hand over."""
+
+    async def rest(self) -> None:
+        """It never looks."""
 
     def seen(self) -> list[MachineSeen]:
         """Nobody says anything."""

@@ -158,11 +158,14 @@ class ObjectStore:
         except FileExistsError:
             return None
 
-    def tagged(self, path: str) -> tuple[bytes, Tag]:
-        """An object and its tag. Raises FileNotFoundError."""
+    def tagged(self, path: str, bytes_max: int | None = None) -> tuple[bytes, Tag]:
+        """An object and its tag; of one with more than `bytes_max` no byte. Raises
+        FileNotFoundError."""
         with _as_os_errors(path):
             found = obstore.get(self._store, path)
-            return bytes(found.bytes()), Tag(found.meta["e_tag"], found.meta["version"])
+            fits = bytes_max is None or found.meta["size"] <= bytes_max
+            data = bytes(found.bytes()) if fits else b""
+            return data, Tag(found.meta["e_tag"], found.meta["version"])
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names of the objects right in a folder, and their bytes."""

@@ -21,6 +21,7 @@ isn't answered from a cache (NFS: version 4, mounted with `noac` or `actimeo=0`)
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -61,8 +62,11 @@ class Claim(msgspec.Struct, frozen=True):
         return cls(*map(int, words[:5]))
 
     def write(self, fd: int) -> None:
-        words = f"{self.pid} {self.epoch} {self.beat} {self.leaving} {self.heir}"
-        line = words.ljust(CLAIM_BYTES - 1) + "\n"
+        """Raises ValueError for what `read` wouldn't give back, OSError."""
+        words = (self.pid, self.epoch, self.beat, self.leaving, self.heir)
+        line = " ".join(map(str, words)).ljust(CLAIM_BYTES - 1) + "\n"
+        if min(words) < 0 or len(line) != CLAIM_BYTES:
+            raise ValueError(f"a lock file can't say {self}")
         os.pwrite(fd, line.encode(), 0)
 
 
@@ -71,7 +75,7 @@ class Owner:
     a lease, of which a few may be late and nobody takes the home from us.
 
     `taken` says that the former owner may still live without knowing: none of the files that it
-    may have open is to be written. Threads: `beat` and `check` on any.
+    may have open is to be written. Threads: all but `release` on any.
     """
 
     beats = 6
@@ -82,13 +86,17 @@ class Owner:
         found = os.fstat(fd)
         self._identity = (found.st_dev, found.st_ino)
         self._beats = count(1)
+        #: Held while the file is used: its number is another file's as soon as it is closed.
+        self._using = threading.Lock()
         self._leaving, self._heir = 0, NOBODY
         self._lost: str | None = None
 
     def beat(self) -> None:
-        """Show that this owner lives. It writes into its own file, whoever owns the home now."""
+        """Show that this owner lives. It writes into its own file, whoever owns the home now.
+        Raises OSError, also after `release`."""
         beat = next(self._beats)
-        Claim(self._pid, self.epoch, beat, self._leaving, self._heir).write(self._fd)
+        with self._using:
+            Claim(self._pid, self.epoch, beat, self._leaving, self._heir).write(self._fd)
 
     def leave(self, heir: int = NOBODY) -> float:
         """Say that the home will be given back soon, and who is to take it first. After so many
@@ -126,8 +134,8 @@ class Owner:
 
     def release(self) -> None:
         """Give the home back; the file stays. A second time does nothing."""
-        fd, self._fd = self._fd, -1
-        with suppress(OSError):
+        with self._using, suppress(OSError):
+            fd, self._fd = self._fd, -1
             os.close(fd)
 
 

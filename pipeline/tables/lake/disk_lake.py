@@ -22,11 +22,14 @@ from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
     MEMBERS,
     MOVE,
+    SAID_BYTES_MAX,
     SECRET,
     SECRET_BYTES,
     OwnerAddress,
     address_of_member,
     changed_meanwhile,
+    member_number,
+    member_path,
     read_address,
     read_member,
     read_move,
@@ -53,6 +56,9 @@ class DiskLake:
         self._home = Home(root)
         self._root = self._home.root
         self.address = str(self._root)
+
+    def within(self, seconds: float) -> "DiskLake":  # noqa: ARG002 (a disk is waited for)
+        return self
 
     def placement(self) -> Placement:
         path = self._root / PLACEMENT
@@ -82,8 +88,8 @@ class DiskLake:
         try:
             with self._home.used():
                 if (number := private_number(log)) is not None:
-                    return address_of_member((self._root / MEMBERS / str(number)).read_bytes())
-                return read_address(self._address_path(log).read_bytes())
+                    return address_of_member(_said(self._root / member_path(number)), number)
+                return read_address(_said(self._address_path(log)))
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
@@ -99,9 +105,9 @@ class DiskLake:
         found = []
         with self._home.used(), suppress(FileNotFoundError):
             for path in list((self._root / MEMBERS).iterdir()):
-                if path.name.isdecimal():
+                if (number := member_number(path.name)) is not None:
                     with suppress(FileNotFoundError):  # it has just said farewell
-                        found.append(read_member(path.read_bytes()))
+                        found.append(read_member(_said(path), number))
         return [member for member in found if member is not None]
 
     def say_member(self, member: Member) -> None:
@@ -115,11 +121,11 @@ class DiskLake:
     def forget_members(self, numbers: Sequence[int]) -> None:
         with self._home.used():
             for number in numbers:
-                (self._root / MEMBERS / str(number)).unlink(missing_ok=True)
+                (self._root / member_path(number)).unlink(missing_ok=True)
 
     def move(self) -> Move | None:
         with self._home.used(), suppress(FileNotFoundError):
-            return read_move((self._root / MOVE).read_bytes())
+            return read_move(_said(self._root / MOVE))
         return None
 
     def replace_move(self, seen: Move | None, new: Move) -> bool:
@@ -141,6 +147,13 @@ class DiskLake:
             yield
         finally:
             os.close(fd)
+
+
+def _said(path: Path) -> bytes:
+    """What was said there; of a file that is too long so much that it is seen to be. Raises
+    OSError."""
+    with path.open("rb") as file:
+        return file.read(SAID_BYTES_MAX + 1)
 
 
 def write_whole(path: Path, data: bytes, mode: int) -> None:

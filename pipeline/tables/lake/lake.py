@@ -7,17 +7,20 @@ logs/LOG/            another log, laid out as a home; `address` in it likewise
 members/NUMBER       what a gateway of the lake says of itself, again and again
 lake.move            the order to move a log that stands (`pipeline.fleet.moves`)
 
+Whatever stands in `address`, `members/NUMBER` and `lake.move` is read or is nothing: no gateway
+stops because of it.
+
 The placement and the order are replaced by whoever has read them, if they still stand. An address
 may be stale, and so may be what a member says: nothing safe rests on it.
 """
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.fleet.members import Member
+from distributary.pipeline.fleet.members import Count, Member
 from distributary.pipeline.fleet.moves import Move
 from distributary.pipeline.lake.placement import Placement
 
@@ -28,6 +31,11 @@ MEMBERS: Final = "members"
 MOVE: Final = "lake.move"
 #: Random bytes of the secret.
 SECRET_BYTES: Final = 32
+#: Bytes of an address, of what a member says, of an order: a longer file is none. A member names
+#: the logs that it waits for, of which thousands have room.
+SAID_BYTES_MAX: Final = 256 << 10
+
+T = TypeVar("T")
 
 
 class OwnerAddress(msgspec.Struct, frozen=True):
@@ -36,7 +44,7 @@ class OwnerAddress(msgspec.Struct, frozen=True):
 
     url: str
     container: str
-    since: int
+    since: Count
 
 
 class Lake(Protocol):
@@ -45,6 +53,10 @@ class Lake(Protocol):
     @property
     def address(self) -> str:
         """The address of the home that is the lake."""
+
+    def within(self, seconds: float) -> "Lake":
+        """The same lake, for what is asked of it again soon: where a request isn't answered in so
+        many seconds it fails."""
 
     def placement(self) -> Placement:
         """The placement as it stands. Raises StoreError."""
@@ -101,31 +113,45 @@ def read_secret(said: bytes, where: str) -> str:
 
 def read_address(said: bytes) -> OwnerAddress | None:
     """What an owner has said; None if it can't be understood."""
-    try:
-        return msgspec.json.decode(said, type=OwnerAddress)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+    return _read(said, OwnerAddress)
 
 
-def address_of_member(said: bytes) -> OwnerAddress | None:
-    """Where a gateway listens, by what it has said of itself."""
-    member = read_member(said)
+def address_of_member(said: bytes, number: int) -> OwnerAddress | None:
+    """Where the gateway with this number listens, by what it has said of itself."""
+    member = read_member(said, number)
     return None if member is None else OwnerAddress(member.url, "", member.said_at)
 
 
-def read_member(said: bytes) -> Member | None:
-    """What a gateway has said of itself; None if it can't be understood."""
-    try:
-        return msgspec.json.decode(said, type=Member)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+def member_path(number: int) -> str:
+    """Where the gateway with this number says what it is, in the lake."""
+    return f"{MEMBERS}/{number}"
+
+
+def member_number(name: str) -> int | None:
+    """The number of the gateway whose file has this name; None where that is none's."""
+    return int(name) if name.isdecimal() and name == str(int(name)) else None
+
+
+def read_member(said: bytes, number: int) -> Member | None:
+    """What the gateway with this number has said of itself; None if it can't be understood, or was
+    said by another one: a file that was copied would let that one live twice."""
+    member = _read(said, Member)
+    return member if member is not None and member.number == number else None
 
 
 def read_move(said: bytes) -> Move | None:
     """The order that stands; None if it can't be understood, so that the next one replaces it."""
+    return _read(said, Move)
+
+
+def _read(said: bytes, kind: type[T]) -> T | None:
+    """What gateways have said, whatever stands there by now; with more than SAID_BYTES_MAX it is
+    nothing. (JSON that is nested deeply is a RecursionError.)"""
+    if len(said) > SAID_BYTES_MAX:
+        return None
     try:
-        return msgspec.json.decode(said, type=Move)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.json.decode(said, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

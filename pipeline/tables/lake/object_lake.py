@@ -18,11 +18,14 @@ from distributary.pipeline.tables.lake.lake import (
     ADDRESS,
     MEMBERS,
     MOVE,
+    SAID_BYTES_MAX,
     SECRET,
     SECRET_BYTES,
     OwnerAddress,
     address_of_member,
     changed_meanwhile,
+    member_number,
+    member_path,
     read_address,
     read_member,
     read_move,
@@ -46,13 +49,21 @@ def object_lake(home: ObjectHome) -> "ObjectLake | None":
 class ObjectLake:
     """A lake of objects, which is made by the first `replace`. Implements `Lake`."""
 
-    def __init__(self, home: ObjectHome, patience: float = _PATIENCE_SECONDS) -> None:
-        """`patience`: seconds for which a request is tried again. Raises InvalidRequest for an
-        address that can't be."""
-        self.address = home.url
+    def __init__(
+        self,
+        home: ObjectHome,
+        patience: float = _PATIENCE_SECONDS,
+        seconds_max: float = _REQUEST_SECONDS,
+    ) -> None:
+        """`patience`: seconds for which a request is tried again, each for `seconds_max`. Raises
+        InvalidRequest for an address that can't be."""
+        self.address, self._home = home.url, home
         self._store = ObjectStore(
-            home.url, home.options, seconds_max=_REQUEST_SECONDS, patience=patience
+            home.url, home.options, seconds_max=seconds_max, patience=patience
         )
+
+    def within(self, seconds: float) -> "ObjectLake":
+        return ObjectLake(self._home, 0.0, seconds)
 
     def exists(self) -> bool:
         """Whether there is a lake.json. Raises StoreError."""
@@ -87,9 +98,9 @@ class ObjectLake:
 
     def address_of(self, log: str) -> OwnerAddress | None:
         if (number := private_number(log)) is not None:
-            said = self._read(_member_path(number))
-            return None if said is None else address_of_member(said)
-        said = self._read(_address_path(log))
+            said, _ = self._said(member_path(number))
+            return None if said is None else address_of_member(said, number)
+        said, _ = self._said(_address_path(log))
         return None if said is None else read_address(said)
 
     def say_address(self, log: str, address: OwnerAddress) -> None:
@@ -99,31 +110,31 @@ class ObjectLake:
     def members(self) -> list[Member]:
         with self._asked():
             names = self._store.files(MEMBERS)
-        said = [self._read(f"{MEMBERS}/{name.rpartition('/')[2]}") for name in names]
-        found = [read_member(one) for one in said if one is not None]
+        found = []
+        for number in map(member_number, names):
+            if number is not None:
+                said, _ = self._said(member_path(number))
+                found.append(None if said is None else read_member(said, number))
         return [member for member in found if member is not None]
 
     def say_member(self, member: Member) -> None:
         with self._asked():
-            self._store.put(_member_path(member.number), msgspec.json.encode(member))
+            self._store.put(member_path(member.number), msgspec.json.encode(member))
 
     def forget_members(self, numbers: Sequence[int]) -> None:
         with self._asked():
-            self._store.delete([_member_path(number) for number in numbers])
+            self._store.delete([member_path(number) for number in numbers])
 
     def move(self) -> Move | None:
-        said = self._read(MOVE)
+        said, _ = self._said(MOVE)
         return None if said is None else read_move(said)
 
     def replace_move(self, seen: Move | None, new: Move) -> bool:
+        said, tag = self._said(MOVE)
+        if (None if said is None else read_move(said)) != seen:
+            return False
+        data = msgspec.json.encode(new)
         with self._asked():
-            try:
-                said, tag = self._store.tagged(MOVE)
-            except FileNotFoundError:
-                said, tag = None, None
-            if (None if said is None else read_move(said)) != seen:
-                return False
-            data = msgspec.json.encode(new)
             done = self._store.exchange(MOVE, data, tag)
         return done is not None or self._read(MOVE) == data  # ours, if only the answer was lost
 
@@ -156,6 +167,16 @@ class ObjectLake:
             raise self._silent(error) from error
         return read_placement(said, self._where(PLACEMENT)), tag
 
+    def _said(self, path: str) -> tuple[bytes | None, Tag | None]:
+        """What was said there, and its tag: of what is too long nothing that can be read; None
+        where nothing is. Raises StoreError."""
+        try:
+            return self._store.tagged(path, SAID_BYTES_MAX)
+        except FileNotFoundError:
+            return None, None
+        except OSError as error:
+            raise self._silent(error) from error
+
     def _read(self, path: str) -> bytes | None:
         try:
             return self._store.read(path)
@@ -169,10 +190,6 @@ class ObjectLake:
 
     def _silent(self, error: OSError) -> StoreError:
         return StoreError(f"the lake {self.address} can't be used: {error}. See to its store")
-
-
-def _member_path(number: int) -> str:
-    return f"{MEMBERS}/{number}"
 
 
 def _address_path(log: str) -> str:

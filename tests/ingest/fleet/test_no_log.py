@@ -1,6 +1,7 @@
 """`serve --log none`: a gateway that owns no log, and serves any client of its lake."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 from async_client import at, run
@@ -12,7 +13,9 @@ from gateway_peer import Connect
 from gateway_process import Gateway, until
 
 from distributary.client import Client
-from distributary.pipeline.lake.placement import with_log
+from distributary.ingest.placing.topic_placing import place
+from distributary.ingest.runtime.load_settings import load
+from distributary.pipeline.lake.placement import with_log, with_rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 
 
@@ -120,6 +123,24 @@ def test_topics_are_placed_while_none_relays(machines: Machines, tmp_path: Path)
     lake.replace(lake.placement(), with_log(lake.placement(), "prices"))
     gateway.ended(1)
     assert "relays by version 1. Start it again" in gateway.log
+
+
+def test_who_places_waits_for_one_that_relays_unknown_to_others(
+    machines: Machines, tmp_path: Path
+) -> None:
+    """What it says of itself is lost: when the placement is changed it relays no more all the
+    same."""
+    gateway = ShownGateway(tmp_path / "r", {"fleet": {"machine": "r", "member_ms": 60_000}})
+    gateway.address, gateway.options = machines.address, ["--log", "none"]
+    with gateway:
+        lake = DiskLake(Path(machines.address))
+        until(lake.members, "what it says of itself")
+        lake.forget_members([one.number for one in lake.members()])
+        assert gateway.ask("/readyz")[0] == 200
+        place(lake, load(environment={}), lambda seen: with_rule(seen, "a", ["orders"]))
+        with suppress(OSError):  # it has ended
+            assert gateway.ask("/readyz")[0] == 503
+        gateway.ended(1)
 
 
 def test_what_can_not_be(machines: Machines, tmp_path: Path) -> None:

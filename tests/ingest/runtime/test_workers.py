@@ -41,3 +41,38 @@ def test_who_leaves_finishes_what_is_under_way_alone() -> None:
     asyncio.run(play())
     assert go.is_set()
     assert not asked
+
+
+def test_who_abandons_waits_for_nothing() -> None:
+    """Neither the loop nor its end waits for the job that is under way, and nobody is told."""
+    begun, go = threading.Event(), threading.Event()
+    told: list[int | Failure] = []
+    threads: list[threading.Thread] = []
+    failed: list[threading.ExceptHookArgs] = []
+
+    def first() -> int:
+        begun.set()
+        go.wait()
+        return 0
+
+    async def play() -> None:
+        worker: Worker[int] = Worker("abandoned", asyncio.get_running_loop())
+        worker.submit(first, told.append)
+        worker.submit(lambda: 1, told.append)
+        begun.wait()
+        threads.extend(one for one in threading.enumerate() if one.name == "abandoned")
+        worker.abandon()
+
+    hook, threading.excepthook = threading.excepthook, failed.append
+    try:
+        asyncio.run(play())
+        assert not go.is_set()
+        go.set()
+        for thread in threads:
+            thread.join()
+    finally:
+        threading.excepthook = hook
+        go.set()
+    assert len(threads) == 1
+    assert not told
+    assert not failed

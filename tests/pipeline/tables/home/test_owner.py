@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -247,4 +248,45 @@ def test_a_lock_file_has_room_for_all_that_it_says(home: Home) -> None:
     assert len(text) == CLAIM_BYTES
     assert text.split()[3:] == ["1", str(NUMBERS - 1)]
     assert len(f"{2**22} {10**8} {10**11} 1 {NUMBERS - 1}") < CLAIM_BYTES
+    for heir in (-5, 10**CLAIM_BYTES):  # the next owner would read nothing, and begin at epoch 1
+        with pytest.raises(ValueError, match="a lock file can't say"):
+            owner.leave(heir)
+    assert home.lock_path.read_text() == text
+    present.close()
+
+
+class SlowlySaid(int):
+    """A number that is written out when `go` is set."""
+
+    begun, go = threading.Event(), threading.Event()
+
+    def __str__(self) -> str:
+        self.begun.set()
+        self.go.wait()
+        return int.__repr__(self)
+
+
+def test_who_speaks_while_the_home_is_given_back_writes_into_no_other_file(
+    home: Home, tmp_path: Path
+) -> None:
+    """The next file that is opened has the number of the lock file."""
+    owner, present = acquire(home), Standby(home, LEASE)
+    heir, other = SlowlySaid(7), tmp_path / "other"
+
+    def given_back() -> None:
+        owner.release()
+        with other.open("wb"):
+            speaks.join()
+
+    speaks = threading.Thread(target=owner.leave, args=(heir,))
+    gives = threading.Thread(target=given_back)
+    speaks.start()
+    heir.begun.wait()
+    gives.start()
+    gives.join(0.5)  # if it waits for no word, it is further by now
+    heir.go.set()
+    gives.join()
+    assert other.read_bytes() == b""
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        owner.beat()
     present.close()

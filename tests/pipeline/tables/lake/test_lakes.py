@@ -1,20 +1,42 @@
 """Lakes on a disk and on a store: what is there whole, who may replace it, who reads what."""
 
+import json
 import random
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
+from typing import TypeAlias
 
+import msgspec
 import pytest
 from faulty_s3 import FaultyS3, Plan, faulty_s3
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.fleet.members import (
+    PERIOD_MS_MAX,
+    PERIOD_MS_MIN,
+    WEIGHT_MAX,
+    Member,
+    Sightings,
+)
+from distributary.pipeline.fleet.moves import OPERATOR, Move, ask
 from distributary.pipeline.lake.placement import Placement, with_log, with_rule
+from distributary.pipeline.log_names import private_log
+from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.lake.disk_lake import DiskLake, disk_lake
-from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
+from distributary.pipeline.tables.lake.lake import (
+    SAID_BYTES_MAX,
+    Lake,
+    OwnerAddress,
+    address_of_member,
+    read_address,
+    read_member,
+    read_move,
+)
 from distributary.pipeline.tables.lake.object_lake import ObjectLake, object_lake
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
@@ -130,6 +152,7 @@ def test_what_lies_on_a_disk(tmp_path: Path) -> None:
         ("lake.json", "{", "can't be understood"),
         ("lake.json", '{"version":1,"logs":["orders"]}', "the log main is missing"),
         ("lake.json", '{"version":1,"logs":["main"],"moves":[]}', "can't be understood"),
+        ("lake.json", '{"version":1,"logs":' + "[" * 100_000, "can't be understood"),
         ("lake.secret", "secret", "isn't 64 hexadecimal digits"),
     ],
 )
@@ -209,3 +232,122 @@ def test_a_kill_leaves_one_placement_or_the_next(tmp_path: Path) -> None:
         assert lake.placement().version in (said, said + 1)
         secrets.add(lake.secret())
     assert len(secrets) == 1
+
+
+Put: TypeAlias = Callable[[str, bytes], None]
+SAID = Member(7, "a", "amqp://10.0.0.7:5672", 11, waits=("main", "orders"), period_ms=1_000)
+ORDER = Move(3, "orders", 7, "a", SAID.url, OPERATOR)
+#: What no gateway says, in the place of a value.
+WRONG: tuple[tuple[str, bytes], ...] = (
+    *(("number", said) for said in (b"0", b"-5", b"8", b"281474976710656", b"7.5", b"9" * 400)),
+    *(("period_ms", said) for said in (b"0", b"-1", b"1000000000000", b"9" * 400)),
+    *(("weight", said) for said in (b"-1", b"1e400", b"NaN", b"9" * 400)),
+    *(("said_at", said) for said in (b"-1", b"9" * 400)),
+    *(("beat", said) for said in (b"18446744073709551615", b"null")),
+    *(("url", said) for said in (b'"\xff"', b'"\\ud800"', b"[" * 200_000)),
+    ("other", b"[" * 200_000),
+    ("other", b"[" * 100_000 + b"]" * 100_000),
+    ("other", b'"' + b"x" * SAID_BYTES_MAX + b'"'),
+)
+WRONG_ORDERS: tuple[tuple[str, bytes], ...] = (
+    *(("number", said) for said in (b"-1", b"18446744073709551615", b"9" * 400)),
+    *(("heir", said) for said in (b"0", b"-5", b"281474976710656")),
+    ("state", b'"given"'),
+    ("log", b"7"),
+    *((key, said) for key, said in WRONG if key == "other"),
+)
+
+
+def with_value(whole: bytes, key: str, value: bytes) -> bytes:
+    """The object, which says this of the key."""
+    said = json.loads(whole)
+    said[key] = "HERE"
+    return json.dumps(said).encode().replace(b'"HERE"', value)
+
+
+def garbage(dice: random.Random, whole: bytes) -> Iterator[bytes]:
+    """What a disk, an editor or a copy may leave of a file, and what has nothing of it."""
+    yield from (b"", b"\0" * 4_096, b"null", b"[]", b"{}", b"\xff\xfe", b'{"a":' * 20_000)
+    for _ in range(300):
+        at = dice.randrange(len(whole))
+        yield whole[:at]
+        yield whole[:at] + dice.randbytes(dice.randrange(4)) + whole[at + 1 :]
+        yield dice.randbytes(dice.randrange(200))
+
+
+@pytest.fixture
+def put(lake: Lake, home: ObjectHome) -> Put:
+    """Puts a file into the lake, as somebody who is no gateway."""
+    if isinstance(lake, ObjectLake):
+        return ObjectStore(home.url, home.options).put
+
+    def written(path: str, data: bytes) -> None:
+        file = Path(lake.address) / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+    return written
+
+
+def test_what_no_gateway_says_of_itself_is_nothing(lake: Lake, put: Put) -> None:
+    """Whatever is wrong with it: it stops nobody, names nobody, and lives for nobody."""
+    lake.replace(None, FIRST)
+    lake.say_member(SAID)
+    whole = msgspec.json.encode(SAID)
+    for key, value in WRONG:
+        put("members/7", with_value(whole, key, value))
+        assert lake.members() == [], (key, value[:20])
+        assert lake.address_of(private_log(7)) is None
+    lake.say_member(SAID)
+    assert lake.members() == [SAID]
+    later = OwnerAddress(SAID.url, "", 0)
+    assert lake.address_of(private_log(7)) == later
+
+
+def test_a_copy_of_what_a_gateway_said_is_nothing(lake: Lake, put: Put) -> None:
+    """Else it would be the sign of life of one that is no more, or the end of one that lives."""
+    lake.replace(None, FIRST)
+    lake.say_member(SAID)
+    whole = msgspec.json.encode(SAID)
+    for name in ("8", "07", "7.old", "\u0667", ".7", "-7", "1" * 200):
+        put(f"members/{name}", whole)
+    assert lake.members() == [SAID]
+
+
+def test_an_order_that_nobody_gives_is_none_and_is_replaced(lake: Lake, put: Put) -> None:
+    lake.replace(None, FIRST)
+    whole = msgspec.json.encode(ORDER)
+    for key, value in WRONG_ORDERS:
+        put("lake.move", with_value(whole, key, value))
+        assert lake.move() is None, (key, value[:20])
+        assert lake.replace_move(None, ORDER)
+        assert lake.move() == ORDER
+
+
+def test_an_address_that_nobody_says_is_none(lake: Lake, put: Put) -> None:
+    lake.replace(None, FIRST)
+    whole = msgspec.json.encode(HERE)
+    for key, value in (("since", b"-1"), ("since", b"9" * 400), *WRONG[-3:]):
+        put("address", with_value(whole, key, value))
+        assert lake.address_of("main") is None, (key, value[:20])
+
+
+def test_garbage_is_read_as_nothing_or_within_bounds() -> None:
+    """Each reader is total, and what it gives can be counted with and written again."""
+    dice = random.Random(11)
+    for said in garbage(dice, msgspec.json.encode(SAID)):
+        member = read_member(said, 7)
+        if member is not None:
+            assert member.number == 7
+            assert PERIOD_MS_MIN <= member.period_ms <= PERIOD_MS_MAX
+            assert 0 <= Fraction(member.weight) <= WEIGHT_MAX
+            Sightings().look([member], 0.0)
+            ask(None, "orders", member, OPERATOR, old=False)
+        address_of_member(said, 7)
+    for said in garbage(dice, msgspec.json.encode(ORDER)):
+        move = read_move(said)
+        if move is not None:
+            following = ask(move, "orders", SAID, OPERATOR, old=True)
+            assert following is None or read_move(msgspec.json.encode(following)) == following
+    for said in garbage(dice, msgspec.json.encode(HERE)):
+        read_address(said)
