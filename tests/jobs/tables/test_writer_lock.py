@@ -102,10 +102,3 @@ def test_a_writer_that_stays_without_its_python_is_named(
         writing(spark, str(tmp_path), "upkeep"),
     ):
         pytest.fail("it got the lock")
-
-
-def test_an_object_store_has_no_lock(spark: SparkSession) -> None:
-    """Nothing is made on a disk for it."""
-    require_no_writer("s3a://lake/tables")
-    with writing(spark, "s3a://lake/tables", "materialize"):
-        assert not Path("s3a:").exists()
