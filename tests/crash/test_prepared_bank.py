@@ -5,10 +5,13 @@ and its gateway is killed at every step of both. What a crash leaves is ended by
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bank import ACCOUNTS, COINS, Bank, check_versions
+from deltalake import DeltaTable
 from faults import Fault, Layer
+from gateway_fields import make
 from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import Gateway
@@ -30,6 +33,8 @@ class PreparedBank(Bank):
         #: What each account has by all that was decided.
         self._balance = dict.fromkeys(ACCOUNTS, 0)
         self._decided: tuple[str, str, str, int] | None = None  # to commit, and isn't known done
+        #: Of each transfer that was decided to be, how many coins it moves.
+        self.moved: dict[str, int] = {}
 
     def open(self, port: int, host: str = "127.0.0.1") -> None:
         """And end all that is prepared, as a transaction manager does: what it has decided to
@@ -41,10 +46,19 @@ class PreparedBank(Bank):
             self._manager.done("COMMIT" if commit else "ROLLBACK", TRANSACTION, name)
         self._done()
         super().open(port, host)
+        assert self._counted() == self._balance
+
+    def _counted(self) -> dict[str, int]:
+        """How many coins come from each account; all are put back. The backlog that `$management`
+        names may be more: it is an upper bound where files were merged."""
+        found = {}
         for account in ACCOUNTS:
-            if self._nth:
-                row = self._manager.done("READ", "queue", account)
-                assert row["backlog"] == self._balance[account], (account, self._balance)
+            coins = self._take(account, COINS)
+            found[account] = len(coins)
+            for coin in coins:
+                self._session.retire(coin, outcome=make("released"))
+        assert self._session.commit() == ""
+        return found
 
     def fill(self) -> None:
         super().fill()
@@ -75,8 +89,25 @@ class PreparedBank(Bank):
             self._manager.done("ROLLBACK", TRANSACTION, name)
             return
         self._decided = name, giver, taker, count
+        self.moved[name] = count
         self._manager.done("COMMIT", TRANSACTION, name)
         self._done()
+
+
+def check_commits(home: Path, moved: dict[str, int]) -> None:
+    """The group of each commit has all that its transaction does: no crash comes between them."""
+    columns = ["record", "group", "event", "subscription", "final", "sequences"]
+    groups: dict[int, list[dict[str, Any]]] = {}
+    table = DeltaTable(home / "tables" / "topic_log").to_pyarrow_table(columns=columns)
+    for row in table.to_pylist():
+        groups.setdefault(row["group"], []).append(row)
+    done = {}
+    for rows in groups.values():
+        for name in [row["subscription"] for row in rows if row["event"] == "committed"]:
+            taken = sum(len(row["sequences"]) for row in rows if row["final"])
+            given = sum(row["record"] == "message" for row in rows)
+            done[name.removeprefix("transaction/")] = taken, given
+    assert done == {name: (count, count) for name, count in moved.items()}
 
 
 @pytest.mark.parametrize("durability", ["journal", "delta"])
@@ -109,3 +140,4 @@ def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, durability: str)
         gateway.stop()
         gateway.verified()
     assert check_versions(gateway.home) > COINS // 10
+    check_commits(gateway.home, bank.moved)

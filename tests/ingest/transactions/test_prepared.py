@@ -3,17 +3,22 @@ what becomes of it is said there later, by anybody who may, after any restart.
 """
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 from gateway_fields import make
 from gateway_jms import QUEUE, Jms, source, text_message, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
-from gateway_process import Gateway
+from gateway_process import Gateway, until
 from gateway_transactions import Transacted, condition_of, transacted
+from table_groups import DAY_US
+from table_story import KEEP_ALL
 from test_frames_deliveries import count_of
 
 from distributary.ingest.cli.transaction_commands import transaction
@@ -21,6 +26,8 @@ from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
 from distributary.ingest.transactions.coordinator import COMMAND_CREDIT
 from distributary.pipeline.management.management_messages import STATUS
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: A restart of a gateway in these tests.
 RESTARTS = ["kill", "stop"]
@@ -61,6 +68,19 @@ def moved(jms: Jms, topic: str) -> Transacted:
 def restarted(gateway: Gateway, how: str) -> None:
     gateway.kill() if how == "kill" else gateway.stop()
     gateway.start()
+
+
+def events_of(gateway: Gateway) -> list[str]:
+    """The files of the log that the events of transactions lie in, each as often as it has one."""
+    table = DeltaTable(Home(gateway.home).topic_log)
+    files = [path for path in table.file_uris() if "/record=subscription/" in path]
+    found = [pq.read_table(path, columns=["subscription"], partitioning=None) for path in files]
+    return [
+        path
+        for path, table in zip(files, found, strict=True)
+        for name in table["subscription"].to_pylist()
+        if name.startswith(TRANSACTION)
+    ]
 
 
 def listed(manager: Manager) -> list[str]:
@@ -191,6 +211,37 @@ def test_an_operators_word_is_stronger(tmp_path: Path) -> None:
         manager.done("COMMIT", TRANSACTION, "1:06:")
         with Jms(gateway.port, "other") as jms:
             assert taken(jms, "q-out", 1) == ["moved"]
+        gateway.stop()
+        gateway.verified()
+
+
+def test_merged_files_keep_what_is_prepared(tmp_path: Path) -> None:
+    """When its day is over and the events of several commits are one file, a start finds the work
+    that waits, and nothing of what has ended."""
+    with Gateway(tmp_path, {"commit": {"interval_ms": 20}}) as gateway:
+        manager = asking(gateway)
+        with Jms(gateway.port, "worker") as jms:
+            for nth, topic in enumerate("pqr"):
+                prepared(moved(jms, topic), manager, f"5:0{nth}:")
+                until(lambda nth=nth: len(events_of(gateway)) > nth, "its event in the table")
+        manager.done("COMMIT", TRANSACTION, "5:00:")
+        manager.done("ROLLBACK", TRANSACTION, "5:02:")
+        gateway.stop()
+        assert len(set(events_of(gateway))) > 3
+        log = TopicLog.open(Home(gateway.home).topic_log, limits=KEEP_ALL)
+        later = time.time_ns() // 1_000 + 3 * DAY_US
+        assert "merge" in [step.kind for step in iter(lambda: log.upkeep(now=later, floor=0), None)]
+        assert len(events_of(gateway)) == 5
+        assert len(set(events_of(gateway))) == 1
+        gateway.start()
+        manager = asking(gateway)
+        assert listed(manager) == ["5:01:"]
+        with Jms(gateway.port, "taker") as jms:
+            assert taken(jms, "q-in", 2) == ["first", "third"]
+        manager.done("COMMIT", TRANSACTION, "5:01:")
+        for topic in "pqr":
+            with Jms(gateway.port, "other") as jms:
+                assert taken(jms, f"{topic}-out", int(topic != "r")) == ["moved"] * (topic != "r")
         gateway.stop()
         gateway.verified()
 

@@ -6,8 +6,10 @@ import pytest
 from deltalake import DeltaTable
 from faulty_s3 import FaultyS3, Plan, faulty_s3
 from fork_server import commands
+from gateway_jms import Jms
 from gateway_peer import Connect
 from gateway_process import Gateway, until
+from test_prepared import TRANSACTION, asking, listed, moved, prepared, taken
 
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
@@ -95,6 +97,46 @@ def test_without_a_journal_each_group_is_a_commit(
     got = connect(topic, port=gateway.port).durable(topic, "mine").bodies(30)
     assert got == [f"{n}" for n in range(30)]
     gateway.stop()
+
+
+@pytest.mark.parametrize("durability", ["journal", "delta"])
+def test_what_is_prepared_outlasts_a_restart_and_a_take_over(
+    make: Callable[..., Gateway], durability: str
+) -> None:
+    """Of three prepared transactions one is committed after a kill, one is rolled back and one
+    committed by the standby, which has the same of them."""
+    settings = {"journal": {**SETTINGS["journal"], "durability": durability}}
+    owner, standby = make(settings).start(), make(settings)
+    with Jms(owner.port, "worker") as jms:
+        for topic, id_ in (("a", "4:01:"), ("b", "4:02:"), ("c", "4:03:")):
+            prepared(moved(jms, topic), asking(owner), id_)
+    owner.kill()
+    owner.start()
+    assert listed(asking(owner)) == ["4:01:", "4:02:", "4:03:"]
+    asking(owner).done("COMMIT", TRANSACTION, "4:01:")
+    standby.options = ["--standby"]
+    standby.spawn()
+    standby.await_event("standby.waiting")
+    owner.kill()
+    standby.await_event("listening")
+    manager = asking(standby)
+    assert listed(manager) == ["4:02:", "4:03:"]
+    for topic in "bc":
+        with Jms(standby.port, "meanwhile") as jms:
+            assert taken(jms, f"{topic}-in", 2) == ["first", "third"]
+        with Jms(standby.port, "meanwhile") as jms:
+            assert taken(jms, f"{topic}-out", 0) == []
+    manager.refused(404, "ROLLBACK", TRANSACTION, "4:01:")
+    manager.done("ROLLBACK", TRANSACTION, "4:02:")
+    manager.done("COMMIT", TRANSACTION, "4:03:")
+    left: dict[str, list[object]] = {"a": ["first", "third"], "b": ["second"], "c": []}
+    for topic, bodies in left.items():
+        with Jms(standby.port, "after") as jms:
+            assert taken(jms, f"{topic}-in", len(bodies)) == bodies
+        with Jms(standby.port, "after") as jms:
+            assert taken(jms, f"{topic}-out", int(topic != "b")) == ["moved"] * (topic != "b")
+    standby.stop()
+    assert "is sound" in said("verify", "--home", HOME, "--deep")
 
 
 def test_a_home_in_use_is_refused_and_one_that_was_given_back_is_taken(

@@ -13,7 +13,10 @@ WITH log AS (
   SELECT `group`,
          count_if(record = 'message') AS messages,
          coalesce(sum(if(record = 'settlement', size(sequences), 0)), 0) AS acks,
-         count_if(record = 'subscription' AND event <> 'schema') AS events
+         count_if(
+           record = 'subscription'
+           AND event NOT IN ('schema', 'prepared', 'committed', 'rolled_back')
+         ) AS events
   FROM topic_log
   GROUP BY `group`
 ),
