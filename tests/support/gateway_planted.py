@@ -36,7 +36,7 @@ PLACES = (
     "distributary.ingest.subscriptions.subscription_service:_detach",
     "distributary.ingest.net.link:Link.open",
     "distributary.ingest.transactions.coordinator:Coordinator._committed",
-    "distributary.ingest.transactions.coordinator:Coordinator._will_be",
+    "distributary.ingest.transactions.post_answers:will_be",
     "distributary.ingest.transactions.coordinator:Coordinator._too_long",
     "distributary.ingest.management.leases:Leases._lingered",
     "distributary.ingest.management.node:Node._message",

@@ -157,7 +157,7 @@ def test_a_home_without_rights_is_one_sentence(tmp_path: Path, mode: int, comman
     assert str(home) in found.text
     assert "Permission denied" in found.text or "not readable" in found.text
     # A home that may be an address isn't looked at before it is used.
-    used = mode or command in ("serve", "info", "verify", "repair", "drain")
+    used = mode or command in ("serve", "info", "verify", "repair", "drain", "materialize")
     assert found.code == (FAILED if used else MISUSED), found
 
 

@@ -227,7 +227,7 @@ def fine(gateway: Planted, topic: str) -> None:
     in_transaction(
         gateway,
         topic,
-        "distributary.ingest.transactions.coordinator:Coordinator._will_be",
+        "distributary.ingest.transactions.post_answers:will_be",
         commit=False,
     )
 
@@ -458,6 +458,7 @@ OTHERS = {
     "ingest/management/node.py received add_done_callback": "only counts",
     "ingest/management/leases.py durable after": "sets a future",
     "ingest/management/redrive.py _durable after": "sets a future",
+    "ingest/transactions/prepared_service.py end after": "sets a future",
     "ingest/management/leases.py _join joined": "sets a future",
     "ingest/monitoring/http_server.py _again create_task": "the port of metrics, no peer's",
     "ingest/monitoring/http_server.py _try call_later": "the port of metrics, no peer's",

@@ -80,7 +80,7 @@ def names(wheel: Path) -> list[str]:
 
 #: Of what is in a wheel: code, what it reads, and what the console shows to browsers.
 SUFFIXES = (
-    *(".py", ".sql", ".toml", ".conf", ".properties"),
+    *(".py", ".sql", ".toml", ".conf", ".properties", ".java"),
     *(".html", ".css", ".js", ".svg", ".txt"),
 )
 
