@@ -22,7 +22,7 @@ from distributary.ingest.relaying.owners.owner_terms import (
     DESIRED_WORDS,
     OwnerTerms,
 )
-from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.ingest.relaying.owners.relayed_session import NO_ROOM, RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_part import (
     RelayedPart,
@@ -158,8 +158,7 @@ class LakeRelays:
             return NotAsked(LIMIT_EXCEEDED, "the link that asked has ended")
         session, asking = self._session(link, log), self._asking.setdefault(link, {})
         if not session.fits:
-            text = "the connection to the owner of its log has as many sessions as it can"
-            return NotAsked(LIMIT_EXCEEDED, text)
+            return NotAsked(LIMIT_EXCEEDED, NO_ROOM)
         requests = asking.get(log)
         if requests is None or requests.over:
             name = f"{PREFIX}requests-{next(self._count)}"
@@ -194,8 +193,7 @@ class LakeRelays:
             link.refuse(wrong.condition, wrong.description)
             return
         if not all(self._session(link, log).fits for log in logs):
-            text = "the connection to the owner of its log has as many sessions as it can"
-            link.refuse(LIMIT_EXCEEDED, text)
+            link.refuse(LIMIT_EXCEEDED, NO_ROOM)
         elif isinstance(intent, Lookup):
             self._look_up(link, attach, logs)
         elif len(logs) > 1:
