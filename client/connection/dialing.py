@@ -72,6 +72,8 @@ def _failed(server: Server, error: BaseException, seconds: float) -> ClientError
                                     f"opened an AMQP connection within {seconds:g} s")  # fmt: skip
         case socket.gaierror():
             return ConnectionFailed(f"nobody answers at {server.url}: {error.strerror}")
+        case ValueError():  # of the resolver, or of TLS
+            return ConnectionFailed(f"{server.url} names no host: {error}")
         case OSError():
             why = os.strerror(error.errno) if error.errno else str(error)
             return ConnectionFailed(f"nobody answers at {server.url}: {why}")

@@ -66,15 +66,16 @@ class Files:
 def server_of(url: str, user: str, password: str, files: Files) -> Server:
     """What a URL names; `host:port` will do. Raises InvalidRequest, never with a password in it."""
     whole = url if "://" in url else f"{'amqps' if files.any else 'amqp'}://{url}"
-    parts = urlsplit(whole)
     try:
+        parts = urlsplit(whole)
         port = parts.port
-    except ValueError:
-        port = -1
+    except ValueError:  # brackets that hold no address, or no number of a port
+        port, parts = -1, urlsplit("")
     secure = parts.scheme == "amqps"
     right = parts.scheme in ("amqp", "amqps") and parts.hostname and port != -1
     if not right or parts.path not in ("", "/") or parts.query or parts.fragment:
-        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        scheme, _, rest = whole.partition("://")
+        shown = f"{scheme}://{rest.rpartition('@')[2].partition('?')[0].partition('#')[0]}"
         raise InvalidRequest(
             f"'{shown}' is no broker's URL: say amqp[s]://user:password@host:port, with characters "
             "such as @ and / in a password percent-encoded"

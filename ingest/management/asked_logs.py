@@ -39,7 +39,13 @@ from distributary.pipeline.management.management_messages import (
     request_of,
 )
 from distributary.pipeline.management.node_answers import NodeAnswer
-from distributary.pipeline.model.address import PATTERN_PREFIX, Destination, Kind
+from distributary.pipeline.model.address import (
+    NAME_CHARACTERS_MAX,
+    PATTERN_PREFIX,
+    PREFIXES,
+    Destination,
+    Kind,
+)
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.subscription import SubscriptionKey
 
@@ -47,6 +53,8 @@ _events = structlog.get_logger("gateway")
 
 #: Wildcards in the pattern of a schema.
 _WILD = frozenset("*#")
+#: Characters of a word of the log: the kind of a destination, and its name.
+_WORD_MAX = NAME_CHARACTERS_MAX + max(map(len, (PATTERN_PREFIX, *PREFIXES.values())))
 
 
 class _All(msgspec.Struct, frozen=True):
@@ -192,7 +200,7 @@ class AskedLogs:
             return found.description
         if found.status == OK:
             return found.list_part() if isinstance(found, NodeAnswer) else _part_of(found)
-        if found.status == BAD_REQUEST:
+        if found.status == BAD_REQUEST and (log == own or private_number(own) is not None):
             return Answer(BAD_REQUEST, found.description)
         return found.description or f"its answer has the status {found.status}"
 
@@ -229,6 +237,9 @@ class AskedLogs:
             return (own,)  # it says what is wrong
         if word is None:
             return (own,)
+        if isinstance(word, str) and len(word) > _WORD_MAX:  # to find its logs takes long
+            text = f"a topic's or queue's name has {NAME_CHARACTERS_MAX} characters at most"
+            return Answer(BAD_REQUEST, text)
         if not isinstance(word, SubscriptionKey):
             logs = self._relays.logs_of(word)
         elif (found := self._directory.get(word)) is not None:

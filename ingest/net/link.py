@@ -155,6 +155,7 @@ class Link:
         "offered_capabilities",
         "outcomes_in",
         "owner",
+        "parts",
         "proton",
         "session",
         "unburied",
@@ -196,6 +197,8 @@ class Link:
         self._then: Callable[[], None] | None = None
         #: The service's own object for this link.
         self.owner: object | None = None
+        #: What of its messages goes to other logs, if any does: the relays' own object.
+        self.parts: object | None = None
 
     def release(self) -> None:
         """The link has ended: give Proton's object back, here and now.

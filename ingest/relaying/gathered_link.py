@@ -138,6 +138,4 @@ class GatheredPart(OwnerLink):
         self.whole.failed(self, condition, text)
 
     def _detach(self, condition: str, text: str) -> None:
-        if not self._over:
-            self._finish()
         self.whole.has_left(self, condition, text)

@@ -118,7 +118,7 @@ class OwnerLink(RelayedLink):
             self.perform()
             self._end_there(closed=closed)
         elif self._wire is None and not self._goes_on:
-            self._detach("", "")
+            self._has_left("", "")
 
     def left(self) -> None:
         if self._over:
@@ -182,7 +182,7 @@ class OwnerLink(RelayedLink):
             # What isn't there any more has been ended, if the one was asked to that was lost.
             done = self._asked and said.condition == NOT_FOUND
             why = ("", "") if done else (said.condition, said.description)
-            self._for_client(partial(self._detach, *why))
+            self._has_left(*why)
         elif not self._over:
             self._finish()
             condition = said.condition or FORCED
@@ -205,12 +205,12 @@ class OwnerLink(RelayedLink):
         self._wire = self.pointer = None
         self._ready = False
         if self._leaving is not None and not self._over and not self._goes_on:
-            self._for_client(partial(self._detach, "", ""))
+            self._has_left("", "")
 
     def give_up(self, reason: str) -> None:
         """No owner came for too long."""
         if self._leaving is not None:
-            self._for_client(partial(self._detach, FORCED, reason))
+            self._has_left(FORCED, reason)
         elif not self._over:
             self._finish()
             self._for_client(partial(self._end, FORCED, reason))
@@ -231,10 +231,14 @@ class OwnerLink(RelayedLink):
         else:
             link.refuse(condition, text)
 
-    def _detach(self, condition: str, text: str) -> None:
-        """Answer the client's detach, behind all outcomes that it waits for."""
+    def _has_left(self, condition: str, text: str) -> None:
+        """The client's detach can be answered; who doesn't wait for that has ended all the same."""
         if not self._over:
             self._finish()
+        self._for_client(partial(self._detach, condition, text))
+
+    def _detach(self, condition: str, text: str) -> None:
+        """Answer the client's detach, behind all outcomes that it waits for."""
         closed = bool(self._leaving)
         self._link.when_answered(partial(self._say_detached, closed, condition, text))
 

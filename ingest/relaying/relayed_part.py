@@ -42,10 +42,33 @@ class RelayedPart(RelayedProducer):
     def _refused(self, count: int) -> None:
         self._give_credit(count)
 
-    def _detach(self, condition: str, text: str) -> None:  # noqa: ARG002 (the client isn't told)
-        """The client's link is answered when all of its messages are."""
-        if not self._over:
-            self._finish()
+    def detached(self, *, closed: bool) -> None:
+        """Its client's detach is answered when this has ended, too: what was sent settled is the
+        owner's by then."""
+        self._link.waiting += 1
+        super().detached(closed=closed)
+
+    def _detach(self, condition: str, text: str) -> None:
+        """The owner has all of it, or (`condition`) nobody takes the rest."""
+        if condition:
+            self._link.end(condition, text)
+        elif self._link.alive and not self._link.ended:
+            self._link.answered(1)
+
+
+class RelayedParts:
+    """What of one link goes to other logs, by the log."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, RelayedPart] = {}
+
+    def left(self, *, waits: bool) -> None:
+        """The link has ended; its peer waits for an answer, or doesn't."""
+        for part in tuple(self.of.values()):
+            if waits:
+                part.detached(closed=True)
+            else:
+                part.left()
 
 
 def settled_message(link: int, data: bytes) -> Received:

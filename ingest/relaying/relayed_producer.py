@@ -298,7 +298,7 @@ class RelayedProducer(OwnerLink):
             for run in sent:
                 self._drop_run(work, run)
         if self._leaving is not None and self._wire is None and not self._goes_on:
-            self._detach("", "")
+            self._has_left("", "")
         elif self._wire is not None:
             self._wire.touch(self)
 

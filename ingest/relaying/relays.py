@@ -22,9 +22,14 @@ from distributary.ingest.relaying.owners.owner_terms import (
     DESIRED_WORDS,
     OwnerTerms,
 )
-from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.ingest.relaying.owners.relayed_session import NO_ROOM, RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
-from distributary.ingest.relaying.relayed_part import RelayedPart, divided, settled_message
+from distributary.ingest.relaying.relayed_part import (
+    RelayedPart,
+    RelayedParts,
+    divided,
+    settled_message,
+)
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.ingest.relaying.transactions.owner_coordinator import OwnerCoordinator
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
@@ -116,7 +121,6 @@ class LakeRelays:
         self._numbers: dict[Peer, int] = {}
         self._clients: dict[int, Peer] = {}
         self._count = count(1)
-        self._parts: dict[Link, dict[str, RelayedPart]] = {}
         self._asking: dict[Link, dict[str, OwnerRequests]] = {}
         bare = Kind(host.settings.amqp.bare_address)
         self._message_logs = MessageLogs(part.placement, part.log, bare)
@@ -154,8 +158,7 @@ class LakeRelays:
             return NotAsked(LIMIT_EXCEEDED, "the link that asked has ended")
         session, asking = self._session(link, log), self._asking.setdefault(link, {})
         if not session.fits:
-            text = "the connection to the owner of its log has as many sessions as it can"
-            return NotAsked(LIMIT_EXCEEDED, text)
+            return NotAsked(LIMIT_EXCEEDED, NO_ROOM)
         requests = asking.get(log)
         if requests is None or requests.over:
             name = f"{PREFIX}requests-{next(self._count)}"
@@ -190,8 +193,7 @@ class LakeRelays:
             link.refuse(wrong.condition, wrong.description)
             return
         if not all(self._session(link, log).fits for log in logs):
-            text = "the connection to the owner of its log has as many sessions as it can"
-            link.refuse(LIMIT_EXCEEDED, text)
+            link.refuse(LIMIT_EXCEEDED, NO_ROOM)
         elif isinstance(intent, Lookup):
             self._look_up(link, attach, logs)
         elif len(logs) > 1:
@@ -262,14 +264,16 @@ class LakeRelays:
         self._part(link, None, log).received(settled_message(link.address, data))
 
     def _part(self, link: Link, topic: str | None, log: str) -> RelayedPart:
-        parts = self._parts.setdefault(link, {})
-        part = parts.get(log)
+        parts = link.parts
+        if not isinstance(parts, RelayedParts):
+            parts = link.parts = RelayedParts()
+        part = parts.of.get(log)
         if part is None:
             terms = OwnerTerms(_UNNAMED, topic, self._for(link, log))
             credit = self._host.settings.amqp.producer_credit
             sessions = (self._session(link, log),)
             held = self._senders
-            part = parts[log] = RelayedPart(link, sessions, terms, held, self._works, credit)
+            part = parts.of[log] = RelayedPart(link, sessions, terms, held, self._works, credit)
             part.begin()
         return part
 
@@ -279,11 +283,8 @@ class LakeRelays:
         for requests in self._asking.pop(link, {}).values():
             why = AmqpError(NOT_FOUND, "the link that asked has ended")
             requests.end(why, at_once=link.alive)
-        for part in self._parts.pop(link, {}).values():
-            if link.alive and link.left:
-                part.detached(closed=True)
-            else:
-                part.left()
+        if isinstance(link.parts, RelayedParts):
+            link.parts.left(waits=link.alive and not link.gone)
 
     def _unrelayed(self, link: Link, attach: Attach) -> AmqpError | None:
         """Why an attach isn't made anew: what its owner would refuse anyhow, and what may be more
@@ -360,6 +361,8 @@ class LakeRelays:
     def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
         """Do this when the owners know the end of the sessions of these links."""
         owned = [one.owner for one in links if isinstance(one.owner, OwnerLink | GatheredLink)]
+        parts_of = [one.parts for one in links if isinstance(one.parts, RelayedParts)]
+        owned += [part for parts in parts_of for part in parts.of.values()]
         sessions = list({session: None for one in owned for session in one.sessions})
         left = len(sessions)
         if not left:

@@ -144,17 +144,22 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     )
 
     def logs_of(self, topic: str) -> tuple[str, ...]:
-        """The log of a topic, a queue (`queue://name`) or a temporary destination, whose log may be
-        one that was made later than this placement; the logs of one that is partitioned, in the
-        order of its partitions."""
+        """The log of a topic, a queue (`queue://name`) or a temporary destination; the logs of one
+        that is partitioned, in the order of its partitions. What names a log that there isn't is
+        placed as if it named none."""
         if is_temporary(topic):
-            return (log_of_temporary(topic.removeprefix(PREFIXES[kind_of_topic(topic)])),)
+            log = log_of_temporary(topic.removeprefix(PREFIXES[kind_of_topic(topic)]))
+            return (log if self._has(log) else MAIN,)
         if topic.startswith(_DEAD_LETTERS) and (logs := self._logs_of_dead_letters(topic)):
             return logs
         for rule in self.rules:
             if rule.matches(topic):
                 return rule.logs_of(topic)
         return (MAIN,)
+
+    def _has(self, log: str) -> bool:
+        """Whether there is such a log, or may be: those of gateways without one come and go."""
+        return log in self.logs or private_number(log) is not None
 
     def _logs_of_dead_letters(self, queue: str) -> tuple[str, ...]:
         """The logs of a queue of dead letters; none if it only has such a name."""
@@ -166,7 +171,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 return self.logs_of(name)
             case "log":
                 log, _, _ = name.partition("/")
-                return (log,) if is_log_name(log) else ()
+                return (log,) if self._has(log) else ()
             case "global" | "container":
                 return (MAIN,)
         return ()

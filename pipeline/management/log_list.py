@@ -125,13 +125,17 @@ class LogList:
             if self._place is not None or self._parts:
                 self._end()
             return
+        took, there = len(part.rows), max(0, part.total - self._offset)
+        if took > min(question.count, there) or (there and question.count and not took):
+            text = f"it lists {took} of {there} entities where {question.count} were asked for"
+            self.listed(question, text)
+            return
         named = [one.names for one in self._parts if one.names]
         if named and part.names and part.names != named[0]:  # gateways of two versions
             self._end()
             return
         self._totals[question.log] = part.total
         self._parts.append(part)
-        took = max(0, min(question.count, part.total - self._offset))
         self._left -= took
         if self._offset + took < part.total:
             self._offset += took

@@ -368,3 +368,20 @@ def test_an_attempt_that_fails_leaves_nothing_behind(
             gc.enable()
 
     run(work())
+
+
+@pytest.mark.parametrize("url", ["amqp://[::1", "[x]:1", "amqp://me:secret@[::1", "amqp://h:x"])
+def test_a_url_that_names_nothing_is_refused(url: str) -> None:
+    with pytest.raises(InvalidRequest, match="is no broker's URL") as refused:
+        server_of(url, "", "", Files())
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".y", "a\0b"])
+def test_what_can_be_no_host_fails_as_one_that_is_not_there(host: str) -> None:
+    async def work() -> None:
+        server = server_of(f"amqp://{host}:1", "", "", Files())
+        with pytest.raises(ConnectionFailed, match="names no host"):
+            await Dialing((server,), "c", defaults().connection).dial()
+
+    run(work())

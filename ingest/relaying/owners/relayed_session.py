@@ -14,6 +14,8 @@ from distributary.ingest.relaying.owners.owner_connection import (
 #: consumers may have seen what they hold (AMQP 1.0 part 2, section 2.6.4).
 _LOST = ("amqp:connection:forced", "the client's connection or session was lost")
 
+#: Why a link gets no session there.
+NO_ROOM = "the connection to the owner of its log has as many sessions as it can"
 
 #: The name of a link and its direction: two links of a session may not have the same.
 LinkKey: TypeAlias = tuple[str, bool]

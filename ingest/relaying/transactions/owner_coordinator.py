@@ -17,7 +17,7 @@ from distributary.client.connection.wire import Wire
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.relayed_peer import NOT_OWNER
 from distributary.ingest.relaying.owners.owner_terms import open_coordinator
-from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.ingest.relaying.owners.relayed_session import NO_ROOM, RelayedSession
 from distributary.pipeline.amqp.coordinator_command import id_of, number_of
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
@@ -99,8 +99,7 @@ class OwnerCoordinator:
     def add(self, transaction: OwnedTransaction) -> None:
         """Declare it at the owner, now or when there is one."""
         if not self._session.fits:
-            text = "the connection to the owner of its log has as many sessions as it can"
-            transaction.lose(AmqpError(LIMIT_EXCEEDED, text))
+            transaction.lose(AmqpError(LIMIT_EXCEEDED, NO_ROOM))
             return
         self._transactions[transaction] = None
         if not self._joined:

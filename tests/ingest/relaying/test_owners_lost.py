@@ -236,6 +236,18 @@ def test_a_stranger_at_the_owners_address_is_no_owner(
         server.shutdown()
 
 
+@pytest.mark.parametrize("url", ["amqp://[::1", "amqp://a..b:1"])
+def test_an_address_that_is_none_is_no_owners(fleet: Fleet, connect: Connect, url: str) -> None:
+    """Its gateway was told to advertise nonsense: others wait for a better one."""
+    fleet.orders.stop()
+    fleet.lake.say_address("orders", OwnerAddress(url, "typo", 1))
+    late = connect("typo", port=fleet.main.port).receiver("orders.typo", opened=False)
+    late.peer.write()
+    fleet.main.await_event("relay.waits")
+    fleet.orders.start()
+    late.peer.until(lambda: late.link.remote_source.address, "an attach")
+
+
 def test_a_standby_takes_the_log_over(fleet: Fleet, connect: Connect) -> None:
     peer = connect("standby", port=fleet.main.port)
     consumer, sender = peer.durable("orders.standby", "mine"), peer.sender("orders.standby")

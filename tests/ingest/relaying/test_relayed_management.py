@@ -362,3 +362,29 @@ def test_no_stranger_has_a_coordinator_for_others(fleet: Fleet) -> None:
         modes = (ubyte(0), ubyte(0))
         raw.send(frame(ATTACH, "c", uint(0), False, *modes, source, composite(0x30)))
         assert str(raw.next(DETACH).error) == "amqp:unauthorized-access"
+
+
+@pytest.mark.parametrize("kind", ["schema", "topic", "queue"])
+def test_a_name_that_is_too_long_is_no_ones(manager: Manager, kind: str) -> None:
+    """No log is looked for: that takes the longer the longer it is, for each rule."""
+    said = manager.refused(400, "READ", kind, ".".join(["*"] * 20_000 + ["#"]))
+    assert "255" in said
+
+
+def test_a_log_that_lists_less_at_once_is_named(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    """Who said no count did nothing wrong."""
+    with Fleet(tmp_path, own_gateway) as fleet:
+        fleet.orders.stop()
+        less = own_gateway({"management": {"query_count_max": 50}})
+        less.home, less.options = fleet.home, fleet.orders.options
+        with less:
+            less.await_event("address.said")
+            manager = Manager(connect(port=fleet.main.port))
+            for name in ("mine", "orders.its"):
+                manager.done("CREATE", "queue", name)
+            found = manager.done("QUERY", "queue", attributeNames=["name"])
+            assert found["results"] == [["mine"]]
+            assert "it may be 50" in found["missing"]["orders"]
+            assert manager.done("QUERY", "queue", count=50)["total"] == 2

@@ -43,7 +43,9 @@ WHERE = [
     ("work.a", "main"),
     ("temp-queue://orders/4711", "orders"),
     ("temp-topic://4711", "main"),
-    ("temp-queue://later/4711", "later"),
+    ("temp-queue://none/4711", "main"),
+    ("temp-queue://none-7/4711", "none-7"),
+    ("temp-queue://unknown/4711", "main"),
     ("temp-queue://No log/4711", "main"),
 ]
 
@@ -61,6 +63,7 @@ DEAD = [
     ("queue://DLQ.log/prices/global/billing", "prices"),
     ("queue://DLQ.mine", "orders"),
     ("queue://DLQ.log/No log/mine", "orders"),
+    ("queue://DLQ.log/unknown/mine", "orders"),
     ("DLQ.log/prices/a", "main"),
 ]
 

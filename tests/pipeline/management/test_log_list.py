@@ -112,6 +112,29 @@ def test_gateways_of_two_versions_are_listed_in_two_parts() -> None:
     assert part.answer().body["next"] == str(ListPlace("b", 0, 2))
 
 
+def test_a_log_that_gives_fewer_rows_is_asked_for_the_rest() -> None:
+    part = LogList(("a", "b"), 4, 0, None)
+    first, second = part.first()
+    part.listed(first, ListPart(("name",), (["a0"], ["a1"]), 3))  # type: ignore[arg-type]
+    part.totalled(second, ListPart((), (), 1))
+    assert part.following() is None
+    assert part.answer().body["next"] == str(ListPlace("a", 2, 4))
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_log_whose_rows_cannot_be_is_named(rows: int) -> None:
+    part = LogList(("a", "b"), 2, 0, None)
+    first, second = part.first()
+    part.listed(first, ListPart(("name",), (["a"],) * rows, 9))  # type: ignore[arg-type]
+    part.totalled(second, ListPart((), (), 1))
+    question = part.following()
+    assert question == Question("b", 0, 2)
+    part.listed(question, ListPart(("name",), (["b0"],), 1))  # type: ignore[arg-type]
+    missing = part.answer().body["missing"]
+    assert isinstance(missing, Map)
+    assert [log for log, _ in missing.pairs] == ["a"]
+
+
 @pytest.mark.parametrize(
     "text", ["", "a", "a:1", "a:1:2:3", "b:1:2", "a:x:2", "a:-1:2", "a: 1:2", "a:1:" + "9" * 19]
 )
