@@ -195,9 +195,8 @@ class Link:
         #: outcomes wait for the copies of what they have given up.
         self.outcomes_in = self.unburied = 0
         self._then: Callable[[], None] | None = None
-        #: The service's own object for this link.
+        #: The service's own object for this link; and the relays', for what of it goes elsewhere.
         self.owner: object | None = None
-        #: What of its messages goes to other logs, if any does: the relays' own object.
         self.parts: object | None = None
 
     def release(self) -> None:
