@@ -82,30 +82,23 @@ class Day:
     def _accept(self, at: int, log: Log, offered: float) -> float:
         """One second of one log: what its gateway accepts, and what its job is behind by."""
         log.waiting += offered
-        accepted = min(log.waiting, self._gateway(at, log))
+        accepted = min(log.waiting, self._carries(at, log, MACHINE, TAKE_OVER, HANDED_BACK))
         log.waiting -= accepted
         log.behind += accepted
-        log.behind -= min(log.behind, self._job(at, log))
+        log.behind -= min(log.behind, self._carries(at, log, JOB, JOB_AGAIN, JOB_AGAIN))
         return accepted
 
-    def _gateway(self, at: int, log: Log) -> float:
-        """What the gateway of a log carries, which shares its machine where a standby took it."""
+    def _carries(self, at: int, log: Log, whole: int, begun: int, back: int) -> float:
+        """What the machine of a log carries of it, of `whole`: another machine has it `begun`
+        seconds after the region went, and its own one `back` seconds after it came."""
+        out = BEGIN <= at < BEGIN + OUT
         if self.store_out:
-            return 0.0 if BEGIN <= at < BEGIN + OUT else MACHINE
-        if not BEGIN <= at < BEGIN + OUT + HANDED_BACK:
-            return MACHINE
+            return 0.0 if out else whole
+        if not BEGIN <= at < BEGIN + OUT + back:
+            return whole
         if log.region == 0:
-            return 0.0 if at < BEGIN + TAKE_OVER else MACHINE / 2
-        return MACHINE / 2 if self._shares(log) else MACHINE
-
-    def _job(self, at: int, log: Log) -> float:
-        if self.store_out:
-            return 0.0 if BEGIN <= at < BEGIN + OUT else JOB
-        if not BEGIN <= at < BEGIN + OUT + JOB_AGAIN:
-            return JOB
-        if log.region == 0:
-            return 0.0 if at < BEGIN + JOB_AGAIN else JOB / 2
-        return JOB / 2 if self._shares(log) else JOB
+            return 0.0 if at < BEGIN + begun else whole / 2
+        return whole / 2 if self._shares(log) else whole
 
     def _shares(self, log: Log) -> bool:
         """Whether a log of the lost region is on this one's machine: they are spread evenly."""

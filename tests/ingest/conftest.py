@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from faulty_s3 import FaultyS3, faulty_s3
 from gateway_fleet import as_asked
 from gateway_peer import Connect, Peer, PeerLost
 from gateway_process import Gateway, Settings
@@ -78,3 +79,12 @@ def unharmed(gateway: Gateway, connect: Connect, topic: str) -> Iterator[None]:
     except (PeerLost, OSError):
         pytest.fail(f"the gateway has dropped a peer that did nothing:\n{gateway.log[-20_000:]}")
     assert not gateway.events("gateway.bug")
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
+    """A store, whose keys the environment of what is started has."""
+    with faulty_s3() as found:
+        for name, value in found.options().items():
+            monkeypatch.setenv(name, value)
+        yield found

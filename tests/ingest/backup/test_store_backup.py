@@ -1,11 +1,11 @@
 """A home without a disk is copied beside its gateway, and a home at another address is made of
 that."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faulty_s3 import FaultyS3, Plan, faulty_s3
+from faulty_s3 import FaultyS3, Plan
 from fork_server import commands
 from gateway_peer import Connect
 from gateway_process import Gateway
@@ -22,14 +22,6 @@ LATE = {
 QUICK = {**LATE, "commit": {"interval_ms": 50}}
 
 Make = Callable[..., Gateway]
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
-    with faulty_s3() as found:
-        for name, value in found.options().items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faulty_s3 import FaultyS3, faulty_s3
+from faulty_s3 import FaultyS3
 from fork_server import clean_environment, commands
 from gateway_peer import Connect
 from gateway_process import Gateway
@@ -180,14 +180,6 @@ def test_what_a_kill_left_is_not_passed_over(own_gateway: Make, connect: Connect
     gateway.stop()
     said = ask("place", "a", "orders", "--home", gateway.home, code=4).stderr
     assert "the log main has a, which would be placed elsewhere" in said
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
-    with faulty_s3() as found:
-        for name, value in found.options().items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 def test_the_same_on_a_store(own_gateway: Make, connect: Connect, s3: FaultyS3) -> None:

@@ -1,11 +1,11 @@
 """What `doctor` and `upgrade --check` say of a home without a disk."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faulty_s3 import FaultyS3, Plan, faulty_s3
+from faulty_s3 import FaultyS3, Plan
 from fork_server import commands
 from gateway_peer import Connect
 from gateway_process import Gateway, free_port
@@ -17,14 +17,6 @@ SETTINGS = {"owner": {"lease_ms": 1_500}, "commit": {"interval_ms": 600_000}}
 
 
 Doctor = Callable[..., dict[str, list[str]]]
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
-    with faulty_s3() as found:
-        for name, value in found.options().items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import pytest
 from async_client import run
-from faulty_s3 import FaultyS3, faulty_s3
+from faulty_s3 import FaultyS3
 from fork_server import commands
 from gateway_fleet import PLACEMENT
 from gateway_load import Load
@@ -119,14 +118,6 @@ def test_a_gateway_that_gave_its_log_ends_when_it_is_told_to(machines: Machines)
     again.kill()
     until(lambda: machines.listed()["orders"] == ("b", []), "its end", every=0.2)
     heir.stop()
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
-    with faulty_s3() as found:
-        for name, value in found.options().items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 def test_a_log_of_a_store_moves(own_gateway: Make, s3: FaultyS3) -> None:

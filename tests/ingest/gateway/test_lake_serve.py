@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from faulty_s3 import FaultyS3, faulty_s3
+from faulty_s3 import FaultyS3
 from fork_server import clean_environment, commands
 from gateway_http import ShownGateway
 from gateway_management import Manager
@@ -208,14 +208,6 @@ def test_a_home_with_one_log_loads_and_writes_nothing_of_lakes(tmp_path: Path) -
     )
     assert json.loads(done.stdout) == []
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
-    with faulty_s3() as found:
-        for name, value in found.options().items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 def test_a_lake_on_a_store(own_gateway: Make, connect: Connect, s3: FaultyS3, topic: str) -> None:

@@ -1,10 +1,10 @@
 """A gateway whose home is on a store: it has no disk, and everything else is as on one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from deltalake import DeltaTable
-from faulty_s3 import FaultyS3, Plan, faulty_s3
+from faulty_s3 import FaultyS3, Plan
 from fork_server import commands
 from gateway_jms import Jms
 from gateway_peer import Connect
@@ -20,14 +20,6 @@ SETTINGS = {
     "commit": {"interval_ms": 100},
     "journal": {"put_linger_ms": 2, "put_settlement_linger_ms": 5},
 }
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyS3]:
-    with faulty_s3() as found:
-        for name, value in found.options().items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 @pytest.fixture
