@@ -56,7 +56,7 @@ class LeasedConsumer(Link):
         self.outcomes_in = self.unburied = 0
         self.delivery_count = self.waiting = 0
         self.keeper, self._then = asked_by.keeper, None
-        self.owner = None
+        self.owner = self.parts = None
         self.asked_by: Link | None = asked_by
         self.holder, self.user = holder, asked_by.connection.user
         self.linger_ms = 0

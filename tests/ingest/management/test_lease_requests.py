@@ -1,6 +1,7 @@
 """Consumers that take sequences and no bytes: in their turn, settled, kept over a lost
 connection."""
 
+import dis
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from gateway_peer import Connect, Peer
 from gateway_process import Gateway, until
 from gateway_transactions import transacted
 
+from distributary.ingest.delivery.leased_consumer import LeasedConsumer
+from distributary.ingest.net.link import Link
 from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.sequences.range_text import sequences_of
 from distributary.pipeline.tables.reading.part_reading import require_same
@@ -311,3 +314,13 @@ def test_where_and_which_the_log_is_goes_with_every_answer(tmp_path: Path) -> No
         assert LogIdentity.of(node["table"]).table == DeltaTable(said[0]["log"]).metadata().id
         assert "log" not in node, "a path is told to those who may consume"
         gateway.stop()
+
+
+def test_a_lease_has_all_that_a_link_has() -> None:
+    """It isn't made as links are, having no engine's link: what all links get, it sets itself."""
+
+    def kept(cls: type) -> set[str]:
+        code = dis.get_instructions(vars(cls)["__init__"])
+        return {one.argval for one in code if one.opname == "STORE_ATTR"}
+
+    assert kept(Link) - kept(LeasedConsumer) == {"proton", "_engine_link"}
