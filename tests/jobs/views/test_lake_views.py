@@ -245,7 +245,7 @@ def test_a_log_without_tables_is_not_left_out(spark: SparkSession, tmp_path: Pat
 
 
 def test_a_job_about_one_log_says_which(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert folder(root, None) == f"{root}/tables"
+    assert folder(str(root), None) == f"{root}/tables"
     assert "this is about its log main; another one is --home" in capsys.readouterr().err
 
 
