@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from distributary.ingest.backup import home_reader
 from distributary.ingest.backup.backup_folder import BackupFolder, writing
 from distributary.ingest.backup.disk_reader import file_copied
-from distributary.ingest.backup.home_reader import HomeReader, Pace
+from distributary.ingest.backup.home_reader import HomeReader, Pace, PinnedLog
 from distributary.pipeline.backup import backup_plan
 from distributary.pipeline.backup.backup_manifest import (
     SETTINGS,
@@ -144,12 +144,11 @@ def _rounds(reading: _Reading, settings: Mapping[str, Path]) -> tuple[BackupMani
 def _round(reading: _Reading, settings: Mapping[str, Path]) -> BackupManifest:
     """The home as it is now. Raises Replaced when something went before it was copied."""
     home, into, began = reading.home, reading.into, time.time()
-    names = home.table_names()
-    tables = [home_reader.pinned(home, name, into) for name in names[:-1]]
+    tables = _spark_tables(home, into)
     reading.progress("journal", 0, 0)
-    behind = home_reader.pinned_now(home, names[-1]).group
+    behind = home_reader.pinned_now(home, backup_plan.LAST_TABLE).group
     segments = {one.groups.path: one for one in home.journal(into, behind)}
-    log = home_reader.pinned(home, names[-1], into)
+    log = home_reader.pinned(home, backup_plan.LAST_TABLE, into)
     needed = home.needed([one.groups for one in segments.values()], log.table.group)
     if needed is None:
         raise Replaced(
@@ -167,6 +166,18 @@ def _round(reading: _Reading, settings: Mapping[str, Path]) -> BackupManifest:
     point = BackupPoint(began, _identity(home, log.table), last, max([log.table.sequence, *later]))
     ordered = tuple(sorted(files, key=lambda one: one.path))
     return BackupManifest(point, ordered, on_a_store=home.on_a_store)
+
+
+def _spark_tables(home: HomeReader, into: BackupFolder) -> list[PinnedLog]:
+    """`cursors`, then the others of those that are there by then: a table of a topic is made with
+    its first row. Raises Replaced."""
+    first, last = backup_plan.FIRST_TABLE, backup_plan.LAST_TABLE
+    cursors = [home_reader.pinned(home, first, into)] if first in home.table_names() else []
+    names = home.table_names()
+    if first in names and not cursors:
+        raise Replaced(f"{first} of {home.address} came while it was read")
+    others = (name for name in names if name not in (first, last))
+    return [*cursors, *(home_reader.pinned(home, name, into) for name in others)]
 
 
 def _copied(reading: _Reading, sources: list[backup_plan.SourceFile]) -> list[BackedFile]:

@@ -17,6 +17,7 @@ from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.tables.home.audit_reports import REPORT
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal import frame, segment
+from distributary.pipeline.transforms.schema.topic_folders import table_places
 
 #: Times that damage in a segment is looked at again: a frame that is being written looks torn.
 LOOKS: Final = 5
@@ -51,8 +52,9 @@ class DiskReader:
         return LocalStore(self.home.spark_tables / name)
 
     def table_names(self) -> list[str]:
-        found = self.home.spark_tables.glob(f"*/{LOG}")
-        return order_of_tables(path.parent.name for path in found)
+        root = self.home.spark_tables
+        there = table_places(lambda folder: [one.name for one in (root / folder).glob("*")])
+        return order_of_tables(name for name in there if any((root / name / LOG).glob("*.json")))
 
     def small(self, path: str, into: BackupFolder) -> BackedFile:
         return file_copied(self.home.root / path, path, into)

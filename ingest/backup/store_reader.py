@@ -24,6 +24,7 @@ from distributary.pipeline.tables.object_home.object_home import (
     journal_folder,
 )
 from distributary.pipeline.tables.topic_log.table_view import open_view
+from distributary.pipeline.transforms.schema.topic_folders import table_places
 
 #: Seconds of one request, and for which it is tried again.
 _REQUEST_SECONDS: Final = 30.0
@@ -60,9 +61,9 @@ class StoreReader:
         return ObjectStore(f"{self.home.tables}/{name}", self.home.options)
 
     def table_names(self) -> list[str]:
-        found = self._store.folders(TABLES)
+        there = table_places(lambda folder: self._store.folders(f"{TABLES}/{folder}".rstrip("/")))
         return backup_plan.order_of_tables(
-            name for name in found if self._store.files(f"{TABLES}/{name}/{LOG}")
+            name for name in there if self._store.files(f"{TABLES}/{name}/{LOG}")
         )
 
     def small(self, path: str, into: BackupFolder) -> BackedFile:

@@ -21,7 +21,7 @@ from distributary.pipeline.tables.delta.row_files import RowsLayout
 from distributary.pipeline.tables.verify.home_formats import SparkFormat
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
-from distributary.pipeline.transforms.schema.topic_folders import FOLDER, REJECTED_NAME
+from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME, typed_places
 
 #: Under this name each table's commits say their last group.
 APPLICATION = SPARK_APP
@@ -273,6 +273,6 @@ def _complete(tables: dict[str, SparkTable]) -> None:
 
 def typed_names(spark: SparkSession, folder: str) -> list[str]:
     """The typed tables that there are, and `rejected`: their places below the folder."""
-    found = [f"{FOLDER}/{one}" for one in Folder(spark, f"{folder}/{FOLDER}").names()]
+    found = typed_places(lambda below: Folder(spark, f"{folder}/{below}").names())
     found.append(REJECTED_NAME)
     return [name for name in found if DeltaTable.isDeltaTable(spark, f"{folder}/{name}")]

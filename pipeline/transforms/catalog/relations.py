@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from distributary.pipeline.distinct_names import distinct
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.schema.spark_schema import ACKS, MESSAGES, REJECTED
+from distributary.pipeline.transforms.schema.topic_folders import FOLDER
 from distributary.pipeline.transforms.selector.selecting import selected_sql
 from distributary.pipeline.transforms.selector.term_renderings import quoted_name, text_literal
 
@@ -86,8 +87,7 @@ _VIEWS: Final[Mapping[str, Comments]] = {
 VIEWS: Final = tuple(_VIEWS)
 #: Spark's own catalog.
 SESSION_CATALOG: Final = "spark_catalog"
-#: Where typed tables lie.
-_TOPICS: Final = "topics/"
+_TOPICS: Final = f"{FOLDER}/"
 #: What no name in a catalog may have (Hive's metastore takes no others).
 NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_]")
 

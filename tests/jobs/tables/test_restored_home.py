@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 from backup_homes import require_sound
 from pyspark.sql import SparkSession
-from spark_log import encoded
+from spark_log import columns_text, encoded_bytes
 from table_groups import NOON, event, framed, group, run, settled
 
 from distributary.ingest.backup.backup_run import back_up
 from distributary.ingest.backup.disk_reader import DiskReader
 from distributary.ingest.backup.restore_run import restore
 from distributary.jobs.materialize.materialize import once
+from distributary.pipeline.model.message import SchemaRecord
 from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.schemas.schema_text import text_of
+from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.tables.delta import log_entries
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
@@ -27,16 +30,23 @@ KEYS = {
     "subscriptions": ["subscription", "event", "group"],
     "log_versions": ["log_version", "group"],
     "cursors": ["subscription", "floor", "group", "log_version"],
+    "topics/orders": ["_sequence", "id"],
 }
+#: `orders` has typed rows.
+DEFINITION = '{"type": "object", "properties": {"id": {"type": "integer"}}}'
 MINUTE_US = 60_000_000
 
 
 def commit(log: TopicLog, count: int) -> None:
-    """So many groups of two messages each, a commit for each; the first of each is settled."""
+    """So many groups of two messages each, a commit for each; the first of each is settled. The
+    topic has a schema."""
     for _ in range(count):
         number, first = log.journal_version + 1, log.sequence_version
         born = [event(SubscriptionEvent.CREATED, 0)] if number == 1 else []
-        runs = [run("orders", [encoded(f"a{number}"), encoded(f"b{number}")])]
+        runs = [run("orders", [encoded_bytes(b'{"id": %d}' % number) for _ in "ab"])]
+        if number == 1:
+            said = SchemaVersion("orders", 1, Format.JSON, DEFINITION)
+            born.append(SchemaRecord("orders", text_of(said, columns_text(DEFINITION)), 0))
         outcome = [] if born else [settled(range(first - 2, first - 1), floor=0)]
         at = NOON + number * MINUTE_US
         log.commit(
