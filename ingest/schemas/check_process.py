@@ -27,7 +27,7 @@ from distributary.ingest.schemas.check_messages import (
     SetLimits,
 )
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.schemas.column_types import spark_json
+from distributary.pipeline.schemas.column_types import require_free, spark_json
 from distributary.pipeline.schemas.formats.json_keywords import misspelt
 from distributary.pipeline.schemas.formats.row_reader import RowReader, row_reader
 from distributary.pipeline.schemas.formats.version_check import incompatible
@@ -64,6 +64,7 @@ class Checker:
         try:
             new = _version(request.topic, request.text)
             reader = row_reader(new, (), self._limits)
+            require_free(reader.layout.columns)
             if new.format is Format.JSON and (wrong := misspelt(parsed(new.definition))):
                 return CheckAnswer(error=wrong)
             problems: list[str] = []

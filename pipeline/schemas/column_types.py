@@ -105,6 +105,8 @@ class RowLayout:
 
 #: The one column of a body that is no object.
 VALUE: Final = "value"
+#: Columns of ours, which every typed table has in front.
+OWN: Final = ("_sequence", "_published_at", "_message_id", "_properties", "_schema_version")
 
 
 def column(
@@ -132,6 +134,19 @@ def distinct(columns: Iterable[Column], where: str) -> tuple[Column, ...]:
                 "in case, and spaces and , ; { } ( ) = become _. Rename one of them"
             )
     return tuple(found.values())
+
+
+def require_free(columns: Iterable[Column]) -> None:
+    """Raise InvalidRequest for a field that would be called as one that is called as ours: tables
+    have that with `_` behind its name, in this version or in another one of the topic. Versions
+    that are in a log aren't asked."""
+    for one in columns:
+        name = one.name.lower()
+        if name not in OWN and name.rstrip("_") in OWN:
+            raise InvalidRequest(
+                f"the schema has a field {quoted(one.field)}, which is the column of a field "
+                f"{name.rstrip('_')}: each row has a column of ours of that name. Rename it"
+            )
 
 
 def layout(root: ColumnType, limits: SchemaLimits = LIMITS) -> RowLayout:

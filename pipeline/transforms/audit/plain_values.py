@@ -9,6 +9,7 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -53,13 +54,17 @@ class Version:
     ) -> "Version":
         """By what the table `schemas` says of it."""
         fields = json.loads(columns)["fields"] if judged else []
-        named = {_own(one["name"]): one for one in fields}
+        names = {one["name"].lower() for one in fields}
+        named = {_own(one["name"], names): one for one in fields}
         return cls(since, until, named if judged else None, bodies)
 
 
-def _own(name: str) -> str:
-    """A field that is called as one of our columns has `_` behind its name."""
-    while name.lower() in OWN:
+def _own(name: str, fields: AbstractSet[str]) -> str:
+    """A field that is called as one of our columns has `_` behind its name, as many as it takes for
+    a name that no field has."""
+    if name.lower() not in OWN:
+        return name
+    while name.lower() in {*OWN, *fields}:
         name += "_"
     return name
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from distributary.pipeline.distinct_names import distinct
+from distributary.pipeline.distinct_names import beside, distinct
 from distributary.pipeline.transforms.catalog.relations import (
     NOT_IN_NAMES,
     Relation,
@@ -26,10 +26,11 @@ _SAYS: Final = "the log of the lake that the row is in"
 @dataclass(frozen=True, slots=True)
 class United:
     """A view, and what it is made of: the name of a table or view in each log's schema. Its first
-    column says the log."""
+    column says the log; `columns` are what the parts call the others."""
 
     view: Relation
     parts: Mapping[str, str]
+    columns: Sequence[str]
 
 
 def log_schemas(schema: str, logs: Iterable[str]) -> dict[str, str]:
@@ -49,11 +50,14 @@ def united(logs: Mapping[str, Sequence[Relation]]) -> list[United]:
 
 def _united(name: str, parts: Mapping[str, Relation]) -> United:
     first = next(iter(parts.values()))
-    columns = {TYPED_LOG if first.topic else LOG: _SAYS}
+    log_column = TYPED_LOG if first.topic else LOG
+    said: dict[str, str] = {}
     for one in parts.values():
-        columns |= one.columns
+        said |= one.columns
+    names = beside(said, [log_column])
+    columns = {log_column: _SAYS} | {names[name]: says for name, says in said.items()}
     view = Relation(name, first.says, columns, first.folder)
-    return United(view, {log: one.name for log, one in parts.items()})
+    return United(view, {log: one.name for log, one in parts.items()}, list(said))
 
 
 def why_not(kinds: Mapping[str, StructType]) -> str:
@@ -74,11 +78,11 @@ def together(one: United, places: Mapping[str, str], kinds: Mapping[str, StructT
     """The SQL of such a view: `places` are its parts, as the catalog knows them, by their logs, and
     `kinds` what columns they have."""
     types = _types(kinds)
-    first, *others = one.view.columns
+    first = next(iter(one.view.columns))
     selects = []
     for log, place in places.items():
         columns = [f"{text_literal(log)} AS {quoted_name(first)}"]
-        for name in others:
+        for name in one.columns:
             column, kind = quoted_name(name), next(iter(types[name].values()))
             lacks = log not in types[name]
             columns.append(f"CAST(NULL AS {kind}) AS {column}" if lacks else column)

@@ -18,7 +18,8 @@ from distributary.pipeline.transforms.schema.session_files import content, is_th
 
 #: The column that says in which log of a lake a row is.
 LOG: Final = "log"
-#: The same of typed rows, whose columns of ours have names of their own.
+#: The same of typed rows, whose columns of ours have names of their own. A table of one log hasn't
+#: it: a field of that name has another one where rows of several logs stand together (`beside`).
 TYPED_LOG: Final = "_log"
 
 #: What a name means in the tables of one log (an id, a topic), and its rows.

@@ -25,6 +25,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from distributary.pipeline.distinct_names import beside
+from distributary.pipeline.schemas import column_types
 from distributary.pipeline.schemas.schema_choice import chosen
 from distributary.pipeline.schemas.schema_text import version_of
 from distributary.pipeline.schemas.schema_version import SchemaVersion
@@ -34,17 +36,18 @@ from distributary.pipeline.transforms.schema.topic_folders import folder_name
 #: Columns of every typed table, before those of the schema.
 OWN: Final = StructType(
     [
-        StructField("_sequence", LongType(), metadata={"comment": "position in the log"}),
-        StructField(
-            "_published_at", TimestampType(), metadata={"comment": "when it was made durable"}
-        ),
-        StructField("_message_id", StringType(), metadata={"comment": "as in `messages`"}),
-        StructField(
-            "_properties", MESSAGES["properties"].dataType, metadata={"comment": "as in `messages`"}
-        ),
-        StructField(
-            "_schema_version", LongType(), metadata={"comment": "the version that read it"}
-        ),
+        StructField(name, kind, metadata={"comment": says})
+        for name, (kind, says) in zip(
+            column_types.OWN,
+            (
+                (LongType(), "position in the log"),
+                (TimestampType(), "when it was made durable"),
+                (StringType(), "as in `messages`"),
+                (MESSAGES["properties"].dataType, "as in `messages`"),
+                (LongType(), "the version that read it"),
+            ),
+            strict=True,
+        )
     ]
 )
 
@@ -117,7 +120,7 @@ def topic_tables(events: Sequence[SchemaEvent], topic: str) -> TopicTables:
             reigns.append(Reign(event.floor, None, ""))
             continue
         said = StructType.fromJson(json.loads(current[name].columns))
-        names = {one.name: _own(one.name) for one in said}
+        names = beside([one.name for one in said], OWN.names)
         wanted = StructType(
             [
                 *OWN.fields,
@@ -137,13 +140,6 @@ def topic_tables(events: Sequence[SchemaEvent], topic: str) -> TopicTables:
         tables[table] = grown
         reigns.append(Reign(event.floor, schema, table, tuple(names.items())))
     return TopicTables(tuple(reigns), tables)
-
-
-def _own(name: str) -> str:
-    """A column of a schema under a name that no column of ours has."""
-    while name.lower() in OWN.names:
-        name += "_"
-    return name
 
 
 def widest(kind: DataType) -> DataType:

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
+from distributary.pipeline.distinct_names import beside
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.schema_choice import chosen
 from distributary.pipeline.transforms.schema.home_tables import Tables
@@ -83,8 +84,15 @@ def _topics(tables: Tables, events: list[SchemaEvent]) -> list[str]:
 
 
 def topic_of_logs(logs: Mapping[str, DataFrame]) -> DataFrame:
-    """The typed rows of one topic in several logs."""
-    return together([with_log(rows, log, TYPED_LOG) for log, rows in logs.items()])
+    """The typed rows of one topic in several logs, with TYPED_LOG in front: a field of that name
+    has `_` behind it."""
+    names = beside(
+        dict.fromkeys(one for rows in logs.values() for one in rows.columns), [TYPED_LOG]
+    )
+    renamed = {name: column for name, column in names.items() if name != column}
+    return together(
+        [with_log(rows.withColumnsRenamed(renamed), log, TYPED_LOG) for log, rows in logs.items()]
+    )
 
 
 def together(some: list[DataFrame]) -> DataFrame:

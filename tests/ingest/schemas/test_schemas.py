@@ -68,6 +68,10 @@ def test_what_may_not_follow_is_refused_with_its_place(manager: Manager, topic: 
         ({"format": "json", "definition": "{"}, "is no JSON"),
         ({"format": "json", "definition": '{"type": "strin"}'}, "is no JSON Schema"),
         ({"format": "json", "definition": '{"$ref": "http://127.0.0.1:9/a"}'}, "leads nowhere"),
+        (
+            {"format": "json", "definition": '{"properties": {"_sequence_": {}}}'},
+            "a field '_sequence_', which is the column of a field _sequence",
+        ),
         ({"format": "xml", "definition": "{}"}, "format is json, avro, protobuf"),
         ({"format": "avro", "definition": '"nope"'}, "doesn't define it"),
         ({"format": "protobuf", "definition": "AA==", "message": "a.B"}, "descriptor set"),

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,14 @@ from distributary.pipeline.schemas.schema_text import text_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 from distributary.pipeline.transforms.catalog.relations import Relation
-from distributary.pipeline.transforms.catalog.united_relations import United, together, why_not
+from distributary.pipeline.transforms.catalog.united_relations import (
+    United,
+    together,
+    united,
+    why_not,
+)
 from distributary.pipeline.transforms.schema.lake_rows import LOG
+from distributary.pipeline.transforms.typed.topic_views import topic_of_logs
 from distributary.pipeline.transforms.views.view_registry import VIEWS
 
 LAKE = Placement(1, ("main", "orders", "never"))
@@ -296,11 +303,34 @@ def test_a_column_that_a_log_lacks_may_have_fields_of_any_name(spark: SparkSessi
         some.createOrReplaceTempView(f"part_{log}")
     view = Relation("both", "", {LOG: "", "n": "", "who": ""}, "")
     kinds = {log: some.schema for log, some in rows.items()}
-    one = United(view, {log: f"part_{log}" for log in rows})
+    one = United(view, {log: f"part_{log}" for log in rows}, ["n", "who"])
     made = spark.sql(together(one, {log: f"part_{log}" for log in rows}, kinds))
     assert_rows(made.select(LOG, "n"), [("main", 1), ("orders", 2)])
     assert made.schema["who"].dataType == kinds["main"]["who"].dataType
     assert why_not(kinds) == ""
+
+
+def test_a_field_that_is_called_as_the_log_stays(spark: SparkSession) -> None:
+    """Under another name, in sessions and in catalogs; in one log it keeps its own."""
+    rows = {
+        "main": spark.sql("SELECT 1 AS _sequence, 'theirs' AS _log"),
+        "orders": spark.sql("SELECT 2 AS _sequence, 'other' AS _LOG, 3 AS _log_"),
+    }
+    for log, some in rows.items():
+        some.createOrReplaceTempView(f"part_{log}")
+    parts = {
+        log: [Relation(f"part_{log}", "", dict.fromkeys(some.columns, ""), "topics/orders")]
+        for log, some in rows.items()
+    }
+    found = topic_of_logs(rows)
+    assert found.columns == ["_log", "_sequence", "_log__", "_log_"]
+    assert_rows(found, [("main", 1, "theirs", None), ("orders", 2, "other", 3)])
+    parts["orders"] = [replace(parts["main"][0], name="part_main")]
+    [one] = united(parts)
+    assert list(one.view.columns) == ["_log", "_sequence", "_log_"]
+    kinds = dict.fromkeys(rows, rows["main"].schema)
+    made = spark.sql(together(one, one.parts, kinds))
+    assert_rows(made, [("main", 1, "theirs"), ("orders", 1, "theirs")])
 
 
 def test_columns_whose_names_differ_in_case_are_no_view() -> None:

@@ -18,6 +18,8 @@ from distributary.pipeline.schemas.json_columns import json_columns
 from distributary.pipeline.schemas.schema_text import DROPPED, text_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.tables.arrow import topic_log_schema
+from distributary.pipeline.transforms.audit.plain_bodies import BodyFormat
+from distributary.pipeline.transforms.audit.plain_values import Version
 from distributary.pipeline.transforms.materialize.messages import decoded_bodies
 from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME, folder_name
 from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent, joined, topic_tables
@@ -239,3 +241,17 @@ def test_fields_within_go_by_their_names(
         assert row["x"] == wanted
         assert row["l"] == [wanted, nothing]
         assert dict(row["m"]) == {"k": wanted}
+
+
+def test_fields_that_are_called_as_columns_of_ours_have_columns() -> None:
+    """Also beside fields that are called as those; the audit finds each, by its own rule."""
+    said = dict.fromkeys(["_sequence", "_sequence_", "_Message_Id"], "integer")
+    events = [event("orders", 1, 0, said)]
+    made = log_rows([("orders", json.dumps(dict(zip(said, range(3), strict=True))).encode())])
+    [part] = TypedRows(events).made(made, decoded_bodies(made))
+    [row] = part.rows.to_pylist()
+    columns = {"_sequence__": 0, "_sequence_": 1, "_Message_Id_": 2}
+    assert {name: row[name] for name in columns} == columns
+    judged = Version.of(0, None, events[0].columns, judged=True, bodies=BodyFormat("json"))
+    assert judged.columns is not None
+    assert list(judged.columns) == list(columns)
