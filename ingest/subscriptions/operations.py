@@ -172,7 +172,8 @@ class Operations:
 
     async def _committed_at(self, at: int) -> int:
         """The first sequence in the table that was published at or after a time."""
-        return await self._reads.ask(lambda: self._table.first_sequence_at(at))
+        found: int = await self._reads.ask(lambda: self._table.first_sequence_at(at))
+        return found
 
     async def _create(self, order: Order, to: int | None) -> Facts | AmqpError:
         assert order.definition is not None  # noqa: S101

@@ -167,7 +167,9 @@ class Seek:
         amqp_error = await self._committed(group)
         if amqp_error is not None:
             return amqp_error
-        return await self._reads.ask(lambda: self._table.never_owed(key.id, place))
+        found: dict[Outcome, array[int]]
+        found = await self._reads.ask(lambda: self._table.never_owed(key.id, place))
+        return found
 
     async def _committed(self, group: int) -> AmqpError | None:
         """Wait until the table has all up to this group, which is durable."""

@@ -6,6 +6,7 @@ import asyncio
 import msgspec
 
 from distributary.ingest.runtime.workers import Worker
+from distributary.pipeline.log_names import private_number
 from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
 
@@ -21,11 +22,16 @@ class LakeLooks:
 
     def __init__(self, lake: Lake, loop: asyncio.AbstractEventLoop) -> None:
         self._lake = lake
+        self._private = asyncio.Lock()
         self._worker: Worker[FoundOwner | None] = Worker("lake", loop)
 
     async def owner(self, log: str) -> FoundOwner | None:
         """The owner of a log; None if none has said where it listens. Raises StoreError."""
-        return await self._worker.ask(lambda: self._look(log))
+        if private_number(log) is None:
+            return await self._worker.ask(lambda: self._look(log))
+        # Clients may name as many of these as they like: others wait behind one of them at most.
+        async with self._private:
+            return await self._worker.ask(lambda: self._look(log))
 
     def _look(self, log: str) -> FoundOwner | None:
         address = self._lake.address_of(log)
