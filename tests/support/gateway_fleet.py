@@ -26,6 +26,9 @@ ALL_ELSEWHERE = Placement(
     1, ("main", "orders"), (Rule("#", ("orders",)), Rule("queue://#", ("orders",)))
 )
 
+#: All are in the only log: a gateway without one relays all links, and no log lacks its owner.
+ALL_IN_MAIN = Placement(1, ("main",))
+
 #: All are divided over both logs: a gateway of `main` gathers all links of consumers. By
 #: `RELAYED=partitions`, for a look: tests that want an order without groups, or transactions over
 #: messages of several, fail.
@@ -61,10 +64,11 @@ class RelayingGateway(Gateway):
             settings = {**(settings or {}), "fleet": {"tls_ca": authority}}
         super().__init__(folder, settings)
         divided = os.environ.get("RELAYED") == "partitions"
-        DiskLake(self.home).replace(None, ALL_DIVIDED if divided else ALL_ELSEWHERE)
+        elsewhere = ALL_IN_MAIN if log == "none" else ALL_ELSEWHERE
+        DiskLake(self.home).replace(None, ALL_DIVIDED if divided else elsewhere)
         self.options = ["--log", log]
         self.owner = Gateway(folder / "owner", settings)
-        self.owner.home, self.owner.options = self.home, ["--log", "orders"]
+        self.owner.home, self.owner.options = self.home, ["--log", elsewhere.logs[-1]]
 
     def start(self, *, before: Callable[[], None] | None = None) -> Self:
         """The owner first."""
