@@ -9,6 +9,8 @@ PLACEMENT: Final = "lake.json"
 LOGS: Final = "logs"
 #: What a log that was served has, below its home.
 SERVED: Final = "tables/topic_log/_delta_log"
+#: What a home has while a restore puts it together: nobody serves it.
+RESTORING: Final = "restoring"
 #: The log that is the home itself.
 MAIN: Final = "main"
 #: What a gateway says that owns no log; so no log has this name.

@@ -26,6 +26,8 @@ from distributary.pipeline.tables.journal.segment import sync_directory, write_a
 MANIFEST: Final = "manifest.json"
 _PIECES: Final = "pieces"
 _LOCK: Final = "lock"
+#: No log has this name.
+_LAKE_LOCK: Final = "lake.lock"
 _TEMPORARY: Final = ".new"
 
 
@@ -40,18 +42,11 @@ class BackupFolder:
         self.added: set[str] = set()
         self.written_bytes = 0
 
-    @property
-    def manifest_path(self) -> Path:
-        return self.root / MANIFEST
-
     def manifest(self) -> BackupManifest | None:
         """The last whole backup; None if there is none. Raises StoreError for a damaged one,
         InvalidRequest for a newer format."""
-        try:
-            data = self.manifest_path.read_bytes()
-        except FileNotFoundError:
-            return None
-        return BackupManifest.decode(data, str(self.manifest_path))
+        data = manifest_bytes(self.root)
+        return None if data is None else BackupManifest.decode(data, str(self.root / MANIFEST))
 
     def keep(
         self, path: str, mode: int, read: Callable[[int, int], bytes], size: int
@@ -78,8 +73,7 @@ class BackupFolder:
     def complete(self, manifest: BackupManifest) -> None:
         """The manifest in the place of the former one; the backup is whole on return."""
         sync_directory(self._pieces)
-        _write_durably(self.manifest_path, manifest.encode())
-        sync_directory(self.root)
+        complete(self.root, manifest.encode())
 
     def remove(self, names: list[str]) -> None:
         """Remove pieces that no manifest needs, and what a kill has left half written."""
@@ -120,7 +114,7 @@ def writing(root: Path) -> Iterator[BackupFolder]:
             "folder, or one that doesn't exist yet"
         )
     make_folder(root / _PIECES, "the folder of a backup")
-    with _locked(root, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
+    with _locked(root / _LOCK, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
         yield BackupFolder(root)
 
 
@@ -133,19 +127,45 @@ def reading(root: Path) -> Iterator[BackupFolder]:
     if not (root / _LOCK).exists():  # a copy of the folder needs none
         yield BackupFolder(root)
         return
-    with _locked(root, os.O_RDONLY, fcntl.LOCK_SH):
+    with _locked(root / _LOCK, os.O_RDONLY, fcntl.LOCK_SH):
         yield BackupFolder(root)
 
 
 @contextmanager
-def _locked(root: Path, access: int, kind: int) -> Iterator[None]:
-    fd = os.open(root / _LOCK, access | os.O_CLOEXEC, 0o600)
+def writing_of_lake(root: Path) -> Iterator[None]:
+    """The folder of a lake's backup, made if it is absent, in which those of its logs lie. Raises
+    as `writing`."""
+    new = not root.exists()
+    make_folder(root, "the folder of a backup")
+    if new:
+        root.chmod(0o700)
+    with _locked(root / _LAKE_LOCK, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
+        yield
+
+
+def manifest_bytes(root: Path) -> bytes | None:
+    """The manifest in the folder of a backup; None if there is none."""
+    try:
+        return (root / MANIFEST).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def complete(root: Path, manifest: bytes) -> None:
+    """A manifest in the place of the former one, durably."""
+    _write_durably(root / MANIFEST, manifest)
+    sync_directory(root)
+
+
+@contextmanager
+def _locked(path: Path, access: int, kind: int) -> Iterator[None]:
+    fd = os.open(path, access | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(fd, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BackupLocked(
-                f"{root} is being used by another backup or restore. Wait until it is done"
+                f"{path.parent} is being used by another backup or restore. Wait until it is done"
             ) from None
         yield
     finally:
@@ -173,6 +193,6 @@ def _write_durably(path: Path, data: bytes) -> None:
 
 def _unusable(path: Path, why: str) -> StoreError:
     return StoreError(
-        f"{path} {why}. The backup can't be restored, and nothing was; take another one, or "
-        "another copy of that file"
+        f"{path} {why}. The backup can't be restored; take another one, or another copy of that "
+        "file"
     )

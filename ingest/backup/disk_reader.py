@@ -12,12 +12,12 @@ from distributary.pipeline.backup import backup_plan
 from distributary.pipeline.backup.backup_manifest import BackedFile
 from distributary.pipeline.backup.backup_plan import SegmentGroups, SourceFile, order_of_tables
 from distributary.pipeline.errors import InvalidRequest, JournalBroken
+from distributary.pipeline.table_places import table_places
 from distributary.pipeline.tables.delta.commits import LOG
 from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.tables.home.audit_reports import REPORT
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal import frame, segment
-from distributary.pipeline.transforms.schema.topic_folders import table_places
 
 #: Times that damage in a segment is looked at again: a frame that is being written looks torn.
 LOOKS: Final = 5

@@ -13,6 +13,7 @@ from distributary.pipeline.backup.backup_plan import SegmentGroups, SourceFile
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.object_journal import entry
 from distributary.pipeline.object_journal.entry import Kind
+from distributary.pipeline.table_places import table_places
 from distributary.pipeline.tables.delta.commits import LOG
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.journal import frame
@@ -24,7 +25,6 @@ from distributary.pipeline.tables.object_home.object_home import (
     journal_folder,
 )
 from distributary.pipeline.tables.topic_log.table_view import open_view
-from distributary.pipeline.transforms.schema.topic_folders import table_places
 
 #: Seconds of one request, and for which it is tried again.
 _REQUEST_SECONDS: Final = 30.0

@@ -17,6 +17,7 @@ from distributary.pipeline.checkup.findings import (
     PortFacts,
     PortState,
 )
+from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.tables.home.home import Home
 
 #: How an AMQP connection with a login begins (AMQP 1.0, 5.3.2).
@@ -96,6 +97,8 @@ def home(at: Home) -> HomeFacts:
         return HomeFacts(str(root), HomeState.UNUSABLE, why="it may not be read and written")
     if not names:
         return HomeFacts(str(root), HomeState.EMPTY, open_to_all=shared)
+    if RESTORING in names:
+        return HomeFacts(str(root), HomeState.RESTORING, open_to_all=shared)
     if names & {"journal", "lock", "dispatch", "lake.json"} or at.topic_log.exists():
         return HomeFacts(str(root), HomeState.OURS, _owner(at), shared)
     return HomeFacts(str(root), HomeState.FOREIGN, open_to_all=shared)

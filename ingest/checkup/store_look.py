@@ -9,12 +9,13 @@ from typing import Final
 
 from distributary.pipeline.checkup.findings import PUTS, StoreFacts
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.object_journal import entry
 from distributary.pipeline.object_journal.entry import Kind
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
 from distributary.pipeline.tables.object_home.lease import lease_of, request_seconds, shown_life
-from distributary.pipeline.tables.object_home.object_home import RESTORING, ObjectHome
+from distributary.pipeline.tables.object_home.object_home import ObjectHome
 from distributary.pipeline.tables.object_home.store_conditions import PROBE, keeps_conditions
 from distributary.pipeline.tables.topic_log.table_view import open_view
 from distributary.pipeline.tables.verify.verify_entries import made

@@ -13,17 +13,14 @@ from distributary.ingest.cli.options.command_options import json_option
 from distributary.ingest.runtime import load_settings
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.tables.home.home import Home, make_folder
+from distributary.pipeline.tables.home.home import Home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from distributary.ingest.backup.backup_run import BackupReport, Progress
     from distributary.ingest.backup.home_reader import HomeReader
-    from distributary.ingest.backup.lake_backup import LakeFiles, LoggedFolder
-    from distributary.ingest.backup.restore_run import RestoreReport
+    from distributary.ingest.backup.restore_run import HomeRestore
+    from distributary.ingest.backup.wanted import RestoreReport
     from distributary.pipeline.backup.backup_manifest import BackupPoint
-    from distributary.pipeline.tables.lake.lake import Lake
 
 _path = click.Path(path_type=Path)
 #: How far the process steps behind others that want the processor: the gateway comes first.
@@ -56,7 +53,7 @@ def backup(home: str, folder: str, config: Path | None, rate: float, as_json: bo
     All that was accepted before it began is in it: the log, the journal, Spark's tables, reports of
     audits; with --config the settings, users, permissions, client ids and policies. A second
     backup to the same folder copies what is new. The folder has one backup, the last whole one.
-    Of a lake each log is copied, to a folder of its name, and its placement and secret.
+    Of a lake each log is copied, to a folder of its name; placement and secret are in its manifest.
     Exit code 0: it is whole and on the disk. 1: it could not be made; the last one is as it was.
     2: the command line can't be.
     """
@@ -80,7 +77,11 @@ def backup(home: str, folder: str, config: Path | None, rate: float, as_json: bo
 
         lake = lake_at(home, options)
         if lake is not None:
-            reports = _backed_up_lake(lake, Path(folder), options, copied)
+            from distributary.ingest.backup.lake_backup import back_up_lake  # noqa: PLC0415 (most homes have one log)
+
+            reports = back_up_lake(
+                lake, Path(folder), lambda place: _reader(place, options), copied
+            )
         else:
             reports = {"": copied(home, Path(folder))}
     if as_json:
@@ -102,18 +103,6 @@ def _reader(place: str, settings: Settings) -> "HomeReader":
     from distributary.ingest.backup.disk_reader import DiskReader  # noqa: PLC0415 (as above)
 
     return DiskReader(Home(Path(place)))
-
-
-def _backed_up_lake(
-    lake: "Lake", folder: Path, settings: Settings, copied: "Callable[[str, Path], BackupReport]"
-) -> "dict[str, BackupReport]":
-    """Each log of a lake, then the lake's own files."""
-    from distributary.ingest.backup import lake_backup  # noqa: PLC0415 (most homes have one log)
-
-    files, logs = lake_backup.of_lake(lake, folder, lambda place: _reader(place, settings))
-    reports = {one.log: copied(one.home, one.folder) for one in logs}
-    files.write(folder)
-    return reports
 
 
 def _tell_backup(report: "BackupReport", log: str) -> None:
@@ -149,8 +138,8 @@ def restore(folder: Path, home: str, settings: Path | None, as_json: bool) -> No
 
     Nothing is overwritten. What was accepted after the backup isn't in it; what was delivered or
     settled after it comes again, marked as redelivered.
-    Exit code 0: the home is whole. 1: the backup is damaged or can't be read, and no home was made;
-    on a store what was put is served by nobody: repeat it, with a sound backup.
+    Exit code 0: the home is whole, of a lake each log. 1: the backup is damaged or can't be read,
+    and no home was made; or it was cut off: what was made is served by nobody, repeat it.
     2: there is no backup, it is of a newer format, or the home isn't empty.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (as above)
@@ -169,50 +158,35 @@ def _restored(
     folder: Path, home: str, settings: Path | None, progress: "Progress"
 ) -> "dict[str, RestoreReport]":
     """A home of one log (""), or of each log of a lake."""
-    from distributary.ingest.backup import lake_backup, restore_run  # noqa: PLC0415 (with the tables half a second)
-    from distributary.ingest.commit.table_location import is_address, lake_at  # noqa: PLC0415 (as above)
-
-    there = lake_at(home, load_settings.load(None, {}))
-    lake = lake_backup.in_folder(folder, home, there)
-    if is_address(home):
-        return _restored_to_store(folder, home, settings, lake, progress)
-    if lake is None:
-        return {"": restore_run.restore(folder, Home(Path(home)), settings, progress)}
-    files, logs = lake
-    for one in logs:
-        restore_run.require_empty(Path(one.home))
-    make_folder(Path(home), "a home")
-    files.write(Path(home))
-    reports: dict[str, RestoreReport] = {}
-    for one in logs:  # of their settings, which are the same, the first one's
-        into = settings if not reports else None
-        at = Home(Path(one.home))
-        reports[one.log] = restore_run.restore(one.folder, at, into, progress)
-    return reports
-
-
-def _restored_to_store(
-    folder: Path,
-    address: str,
-    settings: Path | None,
-    lake: "tuple[LakeFiles, list[LoggedFolder]] | None",
-    progress: "Progress",
-) -> "dict[str, RestoreReport]":
-    """The same without a disk."""
-    from distributary.ingest.backup.store_restore import LakeObjects, StoreRestore, restore  # noqa: PLC0415 (as above)
-    from distributary.ingest.commit.table_location import object_home  # noqa: PLC0415 (as above)
+    from distributary.ingest.backup import lake_backup  # noqa: PLC0415 (with the tables half a second)
+    from distributary.ingest.backup.restore_run import RestoredLake, restore  # noqa: PLC0415 (as above)
+    from distributary.ingest.commit.table_location import is_lake, new_lake  # noqa: PLC0415 (as above)
 
     options = load_settings.load(None, {})
-    if lake is None:
-        home = object_home(address, options)
-        return {"": restore([StoreRestore(folder, home, settings)], progress)[0]}
-    files, logs = lake
-    restores = [
-        StoreRestore(one.folder, object_home(one.home, options), None if at else settings)
+    found = lake_backup.in_folder(folder, home)
+    if found is None:
+        return {"": restore([_restore_of(folder, home, settings, options)], progress)[0]}
+    manifest, logs = found
+    lake = RestoredLake(new_lake(home, options), manifest, is_lake(home, options))
+    restores = [  # of their settings, which are the same, the first one's
+        _restore_of(one.folder, one.home, None if at else settings, options)
         for at, one in enumerate(logs)
     ]
-    done = restore(restores, progress, LakeObjects(object_home(address, options), files))
+    done = restore(restores, progress, lake)
     return {one.log: report for one, report in zip(logs, done, strict=True)}
+
+
+def _restore_of(folder: Path, home: str, files: Path | None, settings: Settings) -> "HomeRestore":
+    """What restores the home at a path or an address. Raises InvalidRequest."""
+    from distributary.ingest.commit.table_location import is_address, object_home  # noqa: PLC0415 (as above)
+
+    if is_address(home):
+        from distributary.ingest.backup.store_restore import StoreRestore  # noqa: PLC0415 (as above)
+
+        return StoreRestore(folder, object_home(home, settings), files)
+    from distributary.ingest.backup.disk_restore import DiskRestore  # noqa: PLC0415 (as above)
+
+    return DiskRestore(folder, Home(Path(home)), files)
 
 
 def _tell_restore(report: "RestoreReport", log: str, settings: Path | None) -> None:

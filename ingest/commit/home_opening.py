@@ -14,6 +14,7 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import JournalLimits, Settings
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log.failures import PossiblyDelivered
+from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner
 from distributary.pipeline.tables.journal import segment
@@ -99,6 +100,14 @@ class TableAhead:
         return ahead
 
 
+def being_restored(address: str) -> InvalidRequest:
+    """What is said of a home with the mark of a restore."""
+    return InvalidRequest(
+        f"{address} is being restored, or a restore of it was cut off: wait for it, or run "
+        "`distributary restore` again"
+    )
+
+
 def table_ahead(home: Home, settings: Settings) -> TableAhead:
     """Of the table of a home with a journal on a disk."""
     limits = settings.upkeep.limits
@@ -125,6 +134,8 @@ def open_store(
 
 def _open_store(home: Home, settings: Settings, owner: Owner, ahead: "ReadAhead | None") -> Store:
     began = time.perf_counter()
+    if (home.root / RESTORING).exists():
+        raise being_restored(str(home.root))
     place = table_store(home, settings)
     # What can't be read is refused before the table becomes one of today: then the version that
     # wrote it can still open the home.

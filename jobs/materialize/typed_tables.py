@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from distributary.jobs.tables.spark_tables import Shape, SparkTable, typed_names
+from distributary.pipeline.table_places import FOLDER
 from distributary.pipeline.transforms.schema.spark_schema import REJECTED
-from distributary.pipeline.transforms.schema.topic_folders import FOLDER, REJECTED_NAME
+from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent, topic_tables
 
 #: How they lie on the disk.

@@ -16,12 +16,13 @@ from distributary.jobs.tables.delta_commit import Commits, Rows
 from distributary.jobs.tables.delta_files import Folder, partitions, transaction
 from distributary.jobs.tables.folders import local
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.table_places import typed_places
 from distributary.pipeline.tables.delta.commits import SPARK_APP
 from distributary.pipeline.tables.delta.row_files import RowsLayout
 from distributary.pipeline.tables.verify.home_formats import SparkFormat
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
-from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME, typed_places
+from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 
 #: Under this name each table's commits say their last group.
 APPLICATION = SPARK_APP

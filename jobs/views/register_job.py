@@ -24,6 +24,7 @@ from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import local, require_tables
 from distributary.jobs.tables.spark_tables import typed_names
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.table_places import FOLDER
 from distributary.pipeline.transforms.catalog.catalog_registry import (
     Registered,
     is_forgotten,
@@ -33,7 +34,7 @@ from distributary.pipeline.transforms.catalog.catalog_registry import (
 from distributary.pipeline.transforms.catalog.dbt_sources import sources
 from distributary.pipeline.transforms.catalog.relations import SESSION_CATALOG
 from distributary.pipeline.transforms.catalog.united_relations import log_schemas
-from distributary.pipeline.transforms.schema.topic_folders import FOLDER, REJECTED_NAME
+from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 
 EXAMPLES = """
 \b

@@ -10,7 +10,8 @@ Rule 3: a path leads nowhere but below the folder that is restored.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, Self
@@ -53,6 +54,25 @@ class BackupPoint:
     last_group: int
     next_sequence: int
 
+    def body(self) -> dict[str, object]:
+        """The point as JSON has it."""
+        return {
+            "began": self.began,
+            "log": self.log.body(),
+            "last_group": self.last_group,
+            "next_sequence": self.next_sequence,
+        }
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """The point that `body` gave. Raises ValueError, KeyError, TypeError."""
+        return cls(
+            float(body["began"]),
+            LogIdentity.of(body["log"]),
+            int(body["last_group"]),
+            int(body["next_sequence"]),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class BackupManifest:
@@ -82,58 +102,70 @@ class BackupManifest:
 
     def encode(self) -> bytes:
         """The manifest as bytes: two lines of JSON."""
-        point = self.point
-        body = {
-            "began": point.began,
-            "log": point.log.body(),
-            "last_group": point.last_group,
-            "next_sequence": point.next_sequence,
-            "files": [[one.path, one.size, one.mode, list(one.pieces)] for one in self.files],
-        }
-        text = json.dumps(body, separators=(",", ":")).encode()
+        files = [[one.path, one.size, one.mode, list(one.pieces)] for one in self.files]
         format_ = FORMAT_OF_STORES if self.on_a_store else FORMAT
-        head = {"kind": _KIND, "format": format_, "sha256": digest_of(text)}
-        return json.dumps(head).encode() + b"\n" + text + b"\n"
+        return sealed(_KIND, format_, self.point.body() | {"files": files})
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Self:
         """The manifest that `encode` wrote; `where` is named to people. Raises InvalidRequest for
         another format or another thing, StoreError for a damaged one."""
-        first, _, rest = data.partition(b"\n")
-        text = rest.removesuffix(b"\n")
-        try:
-            head = json.loads(first)
-            if head["kind"] != _KIND:
-                raise InvalidRequest(f"{where} is no manifest of a backup. Name another folder")
-            format_ = int(head["format"])
-            if format_ > FORMAT_OF_STORES:
-                raise InvalidRequest(
-                    f"{where} is of a newer format, {format_}; this program reads up to "
-                    f"{FORMAT_OF_STORES}. Use the version of the program that made the backup, or "
-                    "a later one"
-                )
-            if head["sha256"] != digest_of(text):
-                raise ValueError("its digest is another one")  # noqa: TRY301 (said as any damage)
-            return cls._of(json.loads(text), on_a_store=format_ == FORMAT_OF_STORES)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"{where} is damaged: {error}. Restore from another backup; a new one goes to "
-                "another folder"
-            ) from error
+        with damage_told(where):
+            format_, body = unsealed(data, where, _KIND, FORMAT_OF_STORES)
+            return cls._of(body, on_a_store=format_ == FORMAT_OF_STORES)
 
     @classmethod
     def _of(cls, body: Mapping[str, Any], *, on_a_store: bool) -> Self:
-        point = BackupPoint(
-            float(body["began"]),
-            LogIdentity.of(body["log"]),
-            int(body["last_group"]),
-            int(body["next_sequence"]),
-        )
         files = tuple(
             BackedFile(_inside(path), int(size), int(mode), tuple(map(_digest, pieces)))
             for path, size, mode, pieces in body["files"]
         )
-        return cls(point, files, on_a_store)
+        return cls(BackupPoint.of(body), files, on_a_store)
+
+
+def sealed(kind: str, format_: int, body: Mapping[str, object]) -> bytes:
+    """A manifest as bytes: two lines of JSON, of which the first says what the second is."""
+    text = json.dumps(body, separators=(",", ":")).encode()
+    head = {"kind": kind, "format": format_, "sha256": digest_of(text)}
+    return json.dumps(head).encode() + b"\n" + text + b"\n"
+
+
+def kind_of(data: bytes) -> str:
+    """What kind of manifest these bytes say that they are; empty if they don't."""
+    with suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(data.partition(b"\n")[0])["kind"])
+    return ""
+
+
+def unsealed(data: bytes, where: str, kind: str, newest: int) -> tuple[int, Mapping[str, Any]]:
+    """Format and body of a manifest that `sealed` made. Raises InvalidRequest for another kind or a
+    newer format, ValueError, KeyError and TypeError for damage."""
+    first, _, rest = data.partition(b"\n")
+    text = rest.removesuffix(b"\n")
+    head = json.loads(first)
+    if head["kind"] != kind:
+        raise InvalidRequest(f"{where} is no manifest of a {kind}. Name another folder")
+    format_ = int(head["format"])
+    if format_ > newest:
+        raise InvalidRequest(
+            f"{where} is of a newer format, {format_}; this program reads up to {newest}. Use the "
+            "version of the program that made the backup, or a later one"
+        )
+    if head["sha256"] != digest_of(text):
+        raise ValueError("its digest is another one")
+    return format_, json.loads(text)
+
+
+@contextmanager
+def damage_told(where: str) -> Iterator[None]:
+    """What a damaged manifest raises, as a StoreError."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{where} is damaged: {error}. Restore from another backup; a new one goes to another "
+            "folder"
+        ) from error
 
 
 def digest_of(data: bytes | memoryview) -> str:

@@ -74,6 +74,7 @@ class HomeState(StrEnum):
     ABSENT = "absent"
     EMPTY = "empty"
     OURS = "ours"  #: a gateway's files
+    RESTORING = "restoring"  #: a restore puts it together, or was cut off
     FOREIGN = "foreign"  #: files that aren't a gateway's
     UNUSABLE = "unusable"  #: no folder, or none that may be read and written
 
@@ -183,10 +184,7 @@ def of_store(store: StoreFacts) -> Iterator[Finding]:
         yield Finding("store", Verdict.BAD, text)
         return
     if store.restoring:
-        text = (
-            f"{at} is being restored, or a restore was cut off: run `distributary restore` again."
-        )
-        yield Finding("home", Verdict.BAD, text)
+        yield of_restoring(at)
     elif store.owner:
         seen = "which lives" if store.owner_lives else "which gives no sign of life"
         yield Finding("home", Verdict.GOOD, f"{at} is the home of {store.owner}, {seen}.")
@@ -208,6 +206,12 @@ def of_store(store: StoreFacts) -> Iterator[Finding]:
         text = f"{store.left:,} groups of former owners' journals are left"
         then = "each start removes those of the owner before it; more cost what their bytes cost."
         yield Finding("journal", Verdict.GOOD, f"{text}: {then}")
+
+
+def of_restoring(home: str) -> Finding:
+    """A home with the mark of a restore."""
+    text = f"{home} is being restored, or a restore was cut off: run `distributary restore` again."
+    return Finding("home", Verdict.BAD, text)
 
 
 def _of_puts(store: StoreFacts) -> Finding:
@@ -275,6 +279,8 @@ def of_home(home: HomeFacts) -> Iterator[Finding]:
             yield Finding("home", Verdict.GOOD, f"{path} isn't there; a gateway will make it.")
         case HomeState.EMPTY:
             yield Finding("home", Verdict.GOOD, f"{path} is empty; a gateway will fill it.")
+        case HomeState.RESTORING:
+            yield of_restoring(path)
         case HomeState.OURS if home.owner:
             text = f"{path} is the home of the gateway with pid {home.owner}, which runs."
             yield Finding("home", Verdict.GOOD, text)

@@ -1,17 +1,20 @@
-"""Backups that are cut at each call that changes a file: by a kill, and by a power cut that also
-takes what wasn't synced. What was whole before can be restored each time."""
+"""Backups and restores that are cut at each call that changes a file: by a kill, and by a power cut
+that also takes what wasn't synced. What was whole before can be restored each time."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
-from backup_homes import restored_sound
+from backup_homes import backed_up_lake, require_sound, restored_sound
 from faults import ANY_CALL, Fault, Layer, Where, library
 from fork_server import clean_environment, commands
 from table_groups import bodies, framed, group, run
 from verify_homes import COMMITTED, MadeHome
 
+from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.lake.disk_lake import DiskLake
 from distributary.pipeline.tables.verify.home_info import take
 
 #: Every call of the backup is cut at in one of so many rounds.
@@ -88,3 +91,47 @@ def test_a_cut_backup_leaves_the_last_one(backups: CutBackups, power: bool) -> N
     assert whole == newest, "it wasn't cut, so it is whole"
     assert nth > EVERY * 3
     assert found == {False, True}
+
+
+#: The same of a restore of a lake, which makes more calls.
+EVERY_OF_LAKE = 12
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
+def test_a_cut_restore_of_a_lake_is_repeated(tmp_path: Path, power: bool) -> None:
+    """Until all of it is there each log has the mark, by which nobody serves it, or nothing; and
+    lake.json comes when all are whole."""
+    copy, root = tmp_path / "copy", tmp_path / "restored"
+    backed_up_lake(tmp_path / "lake", copy)
+    homes = (root, root / "logs" / "orders")
+    root.mkdir()
+    layer, dice, nth = Layer(tmp_path / "layer", root, shadow=True), random.Random(4), 1
+    environment = clean_environment() | layer.environment
+    words = ("restore", "--from", copy, "--home", root)
+    found = set[int]()
+    while True:
+        layer.arm(Fault(Where(ANY_CALL, "*", "before"), "kill", nth))
+        killed = commands(library()).run(*words, environment=environment).returncode != 0
+        layer.arm(None)
+        if power:
+            layer.power_cut(dice)
+        tables = [(home / "tables").exists() for home in homes]
+        marks = [(home / "restoring").exists() for home in homes]
+        assert all(tables) or not (root / "lake.json").exists()
+        assert all(mark or whole for mark, whole in zip(marks, tables, strict=True)) or not any(
+            tables
+        )
+        found.add(sum(marks))
+        again = commands().run(*words)
+        assert again.returncode == (0 if any(marks) or not all(tables) else 2), again.stderr
+        assert not any((home / "restoring").exists() for home in homes)
+        assert DiskLake(root).placement() == Placement(1, ("main", "orders"))
+        for home in homes:
+            require_sound(home)
+        if not killed:
+            break
+        for path in root.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        nth += EVERY_OF_LAKE
+    assert found == {0, 1, 2}

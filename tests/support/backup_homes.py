@@ -12,8 +12,11 @@ from fork_server import commands
 from gateway_links import Got, Incoming, Outgoing, encoded
 from gateway_peer import Peer
 from gateway_process import Gateway, until
+from verify_homes import MadeHome
 
+from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.lake.disk_lake import DiskLake
 from distributary.pipeline.tables.verify.verify_home import verify
 
 
@@ -41,6 +44,14 @@ def require_sound(home: Path) -> None:
     assert report.sound, report
     notes = [note for check in report.checks for note in check.notes]
     assert not notes, notes
+
+
+def backed_up_lake(root: Path, folder: Path) -> None:
+    """A backup of a lake whose logs `main` and `orders` have messages."""
+    for home in (root, root / "logs" / "orders"):
+        MadeHome(home)
+    DiskLake(root).make(Placement(1, ("main", "orders")), "a" * 64)
+    backed_up(root, folder)
 
 
 def all_of(incoming: Incoming) -> list[Got]:

@@ -25,6 +25,7 @@ from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.checkup import findings
 from distributary.pipeline.checkup.findings import Finding, HomeState, Verdict
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.tables.home.home import Home
 
 _path = click.Path(path_type=Path)
@@ -135,7 +136,13 @@ def _of_lake(home: Path) -> Iterator[Finding]:
         yield Finding("lake", Verdict.BAD, f"{error}.")
         return
     if lake is not None:
-        owners = {log: machine_look.home(Home(Path(lake.log_home(log)))).owner for log in logs}
+        homes = {log: machine_look.home(Home(Path(lake.log_home(log)))) for log in logs}
+        yield from (
+            findings.of_restoring(one.path)
+            for log, one in homes.items()
+            if one.state is HomeState.RESTORING and log != MAIN  # that is the home itself
+        )
+        owners = {log: one.owner for log, one in homes.items()}
         secret = home / SECRET
         yield from findings.of_lake(owners, str(secret), machine_look.open_to_others(secret))
 

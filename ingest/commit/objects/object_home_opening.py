@@ -19,6 +19,7 @@ from distributary.ingest.commit.home_opening import (
     Pace,
     Store,
     TableAhead,
+    being_restored,
     recovered,
     tell_opened,
 )
@@ -32,6 +33,7 @@ from distributary.pipeline.errors import (
     JournalBroken,
     StoreError,
 )
+from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.object_journal import entry
 from distributary.pipeline.object_journal.entry import Kind
 from distributary.pipeline.object_journal.put_window import Put
@@ -51,7 +53,6 @@ from distributary.pipeline.tables.delta.store import UndecidedError
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
 from distributary.pipeline.tables.object_home.lease import LeaseOwner
 from distributary.pipeline.tables.object_home.object_home import (
-    RESTORING,
     ObjectHome,
     marks_path,
 )
@@ -97,10 +98,7 @@ def open_object_store(
     place = ObjectStore(url, home.options, seconds_max=seconds, patience=TABLE_PATIENCE_SECONDS)
     limits = settings.upkeep.limits
     if _asked(lambda: home.store(seconds).exists(RESTORING)):
-        raise InvalidRequest(
-            f"{home.url} is being restored, or a restore of it was cut off: wait for it, or run "
-            "`distributary restore` again"
-        )
+        raise being_restored(home.url)
     table = _asked(lambda: TopicLog.open(Path(url), store=place, limits=limits))
     if table.state.group and not table.state.live:
         raise InvalidRequest(

@@ -37,7 +37,7 @@ from distributary.pipeline.tables.lake.lake import (
 )
 
 #: Whoever changes the placement, or the order that stands, holds a flock on this file meanwhile.
-_CHANGING: Final = "lake.change"
+CHANGING: Final = "lake.change"
 _SECRET_MODE: Final = 0o600
 _MODE: Final = 0o644
 
@@ -75,6 +75,15 @@ class DiskLake:
             if not (self._root / SECRET).exists():
                 write_whole(self._root / SECRET, token_hex(SECRET_BYTES).encode(), _SECRET_MODE)
             write_whole(path, msgspec.json.encode(new), _MODE)
+
+    def make(self, placement: Placement, secret: str) -> None:
+        make_folder(self._root, "a lake")
+        with self._home.used(), self._changing():
+            path = self._root / PLACEMENT
+            if path.exists():
+                raise changed_meanwhile(str(path))
+            write_whole(self._root / SECRET, secret.encode(), _SECRET_MODE)
+            write_whole(path, msgspec.json.encode(placement), _MODE)
 
     def secret(self) -> str:
         path = self._root / SECRET
@@ -141,7 +150,7 @@ class DiskLake:
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """One process at a time."""
-        fd = os.open(self._root / _CHANGING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
+        fd = os.open(self._root / CHANGING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             yield

@@ -65,6 +65,10 @@ class Lake(Protocol):
         """Put a placement in the place of the one that was seen, durably; of None: make the lake.
         Raises InvalidRequest when another one stands there by now, StoreError."""
 
+    def make(self, placement: Placement, secret: str) -> None:
+        """Make the lake of a backup, durably. Raises InvalidRequest where there is one,
+        StoreError."""
+
     def secret(self) -> str:
         """The secret of the lake's gateways. Raises StoreError."""
 

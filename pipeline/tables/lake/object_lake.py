@@ -89,6 +89,13 @@ class ObjectLake:
         if done is None and self._read(PLACEMENT) != data:  # ours, if only the answer was lost
             raise changed_meanwhile(self._where(PLACEMENT))
 
+    def make(self, placement: Placement, secret: str) -> None:
+        if self.exists():
+            raise changed_meanwhile(self._where(PLACEMENT))
+        with self._asked():
+            self._store.put(SECRET, secret.encode())
+        self.replace(None, placement)
+
     def secret(self) -> str:
         said = self._read(SECRET)
         return read_secret(said or b"", self._where(SECRET))

@@ -17,7 +17,6 @@ from distributary.pipeline.tables.delta.object_store import ObjectStore
 
 LEASE = "lease"
 TABLES = "tables"
-RESTORING = "restoring"
 
 
 class ObjectHome(msgspec.Struct, frozen=True):

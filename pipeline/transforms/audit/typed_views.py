@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.table_places import FOLDER
 from distributary.pipeline.transforms.audit.audit_checks import read
 from distributary.pipeline.transforms.audit.plain_bodies import BodyFormat
 from distributary.pipeline.transforms.audit.plain_values import (
@@ -21,7 +22,7 @@ from distributary.pipeline.transforms.audit.plain_values import (
 )
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.spark_schema import REJECTED
-from distributary.pipeline.transforms.schema.topic_folders import FOLDER, folder_name
+from distributary.pipeline.transforms.schema.topic_folders import folder_name
 
 _REIGNS = (
     "topic string, since long, until long, "

@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 from pyspark.sql.types import StructType
 
 from distributary.pipeline.distinct_names import distinct
+from distributary.pipeline.table_places import FOLDER
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.schema.spark_schema import ACKS, MESSAGES, REJECTED
-from distributary.pipeline.transforms.schema.topic_folders import FOLDER
 from distributary.pipeline.transforms.selector.selecting import selected_sql
 from distributary.pipeline.transforms.selector.term_renderings import quoted_name, text_literal
 

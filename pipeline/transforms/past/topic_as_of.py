@@ -12,11 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog
+from distributary.pipeline.table_places import FOLDER
 from distributary.pipeline.transforms.past.moment import AsOf, Moment, moment
 from distributary.pipeline.transforms.past.state_as_of import removed_before
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.lake_rows import Found, found_in
-from distributary.pipeline.transforms.schema.topic_folders import FOLDER
 from distributary.pipeline.transforms.typed.topic_tables import in_order, topic_tables
 from distributary.pipeline.transforms.typed.topic_views import together, topic_of_logs
 

@@ -1,18 +1,13 @@
 """Where the typed tables of a topic lie, below the folder of all tables.
 
-Rule: a table lies in the folder of all tables, or in the folder FOLDER of it, and nowhere deeper.
-      Whoever lists a home's tables asks `table_places`.
 Rule: no two topics have one name. `NAME.v2`, `NAME.v3`, ... are of the same topic as `NAME`: each
       begins where the columns of the one before couldn't be added to.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
 from typing import Final
 
-#: Where typed tables lie.
-FOLDER: Final = "topics"
 #: The table of what doesn't fit.
 REJECTED_NAME: Final = "rejected"
 #: Characters of a topic's name as a folder, beyond which a digest stands for the rest.
@@ -34,14 +29,3 @@ def folder_name(topic: str, number: int = 1) -> str:
         digest = hashlib.sha256(topic.encode()).hexdigest()[:32]
         text = f"{text[:NAME_CHARACTERS_MAX]}~~{digest}"
     return text if number == 1 else f"{text}.v{number}"
-
-
-def table_places(names: Callable[[str], Iterable[str]]) -> list[str]:
-    """All places where there may be a table. `names` gives the folders in one below that of all
-    tables, and none for one that isn't there."""
-    return [*(one for one in names("") if one != FOLDER), *typed_places(names)]
-
-
-def typed_places(names: Callable[[str], Iterable[str]]) -> list[str]:
-    """Those of typed tables."""
-    return [f"{FOLDER}/{one}" for one in names(FOLDER)]

@@ -16,9 +16,9 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 from distributary.pipeline.distinct_names import beside
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.schema_choice import chosen
+from distributary.pipeline.table_places import FOLDER
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.lake_rows import TYPED_LOG, with_log
-from distributary.pipeline.transforms.schema.topic_folders import FOLDER
 from distributary.pipeline.transforms.typed.topic_tables import (
     SchemaEvent,
     in_order,

@@ -16,9 +16,10 @@ from pyspark.sql.types import StructType
 from distributary.pipeline.schemas.formats.row_reader import row_reader
 from distributary.pipeline.schemas.schema_version import SchemaVersion
 from distributary.pipeline.schemas.typed_row import Misfit
+from distributary.pipeline.table_places import FOLDER
 from distributary.pipeline.transforms.materialize.messages import Decoded
 from distributary.pipeline.transforms.schema.spark_schema import REJECTED, arrow_schema
-from distributary.pipeline.transforms.schema.topic_folders import FOLDER, REJECTED_NAME
+from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 from distributary.pipeline.transforms.typed.body_reader import Bodies, BodyReader
 from distributary.pipeline.transforms.typed.topic_tables import (
     OWN,

@@ -1,7 +1,6 @@
 """Backups and restores that are killed, at any moment; and two at once."""
 
 import random
-import shutil
 import time
 from pathlib import Path
 
@@ -20,7 +19,11 @@ from gateway_process import Gateway
 from verify_homes import MadeHome
 
 from distributary.ingest.backup.backup_folder import reading, writing
+from distributary.ingest.backup.disk_restore import DiskRestore
+from distributary.pipeline.backup.backup_manifest import digest_of
 from distributary.pipeline.errors import BackupLocked
+from distributary.pipeline.tables.home.home import Home
+from distributary.pipeline.tables.verify.verify_home import quiet
 
 #: Kills of each kind. They fall all over the time that the command takes undisturbed.
 KILLS = 8
@@ -80,7 +83,7 @@ def test_a_first_backup_that_is_killed_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(240)
 def test_a_killed_restore_leaves_no_half_of_a_home(tmp_path: Path) -> None:
-    """There is no table, or all of it; and where there is none, the same restore goes on."""
+    """There is none, or all of it; or it says that it is half a one, and is restored again."""
     dice, folder, at_work, whole = random.Random(6), tmp_path / "backup", 0, 0
     with Gateway(tmp_path / "gateway") as gateway:
         filled(gateway, 1_000, 20_000)
@@ -93,7 +96,7 @@ def test_a_killed_restore_leaves_no_half_of_a_home(tmp_path: Path) -> None:
         home = tmp_path / f"restored-{number}"
         words = ("restore", "--from", folder, "--home", home)
         at_work += killed_after(dice.uniform(0, usual), *words)
-        if (home / "tables").exists():
+        if (home / "tables").exists() and not (home / "restoring").exists():
             whole += 1
         else:
             assert restored(folder, home).returncode == 0
@@ -103,15 +106,23 @@ def test_a_killed_restore_leaves_no_half_of_a_home(tmp_path: Path) -> None:
 
 
 def test_a_restore_that_was_killed_between_two_names_goes_on(tmp_path: Path) -> None:
-    """What has its place is placed anew; where a gateway has been since, nothing is touched."""
+    """What has its place is placed anew; nobody serves it before, and another backup's restore
+    doesn't touch it."""
     folder, home = tmp_path / "backup", tmp_path / "restored"
     backed_up(MadeHome(tmp_path / "home").home.root, folder)
+    one = DiskRestore(folder, Home(home))
+    one.open()
+    one.begin(digest_of(one.digest.encode()))
+    one.check(quiet)
+    one.close()
+    (home / ".restoring" / "journal").rename(home / "journal")
+    served = commands().run("serve", "--home", home, "--listen", "127.0.0.1:0")
+    assert served.returncode == 2
+    assert "a restore of it was cut off" in served.stderr
+    assert f"{home} is being restored" in commands().run("doctor", "--home", home).stdout
+    backed_up(MadeHome(tmp_path / "home2").home.root, tmp_path / "backup2")
+    assert restored(tmp_path / "backup2", home).returncode == 2
     restored_sound(folder, home)
-    (home / ".restoring").mkdir()
-    (home / "tables").rename(home / ".restoring" / "tables")
-    assert (home / "journal").exists()
-    restored_sound(folder, home)
-    shutil.copytree(home / "tables", home / ".restoring" / "tables")
     done = restored(folder, home)
     assert done.returncode == 2
     assert "nothing is overwritten" in done.stderr

@@ -4,20 +4,26 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from backup_homes import backed_up, restored, restored_sound
+from backup_homes import backed_up, backed_up_lake, require_sound, restored, restored_sound
 from fork_server import commands
 from table_groups import bodies, framed, group, run
 from verify_homes import COMMITTED, MadeHome
 
+from distributary.ingest.backup.backup_folder import writing
 from distributary.ingest.backup.backup_run import ROUNDS_MAX, back_up
 from distributary.ingest.backup.disk_reader import DiskReader
+from distributary.pipeline.backup.backup_manifest import BackupManifest
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import lock
+from distributary.pipeline.tables.lake.disk_lake import DiskLake
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+from distributary.pipeline.tables.verify.verify_home import quiet
 
 
 @pytest.fixture
@@ -194,3 +200,71 @@ def test_what_goes_while_it_is_read_is_read_in_another_round(
     with pytest.raises(StoreError, match="went while it was read"):
         back_up(DiskReader(made.home), tmp_path / "b", {}, Vanishing(made, ROUNDS_MAX))
     assert (tmp_path / "b" / "manifest.json").read_bytes() == before
+
+
+def of_lake(copy: Path, what: str) -> None:
+    """Something happens to a copy of a lake's backup."""
+    orders = copy / "orders"
+    match what:
+        case "a log is gone":
+            shutil.rmtree(orders)
+        case "a log has no manifest":
+            (orders / "manifest.json").unlink()
+        case "a log is older":
+            path = orders / "manifest.json"
+            old = BackupManifest.decode(path.read_bytes(), "")
+            point = replace(old.point, last_group=old.point.last_group - 1)
+            path.write_bytes(replace(old, point=point).encode())
+        case "a log is another":
+            shutil.rmtree(orders)
+            shutil.copytree(copy / "main", orders)
+        case _:
+            flip(piece(copy / "main"), 100)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("a log is gone", "the backup of the log orders, is gone"),
+        ("a log has no manifest", "the backup of the log orders, is gone"),
+        ("a log is older", "the backup of the log orders, is older than that of the lake"),
+        ("a log is another", "the backup of the log orders, is of another log"),
+        ("the last log is damaged", "is damaged"),
+    ],
+)
+def test_of_a_lake_all_logs_are_restored_or_none(tmp_path: Path, what: str, said: str) -> None:
+    """And the same with a sound copy is taken."""
+    backed_up_lake(tmp_path / "lake", tmp_path / "backup")
+    shutil.copytree(tmp_path / "backup", tmp_path / "copy")
+    of_lake(tmp_path / "copy", what)
+    home = tmp_path / "restored"
+    done = restored(tmp_path / "copy", home)
+    assert done.returncode == 1, done.stderr
+    assert said in done.stderr
+    assert set(left_in(home)) <= {"logs"}
+    assert left_in(home / "logs" / "orders") == []
+    assert restored(tmp_path / "backup", home).returncode == 0
+    for one in (home, home / "logs" / "orders"):
+        require_sound(one)
+
+
+def test_a_lake_whose_next_backup_was_killed_has_the_last_one(tmp_path: Path) -> None:
+    """In a log that is new in it; those that it has copied are later ones."""
+    root, copy = tmp_path / "lake", tmp_path / "backup"
+    backed_up_lake(root, copy)
+    DiskLake(root).replace(
+        Placement(1, ("main", "orders")), Placement(2, ("main", "new", "orders"))
+    )
+    MadeHome(root / "logs" / "new")
+    log = TopicLog.open(Home(root / "logs" / "orders").topic_log)
+    later = group(log.journal_version + 1, log.sequence_version, run("orders", bodies(1, 100)))
+    log.commit([framed(later)])
+    back_up(DiskReader(Home(root / "logs" / "orders")), copy / "orders", {}, quiet)
+    with writing(copy / "new") as into:
+        into.keep("x", 0o644, lambda size, at: b"x" * size, 10)
+    assert restored(copy, tmp_path / "restored").returncode == 0
+    assert DiskLake(tmp_path / "restored").placement().version == 1
+    for one in (tmp_path / "restored", tmp_path / "restored" / "logs" / "orders"):
+        require_sound(one)
+    assert not (tmp_path / "restored" / "logs" / "new").exists()
+    assert set(backed_up(root, copy)) == {"main", "new", "orders"}

@@ -1,14 +1,16 @@
 """A home without a disk is copied beside its gateway, and a home at another address is made of
 that."""
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from faulty_s3 import FaultyS3, Plan
 from fork_server import commands
 from gateway_peer import Connect
-from gateway_process import Gateway
+from gateway_process import Gateway, until
 
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 
@@ -40,6 +42,29 @@ def ran(code: int, *words: object) -> str:
     done = commands().run(*map(str, words))
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+@contextmanager
+def damaged(folder: Path) -> Iterator[None]:
+    """A piece of the backup is, meanwhile."""
+    piece = max((folder / "pieces").iterdir(), key=lambda one: one.stat().st_size)
+    whole = piece.read_bytes()
+    piece.write_bytes(whole[:-1])
+    yield
+    piece.write_bytes(whole)
+
+
+def cut_off(s3: FaultyS3, folder: Path, words: str) -> None:
+    """A restore that is killed while such a request of it waits."""
+    s3.hold("key", words)
+    with tempfile.TemporaryFile() as said:
+        process = commands().start(
+            "restore", "--from", folder, "--home", OTHER, output=said, errors=said
+        )
+        until(lambda: s3.holding, "a request that waits")
+        process.kill()
+        process.wait()
+    s3.hold()
 
 
 @pytest.mark.parametrize("settings", [LATE, QUICK], ids=["in the journal", "in the table"])
@@ -80,16 +105,16 @@ def test_a_restore_that_was_cut_off_is_served_by_nobody(
     connect(port=gateway.port).sender(topic).publish("one")
     ran(0, "backup", "--home", HOME, "--to", tmp_path / "copy")
     gateway.stop()
-    piece = max((tmp_path / "copy" / "pieces").iterdir(), key=lambda one: one.stat().st_size)
-    whole = piece.read_bytes()
-    piece.write_bytes(whole[:-1])
-    assert "is damaged" in ran(1, "restore", "--from", tmp_path / "copy", "--home", OTHER)
-    assert ObjectStore(OTHER, s3.options()).exists("restoring")
+    with damaged(tmp_path / "copy"):
+        assert "is damaged" in ran(1, "restore", "--from", tmp_path / "copy", "--home", OTHER)
+    store = ObjectStore(OTHER, s3.options())
+    assert not store.exists("restoring"), "all is compared before anything is put"
+    cut_off(s3, tmp_path / "copy", "PUT .*/tables/")
+    assert store.exists("restoring")
     refused = make(QUICK, OTHER)
     refused.spawn()
     refused.ended(2)
     assert "a restore of it was cut off" in refused.log
-    piece.write_bytes(whole)
     ran(0, "restore", "--from", tmp_path / "copy", "--home", OTHER)
     assert "is sound" in ran(0, "verify", "--home", OTHER, "--deep")
 
@@ -110,15 +135,14 @@ def test_a_lake_is_copied_log_by_log(
     said = ran(0, "backup", "--home", HOME, "--to", copy)
     assert "The log main:" in said
     assert "The log orders:" in said
-    piece = max((copy / "main" / "pieces").iterdir(), key=lambda one: one.stat().st_size)
-    whole = piece.read_bytes()
-    piece.write_bytes(whole[:-1])
-    assert "is damaged" in ran(1, "restore", "--from", copy, "--home", OTHER)
     store = ObjectStore(OTHER, s3.options())
     marks = ("restoring", "logs/orders/restoring")
+    with damaged(copy / "main"):
+        assert "is damaged" in ran(1, "restore", "--from", copy, "--home", OTHER)
+    assert [store.exists(mark) for mark in marks] == [False, False]
+    cut_off(s3, copy, "PUT .*other/tables/")
     assert [store.exists(mark) for mark in marks] == [True, True]
     assert not store.exists("lake.json")
-    piece.write_bytes(whole)
     ran(0, "restore", "--from", copy, "--home", OTHER)
     assert not any(store.exists(mark) for mark in marks)
     assert '"orders"' in ran(0, "log", "list", "--home", OTHER, "--json")

@@ -14,11 +14,15 @@ from gateway_process import until
 from distributary.ingest.backup import store_reader
 from distributary.ingest.backup.backup_folder import writing
 from distributary.ingest.backup.backup_run import back_up
-from distributary.ingest.backup.store_restore import StoreRestore, restore
-from distributary.pipeline.backup.backup_manifest import BackupManifest, BackupPoint
+from distributary.ingest.backup.restore_run import RestoredLake, restore
+from distributary.ingest.backup.store_restore import StoreRestore
+from distributary.pipeline.backup.backup_manifest import BackupManifest, BackupPoint, digest_of
+from distributary.pipeline.backup.lake_manifest import LakeManifest
 from distributary.pipeline.errors import DistributaryError, HomeLocked, HomeLost, InvalidRequest
 from distributary.pipeline.errors import StoreError as Failed
+from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.log.log_identity import LogIdentity
+from distributary.pipeline.tables.lake.object_lake import ObjectLake
 from distributary.pipeline.tables.object_home.lease import Claim, acquire_lease, renewed
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
@@ -86,6 +90,14 @@ def restored(*restores: StoreRestore) -> None:
     restore(restores, lambda *_: None)
 
 
+def begun(folder: Path, home: ObjectHome, settings: Path | None = None) -> StoreRestore:
+    """A restore of one home that has marked it."""
+    one = StoreRestore(folder, home, settings)
+    one.open()
+    one.begin(digest_of(one.digest.encode()))
+    return one
+
+
 def meanwhile(
     s3: FaultyS3, words: str, then: Callable[[], None], *restores: StoreRestore
 ) -> DistributaryError:
@@ -120,17 +132,18 @@ def test_what_came_while_the_lease_was_waited_for_stays(
     assert names(s3, home) == {ENTRY}
 
 
-@pytest.mark.parametrize("served", [True, False])
-def test_a_gateway_that_took_the_lease_first_keeps_the_home(
-    s3: FaultyS3, home: ObjectHome, folder: Path, served: bool
+@pytest.mark.parametrize("what", ["a gateway", "a gateway that served", "a job"])
+def test_who_came_before_the_mark_keeps_the_home(
+    s3: FaultyS3, home: ObjectHome, folder: Path, what: str
 ) -> None:
-    """It saw no `restoring`; whether or not it has put anything yet."""
-    before = {ENTRY} if served else set()
+    """It saw no `restoring`; whether or not it has the lease, or has put anything yet."""
+    before = {ENTRY} if what != "a gateway" else set()
 
     def take() -> None:
         for path in before:
             put(s3, home, path, "served")
-        follow(s3, home)
+        if what != "a job":
+            follow(s3, home)
 
     error = meanwhile(s3, "PUT .*/restoring", take, StoreRestore(folder, home))
     assert isinstance(error, InvalidRequest | HomeLost)
@@ -154,14 +167,12 @@ def test_a_restore_that_was_followed_ends_nothing(
 def test_a_restore_that_stood_still_asks_before_it_puts(
     s3: FaultyS3, home: ObjectHome, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = StoreRestore(folder, home)
-    one.look()
+    one = begun(folder, home)
     try:
-        one.begin()
         follow(s3, home)
         monkeypatch.setattr(one, "_asked", time.monotonic() - 3_600)
         with pytest.raises(HomeLost):
-            one.fill(lambda *_: None)
+            one.place(lambda *_: None)
     finally:
         one.close()
     assert names(s3, home) == {"restoring"}
@@ -172,13 +183,11 @@ def test_an_object_with_other_bytes_stays(
     s3: FaultyS3, home: ObjectHome, folder: Path, path: str
 ) -> None:
     """One with the same bytes is what a restore that was cut off has put."""
-    one = StoreRestore(folder, home)
-    one.look()
+    one = begun(folder, home)
     try:
-        one.begin()
         put(s3, home, path, "served")
         with pytest.raises(Failed, match=f"has another {path}"):
-            one.fill(lambda *_: None)
+            one.place(lambda *_: None)
     finally:
         one.close()
     assert home.store(10).read(path) == b"served"
@@ -205,6 +214,36 @@ def test_of_a_lake_all_logs_begin_or_none(s3: FaultyS3, folder: Path, how: str) 
     assert "restoring" not in names(s3, second)
 
 
+class Dying(StoreRestore):
+    """A restore that is killed before it takes its mark away."""
+
+    def end(self) -> None:
+        raise OSError("killed")
+
+
+def test_a_restore_of_a_lake_that_ended_one_log_is_repeated(
+    s3: FaultyS3, home: ObjectHome, folder: Path
+) -> None:
+    """The log that was ended is served by then, and left alone; the other one is ended."""
+    orders = ObjectHome(f"{home.url}/logs/orders", home.options)
+    manifest = LakeManifest(Placement(1, ("main", "orders")), "a" * 64, {})
+
+    def go(last: type[StoreRestore]) -> None:
+        lake = ObjectLake(home)
+        both = [StoreRestore(folder, orders), last(folder, home)]
+        restore(both, lambda *_: None, RestoredLake(lake, manifest, lake.exists()))
+
+    with pytest.raises(Failed, match="Repeat it"):
+        go(Dying)
+    put(s3, orders, "journal/0000000002/0000000002", "accepted since")
+    assert "restoring" in names(s3, home)
+    go(StoreRestore)
+    assert not any("restoring" in name for name in names(s3, home))
+    assert "journal/0000000002/0000000002" in names(s3, orders)
+    with pytest.raises(InvalidRequest, match=r"it has lake\.json"):
+        go(StoreRestore)
+
+
 def test_settings_that_were_placed_are_taken(
     s3: FaultyS3, home: ObjectHome, folder: Path, tmp_path: Path
 ) -> None:
@@ -219,10 +258,8 @@ def test_settings_that_were_placed_are_taken(
     assert config.read_text() == "mine"
     config.unlink()
     config.parent.rmdir()
-    one = StoreRestore(folder, home_at(s3, "settings-again"), settings)
-    one.look()
-    one.begin()
-    one.fill(lambda *_: None)
+    one = begun(folder, home_at(s3, "settings-again"), settings)
+    one.place(lambda *_: None)
     one.close()
     assert config.read_bytes() == CONFIG
     restored(StoreRestore(folder, home_at(s3, "settings-again"), settings))

@@ -11,6 +11,7 @@ from table_groups import NOON, event, framed, group, run, settled
 
 from distributary.ingest.backup.backup_run import back_up
 from distributary.ingest.backup.disk_reader import DiskReader
+from distributary.ingest.backup.disk_restore import DiskRestore
 from distributary.ingest.backup.restore_run import restore
 from distributary.jobs.materialize.materialize import once
 from distributary.pipeline.model.message import SchemaRecord
@@ -84,7 +85,7 @@ def test_the_job_goes_on_where_its_tables_are(
         pass
     commit(log, 2)
     back_up(DiskReader(home), tmp_path / "backup", {}, quiet)
-    restore(tmp_path / "backup", copy, None, quiet)
+    restore([DiskRestore(tmp_path / "backup", copy)], quiet)
     entries = sorted(path.name for path in (copy.topic_log / "_delta_log").glob("*.json"))
     assert len(entries) < 20, "the test is about entries that aren't in the copy"
     require_sound(copy.root)

@@ -1,0 +1,80 @@
+"""The manifest of a lake's backup: which logs it has, and what of a lake isn't in a log.
+
+Rule 1: it comes last and appears whole, so it names a log only if that log's backup was whole.
+Rule 2: a log's own backup may be later than it says, when the next backup of the lake was cut off:
+        each log is copied as of a moment of its own, and nothing that is promised spans logs. One
+        that is earlier, of another log or not there is damage.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+import msgspec
+
+from distributary.pipeline.backup.backup_manifest import (
+    BackupPoint,
+    damage_told,
+    kind_of,
+    sealed,
+    unsealed,
+)
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.lake.placement import Placement
+from distributary.pipeline.lake.placement_text import read_placement
+
+FORMAT: Final = 1
+_KIND: Final = "distributary backup of a lake"
+
+
+@dataclass(frozen=True, slots=True)
+class LakeManifest:
+    """A whole backup of a lake: the state of each log that was ever served, by its name."""
+
+    placement: Placement
+    secret: str
+    logs: Mapping[str, BackupPoint]
+
+    def encode(self) -> bytes:
+        """The manifest as bytes."""
+        return sealed(
+            _KIND,
+            FORMAT,
+            {
+                "placement": json.loads(msgspec.json.encode(self.placement)),
+                "secret": self.secret,
+                "logs": {log: point.body() for log, point in self.logs.items()},
+            },
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Self:
+        """The manifest that `encode` wrote; `where` is named to people. Raises InvalidRequest for a
+        newer format, StoreError for a damaged one."""
+        with damage_told(where):
+            _, body = unsealed(data, where, _KIND, FORMAT)
+            placement = read_placement(json.dumps(body["placement"]).encode(), where)
+            logs = {str(log): BackupPoint.of(said) for log, said in body["logs"].items()}
+            return cls(placement, str(body["secret"]), logs)
+
+    def require(self, log: str, there: BackupPoint | None, where: str) -> None:
+        """Raise StoreError unless a log's backup, which is `there`, is of this one or later."""
+        due = self.logs[log]
+        if there is None:
+            why = "is gone"
+        elif there.log.table != due.log.table:
+            why = "is of another log"
+        elif (there.last_group, there.log.version) < (due.last_group, due.log.version):
+            why = "is older than that of the lake"
+        else:
+            return
+        raise StoreError(
+            f"{where}, the backup of the log {log}, {why}: the folder wasn't copied whole. Copy it "
+            "again, or restore from another backup; nothing was restored"
+        )
+
+
+def is_of_lake(data: bytes) -> bool:
+    """Whether these are the bytes of a lake's manifest."""
+    return kind_of(data) == _KIND
