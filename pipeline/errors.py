@@ -106,5 +106,12 @@ class TablesLocked(StoreError):
     """Another process writes Spark's tables; the message says which."""
 
 
+class StopAsked(DistributaryError):
+    """Somebody asked the process to stop while it waited; nothing was changed."""
+
+    def __init__(self) -> None:
+        super().__init__("the job was asked to stop")
+
+
 class BackupLocked(StoreError):
     """Another process writes or reads the folder of a backup; the message says which folder."""

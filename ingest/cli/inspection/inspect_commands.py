@@ -60,7 +60,7 @@ def verify(home: str, config: Path | None, deep: bool, repair: bool, as_json: bo
     settings = load_settings.load(config, flags={})
     found: dict[str, dict[str, object]] = {}
     sound = True
-    for log, place in _logs(home, settings).items():
+    for log, place in served_logs(home, settings).items():
         cut = verification.repair(Home(Path(place))) if repair else None
         parts = _parts(place, settings)
         with show.progress_bar(hidden=as_json) as progress:
@@ -95,7 +95,7 @@ def info(home: str, config: Path | None, as_json: bool) -> None:
     from distributary.pipeline.tables.verify import home_info  # noqa: PLC0415 (as above)
 
     settings = load_settings.load(config, flags={})
-    logs = _logs(home, settings)
+    logs = served_logs(home, settings)
     found = {log: home_info.take_parts(_parts(place, settings)) for log, place in logs.items()}
     if as_json:
         said = {log: asdict(one) for log, one in found.items()}
@@ -130,7 +130,7 @@ def _with_placement(
     return replace(report, checks=(*report.checks, checked))
 
 
-def _logs(home: str, settings: Settings) -> dict[str, str]:
+def served_logs(home: str, settings: Settings) -> dict[str, str]:
     """The logs of a lake that were ever served, and where each lies; of another home itself, under
     no name. Raises InvalidRequest for a lake without any, StoreError."""
     from distributary.ingest.commit.table_location import is_address, lake_at  # noqa: PLC0415 (with the tables half a second)

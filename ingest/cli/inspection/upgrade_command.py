@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from distributary.ingest.cli.inspection.inspect_commands import served_logs
 from distributary.ingest.cli.options.command_options import json_option
 from distributary.ingest.runtime import load_settings
 from distributary.ingest.runtime.settings import Settings
@@ -44,10 +45,10 @@ def upgrade(home: str, check: bool, config: Path | None, as_json: bool) -> None:
       distributary upgrade --check --home ~/orders --config gateway.toml --json
 
     It may run beside the gateway, of whatever version, and writes nothing. There is no other
-    upgrade than a start of the new version.
+    upgrade than a start of the new version. Of a lake each log that was served is looked at.
     Exit code 0: the start changes no format, and there is a way back. 3: it opens the home, and
     versions of before refuse it afterwards: make a backup first. 1: this version can't open it, or
-    it can't be read. 2: the command line can't be, or that is no gateway's home.
+    a log of it, or it can't be read. 2: the command line can't be, or that is no gateway's home.
     """
     if not check:
         raise InvalidRequest(
@@ -55,16 +56,19 @@ def upgrade(home: str, check: bool, config: Path | None, as_json: bool) -> None:
             "`distributary upgrade --check` says before what that would change"
         )
     settings = load_settings.load(config, flags={})
-    found = _formats(home, settings)
+    found = {log: _formats(place, settings) for log, place in served_logs(home, settings).items()}
     if config is not None:
-        found = replace(found, parts=(*found.parts, _of_settings(config, settings)))
-    if logs := _other_logs(home, settings):
-        found = replace(found, parts=(*found.parts, logs))
+        said = _of_settings(config, settings)
+        found = {log: replace(one, parts=(*one.parts, said)) for log, one in found.items()}
     if as_json:
-        click.echo(json.dumps(_as_json(found), indent=2))
+        logs = {log: _as_json(one) for log, one in found.items()}
+        click.echo(json.dumps(logs.get("", {"home": home, "logs": logs}), indent=2))
     else:
-        _show(found)
-    sys.exit(REFUSED if not found.opens else SAME if found.rollback else CHANGES)
+        for log, one in found.items():
+            _show(one, log)
+    opens = all(one.opens for one in found.values())
+    rollback = all(one.rollback for one in found.values())
+    sys.exit(REFUSED if not opens else SAME if rollback else CHANGES)
 
 
 def _formats(home: str, settings: Settings) -> "HomeFormats":
@@ -110,20 +114,6 @@ def _of_settings(config: Path, settings: Settings) -> "PartFormat":
     return PartFormat("settings", "", "", Fate.SAME, f"{config} and the files it names can be used")
 
 
-def _other_logs(home: str, settings: Settings) -> "PartFormat | None":
-    """The logs of a lake that weren't looked at; None where there are none."""
-    from distributary.ingest.commit.table_location import lake_at  # noqa: PLC0415 (as above)
-    from distributary.pipeline.log_names import MAIN  # noqa: PLC0415 (as in `upgrade`)
-    from distributary.pipeline.tables.verify.home_formats import Fate, PartFormat  # noqa: PLC0415 (as above)
-
-    lake = lake_at(home, settings)
-    others = [] if lake is None else [log for log in lake.placement().logs if log != MAIN]
-    if lake is None or not others:
-        return None
-    text = f"these logs weren't looked at; ask of each, as by --home {lake.log_home(others[0])}"
-    return PartFormat("other logs", ", ".join(others), "", Fate.UNSEEN, text)
-
-
 def _as_json(found: "HomeFormats") -> dict[str, object]:
     return {
         "home": str(found.home),
@@ -135,8 +125,10 @@ def _as_json(found: "HomeFormats") -> dict[str, object]:
     }
 
 
-def _show(found: "HomeFormats") -> None:
-    """A line for each part, then what follows."""
+def _show(found: "HomeFormats", log: str) -> None:
+    """A line for each part, then what follows; of a lake the log before it."""
+    if log:
+        click.echo(f"log {log}:")
     for part in found.parts:
         fate = click.style(f"{part.fate.value:8}", fg=_COLOURS[part.fate])
         other = f"; this version writes {part.ours}" if part.found not in ("", part.ours) else ""

@@ -236,6 +236,11 @@ class ObjectStore:
     def files(self, folder: str) -> list[str]:
         return self._names(folder, "objects")
 
+    def has_any(self, folder: str) -> bool:
+        """Whether an object lies below it: one request, however many do."""
+        with _as_os_errors(folder):
+            return any(obstore.list(self._store, folder, chunk_size=1))
+
     def folders(self, folder: str) -> list[str]:
         return self._names(folder, "common_prefixes")
 

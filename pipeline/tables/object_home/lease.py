@@ -12,14 +12,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import Final
 
 import msgspec
 
-from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StoreError
+from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StopAsked, StoreError
 from distributary.pipeline.fleet.heirs import HEIR_SECONDS, NOBODY, Patience
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.object_home.object_home import LEASE, ObjectHome
@@ -269,11 +269,13 @@ def request_seconds(lease_seconds: float) -> float:
     return max(lease_seconds * _REQUEST, _AGAIN_SECONDS)
 
 
-def acquired(standby: LeaseStandby, lease: StoreLease) -> LeaseOwner:
+def acquired(
+    standby: LeaseStandby, lease: StoreLease, stop: Callable[[], bool] = lambda: False
+) -> LeaseOwner:
     """Have the lease now, or when its owner has shown no life for so long: a process that was
     killed leaves its words. Raises LeaseHeld when its owner lives, StoreError when the store
-    doesn't answer. Blocks for a lease and a little, and where an heir was named
-    that doesn't come for HEIR_SECONDS more."""
+    doesn't answer, StopAsked when `stop` says that nobody wants it any more. Blocks for a lease and
+    a little, and where an heir was named that doesn't come for HEIR_SECONDS more."""
     first: _Seen | None = None
     begun, error = time.monotonic(), OSError("its store doesn't answer")
     while (now := time.monotonic()) - begun < 2 * lease.seconds + HEIR_SECONDS:
@@ -287,6 +289,8 @@ def acquired(standby: LeaseStandby, lease: StoreLease) -> LeaseOwner:
         first = first or seen
         if first is not None and seen is not None and seen.tag != first.tag:
             raise LeaseHeld(seen.claim)
+        if stop():
+            raise StopAsked
         time.sleep(standby.seconds)
     raise StoreError(f"the lease of {lease.url} can't be taken: {error}")
 

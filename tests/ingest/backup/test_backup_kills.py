@@ -116,7 +116,7 @@ def test_a_restore_that_was_killed_between_two_names_goes_on(tmp_path: Path) -> 
     one.check(quiet)
     one.close()
     (home / ".restoring" / "journal").rename(home / "journal")
-    served = commands().run("serve", "--home", home, "--listen", "127.0.0.1:0")
+    served = commands().run("serve", "--home", home, "--listen", "127.0.0.1:0", timeout=60)
     assert served.returncode == 2
     assert "a restore of it was cut off" in served.stderr
     assert f"{home} is being restored" in commands().run("doctor", "--home", home).stdout

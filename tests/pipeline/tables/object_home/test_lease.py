@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from faulty_s3 import FaultyS3, Plan, faulty_s3
 
-from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StoreError
+from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StopAsked, StoreError
 from distributary.pipeline.fleet.heirs import HEIR_SECONDS
 from distributary.pipeline.tables.object_home.lease import (
     LEAVING_SECONDS,
@@ -14,6 +14,7 @@ from distributary.pipeline.tables.object_home.lease import (
     LeaseOwner,
     LeaseStandby,
     acquire_lease,
+    acquired,
     lease_of,
 )
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
@@ -83,6 +84,15 @@ def test_a_start_is_refused_while_its_owner_beats(home: ObjectHome, s3: FaultyS3
     owner.beat()
     s3.plan(Plan())
     assert other.attempt(LEASE) is None  # what it sees now it sees for the first time
+
+
+def test_who_waits_for_a_lease_hears_that_nobody_wants_it(home: ObjectHome) -> None:
+    """It would be waited for as long as its former owner may live."""
+    former = acquire_lease(home, 3_600)
+    lease = lease_of(home, 3_600)
+    with pytest.raises(StopAsked):
+        acquired(LeaseStandby(lease), lease, lambda: True)
+    former.beat()
 
 
 def test_a_silent_owner_loses_its_home_and_knows_it(home: ObjectHome) -> None:
