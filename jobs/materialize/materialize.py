@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -41,7 +41,7 @@ from distributary.jobs.tables.delta_files import Folder, newest_version
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.tables.writer_lock import require_no_writer, writing
 from distributary.jobs.upkeep.spark_upkeep import run as upkeep
-from distributary.pipeline.errors import StoreError
+from distributary.pipeline.errors import StopAsked, StoreError
 
 QUERY = "materialize"
 
@@ -87,9 +87,10 @@ topic_log.
 class Settings:
     """What the job is told. `trigger` is `available-now` or an interval such as `2 seconds`.
 
-    `restart`: begin anew from the log as it is, and pass over what is gone from it. `before` is
-    told each step before it is done. `between` is called after each batch. `query` is the name of
-    the query in its session; `slots` are had by batches of logs that are done side by side.
+    `restart`: begin anew from the log as it is, and pass over what is gone from it; `restarted` is
+    told when a batch has done so. `before` is told each step before it is done. `between` is called
+    after each batch. `query` is the name of the query in its session; `slots` are had by batches of
+    logs that are done side by side.
     """
 
     locations: TableLocations
@@ -97,6 +98,7 @@ class Settings:
     report: Callable[[Progress], None] = print
     limits: MaterializeSettings = field(default_factory=lambda: load().materialize)
     restart: bool = False
+    restarted: Callable[[], None] = lambda: None
     before: Step = lambda _step: None
     between: Callable[[SparkSession], None] = lambda _spark: None
     query: str = QUERY
@@ -107,8 +109,6 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
     """Start the query. Raises InvalidRequest when there is no topic_log."""
     locations = settings.locations
     require_log(spark, locations.log)
-    if settings.restart:
-        Folder(spark, locations.checkpoint).remove()
     # That there are versions, and up to which, is all that the stream has to say: nobody reads it.
     arrivals = (
         spark.readStream.format("delta")
@@ -137,6 +137,8 @@ def run(
     that the query hasn't read.
     """
     seen = -1
+    if settings.restart:
+        Folder(spark, settings.locations.checkpoint).remove()
     while True:
         query = build(spark, settings)
         try:
@@ -147,7 +149,7 @@ def run(
             version = newest_version(spark, settings.locations.log)
             if NEW_COLUMNS not in str(error) or version <= seen:
                 raise
-            seen, settings = version, replace(settings, restart=False)
+            seen = version
             click.echo("topic_log has new columns; the job goes on with them.", err=True)
 
 
@@ -197,6 +199,7 @@ class _Batches:
             )
         upto = last_version(spark, settings.locations.checkpoint, number)
         written = list(self.tables.bring(upto))
+        settings.restarted()
         if not written:
             return
         settings.report(
@@ -303,7 +306,8 @@ def _over(given: JobSettings, trigger: str | None, upkeep_every: int | None) -> 
 @dataclass(frozen=True, slots=True)
 class _Job:
     """What the command does with each log, or with the one that a home has. `restart` are the logs
-    that are to begin anew."""
+    that are to begin anew, until a batch of theirs has ended: an attempt that fails before that
+    has passed over nothing."""
 
     spark: SparkSession
     given: JobSettings
@@ -317,15 +321,15 @@ class _Job:
         require_log(self.spark, locations.log)
         query, of_job = f"{QUERY}/{log}" if log else QUERY, self.given.materialize
         between = UpkeepBetween(locations, self.given, of_job.upkeep_minutes).between
-        with writing(self.spark, locations.tables, QUERY, self.given.tables.lease_seconds):
-            restart = log in self.restart
-            self.restart.discard(log)
+        lease, asked = self.given.tables.lease_seconds, lambda: self.request.asked
+        with suppress(StopAsked), writing(self.spark, locations.tables, QUERY, lease, asked):
             settings = Settings(
                 locations,
                 of_job.trigger,
                 partial(self.lines.note, query, log),
                 of_job,
-                restart=restart,
+                restart=log in self.restart,
+                restarted=partial(self.restart.discard, log),
                 between=between,
                 query=query,
                 slots=self.slots,

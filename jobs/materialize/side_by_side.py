@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from distributary.jobs.session.job_options import JavaGone, in_a_sentence
 from distributary.jobs.session.stopping import STOP_SECONDS, StopRequest
 from distributary.jobs.tables.table_locations import TableLocations
-from distributary.pipeline.errors import DistributaryError
+from distributary.pipeline.errors import DistributaryError, StopAsked
 
 #: Logs of one job; others would wait until one of these is done. More than `fleet.logs_max` makes.
 LOGS_MAX: Final = 1_024
@@ -44,12 +44,12 @@ class Slots:
 
     @contextmanager
     def slot(self) -> Iterator[None]:
-        """Have one while the block runs. Raises DistributaryError when the job is to stop."""
+        """Have one while the block runs. Raises StopAsked when the job is to stop."""
         with self._condition:
             while not self._free and not self._request.asked:
                 self._condition.wait(STOP_SECONDS)
             if self._request.asked:
-                raise DistributaryError("the job was asked to stop")
+                raise StopAsked
             self._free -= 1
         try:
             yield
@@ -83,7 +83,7 @@ class SideBySide:
     def run(self) -> None:
         """Until all are done, or somebody asks. Raises JavaGone, and what is a bug."""
         running: dict[str, Future[None]] = {}
-        found, looked = self.logs, monotonic()
+        found, looked, said = self.logs, monotonic(), ""
         with ThreadPoolExecutor(LOGS_MAX, "log") as pool:
             try:
                 while not self.request.asked:
@@ -96,21 +96,24 @@ class SideBySide:
                     self._ended(running, STOP_SECONDS)
                     found = {}
                     if self.again is not None and monotonic() - looked >= self.again.seconds:
-                        found, looked = self._found(self.again.look), monotonic()
+                        found, said = self._found(self.again.look, said)
+                        looked = monotonic()
                 self._ended(running, None)
             except BaseException:
                 self.request.asked = True  # the pool waits for those that run
                 raise
 
     @staticmethod
-    def _found(look: Callable[[], Logs]) -> Logs:
-        """The logs that there are now; none if they can't be looked for, which is said."""
+    def _found(look: Callable[[], Logs], said: str) -> tuple[Logs, str]:
+        """The logs that there are now; none if they can't be looked for, and why. That is said,
+        unless it was `said` the last time."""
         try:
             with in_a_sentence():
-                return look()
+                return look(), ""
         except DistributaryError as error:
-            click.echo(f"Error: {error}", err=True)
-            return {}
+            if str(error) != said:
+                click.echo(f"Error: {error}", err=True)
+            return {}, str(error)
 
     def _ended(self, running: dict[str, Future[None]], seconds: float | None) -> None:
         """Wait for one to end, so long at most; without a time for all."""

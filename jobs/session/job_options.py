@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from traceback import walk_tb
@@ -111,6 +111,25 @@ def folders(home: str | None, log: str | None, tables: str | None) -> dict[str, 
     click.UsageError when nothing says it, StoreError for a placement that can't be read."""
     found = {name: one.tables for name, one in whole_lake(home, log, tables).items()}
     return found or {"": folder(home, tables)}
+
+
+def log_by_log(folders: Mapping[str, str], work: Callable[[str, str], int]) -> int:
+    """Do this for each log and its folder of tables, in a home that is no lake for the one that has
+    no name; returns the worst exit code. What fails of one log stops no other, and is said with the
+    log's name; of one without a name it is raised. Raises JavaGone."""
+    codes = [DONE]
+    for log, where in folders.items():
+        if not log:
+            return work(log, where)
+        try:
+            with in_a_sentence():
+                codes.append(work(log, where))
+        except JavaGone:
+            raise
+        except DistributaryError as error:
+            click.echo(f"Error: log {log}: {error}", err=True)
+            codes.append(FAILED)
+    return max(codes)
 
 
 def _tell_main(home: str) -> None:

@@ -7,6 +7,7 @@ job that died goes on where it was: the batch that it was in is written once, wh
 Nobody else may write the table meanwhile.
 """
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from distributary.jobs.session.stopping import StopRequest, wait
 from distributary.jobs.subscription import register
 from distributary.jobs.subscription.choices import choices
 from distributary.jobs.tables.folders import make_writable
+from distributary.jobs.tables.object_stores import spark_address
 from distributary.pipeline.errors import InvalidRequest, StoreError
 
 EXAMPLES = """\b
@@ -116,6 +118,7 @@ def command(
             raise InvalidRequest(f"--option '{other}' isn't NAME=VALUE")
         options[name] = value
     choices(options)  # before a JVM starts
+    to, checkpoint = (spark_address(one, os.environ) for one in (to, checkpoint))
     make_writable(to, "the table")
     make_writable(checkpoint, "the query's checkpoint")
     wanted = tuple(name.strip() for name in columns.split(",") if name.strip())

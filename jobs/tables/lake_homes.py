@@ -42,7 +42,7 @@ class JobHome(msgspec.Struct, frozen=True):
         if (path := local(self.root)) is not None:
             return (path / SERVED).is_dir()
         try:
-            return bool(_objects(self.root).store(_REQUEST_SECONDS).files(SERVED))
+            return _objects(self.root).store(_REQUEST_SECONDS).has_any(SERVED)
         except OSError as error:
             raise StoreError(f"{self.root} can't be used: {error}. See to its store") from error
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from distributary.jobs.tables.folders import local
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.transforms.schema.session_files import hadoop_address
 
 #: Amazon's SDK, as Hadoop 3.5.0 was built with it.
 _SDK: Final = "2.35.4"
@@ -59,9 +60,8 @@ def spark_address(place: str, environment: Mapping[str, str]) -> str:
     parts = urlsplit(place)
     if parts.scheme == "file":
         return parts.path
-    rest = f"{parts.netloc}{parts.path}"
     if parts.scheme == "s3":
-        return f"s3a://{rest}"
+        return hadoop_address(place)
     if parts.scheme not in _AZURE:
         return place
     account = environment.get(_AZURE_ACCOUNT)
@@ -80,7 +80,7 @@ def elsewhere(places: Iterable[str]) -> bool:
 
 def on_s3(places: Iterable[str]) -> bool:
     """Whether one of these places is on an S3."""
-    return any(place.startswith("s3a://") for place in places)
+    return any(hadoop_address(place).startswith("s3a://") for place in places)
 
 
 def store_settings(environment: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ Rule 3: a former job removes nothing that a later one has written: VACUUM makes 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
@@ -48,14 +48,16 @@ NAME: Final = ".writer"
 
 
 @contextmanager
-def leased(spark: SparkSession, folder: str, job: str, seconds: float) -> Iterator[None]:
+def leased(
+    spark: SparkSession, folder: str, job: str, seconds: float, stop: Callable[[], bool]
+) -> Iterator[None]:
     """Be the one that writes the tables in `folder` while the block runs; who shows no life for so
     many seconds may be followed. Blocks for them where another job ended without a word. Raises
     TablesLocked when it lives, or when it has taken the tables over meanwhile; StoreError when the
-    store doesn't answer, or ignores conditions."""
+    store doesn't answer, or ignores conditions; StopAsked when `stop` says so meanwhile."""
     lease = _lease(folder, seconds)
     try:
-        owner = acquired(LeaseStandby(lease, job=job, since=int(time.time())), lease)
+        owner = acquired(LeaseStandby(lease, job=job, since=int(time.time())), lease, stop)
     except LeaseHeld as held:
         raise _locked(folder, held.claim) from None
     failed = True

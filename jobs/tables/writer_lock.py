@@ -12,7 +12,7 @@ store `store_lock` does the same.
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -75,16 +75,23 @@ def _unwritable(folder: Path, why: str) -> StoreError:
 
 
 @contextmanager
-def writing(spark: SparkSession, folder: str, job: str, lease_seconds: float) -> Iterator[None]:
+def writing(
+    spark: SparkSession,
+    folder: str,
+    job: str,
+    lease_seconds: float,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[None]:
     """Be the one that writes the tables in `folder` while the block runs; `job` is said to others,
     and on a store who shows no life for `lease_seconds` may be followed.
 
     Not nested: what runs inside of another job's block takes no lock of its own. Raises
-    TablesLocked naming the other one.
+    TablesLocked naming the other one, StopAsked when `stop` says so while a store's lease is waited
+    for.
     """
     path = _path(folder)
     if path is None:
-        with leased(spark, folder, job, lease_seconds):
+        with leased(spark, folder, job, lease_seconds, stop):
             yield
         return
     try:

@@ -27,10 +27,12 @@ from rich.table import Table
 
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import (
+    DONE,
     execute,
     folders,
     json_option,
     location_options,
+    log_by_log,
     settings_option,
 )
 from distributary.jobs.session.job_settings import UpkeepSettings, load
@@ -64,7 +66,8 @@ Examples:
   distributary jobs upkeep --home build/demo
   distributary jobs upkeep --tables s3a://lake/tables --log s3a://lake/topic_log --json
 \b
-Exit codes: 0 done, 1 it failed or another job writes the tables, 2 bad arguments or no tables.
+Exit codes: 0 done, 1 it, or a log of a lake, failed or is written by another job, 2 bad arguments
+or no tables.
 """
 
 
@@ -141,9 +144,8 @@ def plan(
     found = {
         name: days(spark, f"{tables}/{name}", small_bytes=settings.small_bytes) for name in there
     }
-    removals = _removals(
-        spark, tables, found, settings, log or f"{tables}/topic_log", today or _today()
-    )
+    day = today or datetime.now(UTC).date()
+    removals = _removals(spark, tables, found, settings, log or f"{tables}/topic_log", day)
     return [_work(spark, tables, name, found[name], removals.get(name), settings) for name in there]
 
 
@@ -317,10 +319,6 @@ def _keep_stdout(spark: SparkSession) -> None:
     console.setOutDirect(java_class(spark, "java.lang.System").err)
 
 
-def _today() -> date:
-    return datetime.now(UTC).date()
-
-
 def main(argv: Sequence[str]) -> int:
     """The command line; returns the exit code."""
     return execute(command, argv, "upkeep")
@@ -339,27 +337,32 @@ def command(
     settings_file: Path | None,
     dry_run: bool,
     as_json: bool,
-) -> None:
+) -> int:
     found, given = folders(home, log, tables), load(settings_file)
     settings, lease = given.upkeep, given.tables.lease_seconds
-    for where in found.values():
-        require_tables(where)
-        require_no_writer(where, lease)
+    if "" in found:  # before a JVM starts
+        require_tables(found[""])
+        require_no_writer(found[""], lease)
     spark = session(places=found.values())
     if not dry_run:
         _keep_stdout(spark)
-    for name, where in found.items():
+
+    def one(name: str, where: str) -> int:
+        require_tables(where)
         if dry_run:
+            require_no_writer(where, lease)
             done = [_done(work) for work in plan(spark, where, settings, log=log)]
         else:
             with writing(spark, where, "upkeep", lease):
                 done = run(spark, where, settings, log=log)
         if as_json:
-            of_lake = {"log": name} if name else {}
-            for one in done:
-                click.echo(json.dumps(of_lake | asdict(one)))
+            for table in done:
+                click.echo(json.dumps(({"log": name} if name else {}) | asdict(table)))
         else:
             show(done, name, dry_run=dry_run)
+        return DONE
+
+    return log_by_log(found, one)
 
 
 def show(done: Sequence[Done], log: str, *, dry_run: bool) -> None:

@@ -7,6 +7,7 @@ began.
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -26,11 +27,13 @@ from distributary.jobs.session.job_options import (
     folders,
     json_option,
     location_options,
+    log_by_log,
     settings_option,
 )
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import local, require_tables
+from distributary.jobs.tables.object_stores import spark_address
 from distributary.jobs.views.audit_run import Settings, made, prepared, summary
 from distributary.pipeline.tables.home.audit_reports import folder_of
 from distributary.pipeline.tables.home.audit_reports import keep as keep_report
@@ -115,20 +118,24 @@ def command(
         log or "",
         names or audit_checks.NAMES,
         None if since is None else _time(since),
-        write,
+        None if write is None else spark_address(write, os.environ),
         loaded.queue_turns,
     )
-    audits = []
-    for name, where in folders(home, log, tables).items():
+    found = folders(home, log, tables)
+    if "" in found:  # before a JVM starts
+        require_tables(found[""])
+    spark = session(places=[*found.values(), *([] if given.write is None else [given.write])])
+
+    def one(name: str, where: str) -> int:
         require_tables(where)
         kept = None
         if keep and whole is not None:
             of_log = Home(Path(where).parent if name else whole)
             kept = KeptReport(folder_of(of_log, now), loaded.reports_kept)
-        audits.append(Audit(name, _written(replace(given, tables=where), name, kept), kept))
-    spark = session(places=[one.settings.tables for one in audits])
-    codes = [_run(spark, audit, as_json=as_json) for audit in audits]
-    return max(codes)
+        audited = Audit(name, _written(replace(given, tables=where), name, kept), kept)
+        return _run(spark, audited, as_json=as_json)
+
+    return log_by_log(found, one)
 
 
 def _written(settings: Settings, log: str, kept: "KeptReport | None") -> Settings:

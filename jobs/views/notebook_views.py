@@ -23,8 +23,8 @@ def register(spark: SparkSession, place: str, gateway: str | None = None) -> Tab
     `stuck` knows it then. Returns the tables.
 
     Of a lake each view has the rows of all logs that were served, with a column `log`; the
-    gateway may be that of any, and the tables that are returned are those of the first. Raises
-    InvalidRequest when a log has no tables yet.
+    gateway may be that of any, and the tables that are returned are those of the first. A log
+    without tables yet is left out, with a warning. Raises InvalidRequest when none has any.
     """
     logs = lake_tables(spark, place)
     if not logs:

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import execute, folders, json_option
 from distributary.jobs.session.session import session
 from distributary.jobs.tables.folders import local, require_tables
+from distributary.jobs.tables.lake_homes import lake_of
 from distributary.jobs.tables.spark_tables import typed_names
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.table_places import FOLDER
@@ -53,12 +55,14 @@ Exit codes: 0 done, 1 the catalog refused or the job failed, 2 bad arguments or 
 class Settings:
     """What the job is told. `tables` are the folders of Spark's tables by their logs, absolute
     paths or URLs: of a home that is no lake one, whose log has no name. `dbt` is a file for dbt's
-    `sources.yml`, if it is wanted."""
+    `sources.yml`, if it is wanted. `logs` are all of the lake in the order in which they were made,
+    so that a log's schema is the same whichever have tables."""
 
     tables: Mapping[str, str]
     schema: str
     catalog: str = SESSION_CATALOG
     dbt: Path | None = None
+    logs: tuple[str, ...] = ()
 
 
 def build(spark: SparkSession, settings: Settings) -> Registered:
@@ -67,15 +71,33 @@ def build(spark: SparkSession, settings: Settings) -> Registered:
     if "" in logs:
         made = _of_folder(spark, logs[""], catalog, schema)
     else:
-        schemas = log_schemas(schema, logs)
+        logs = _with_tables(spark, logs)
+        schemas = log_schemas(schema, settings.logs or logs)
         each = {
             log: _of_folder(spark, folder, catalog, schemas[log]) for log, folder in logs.items()
         }
-        made = register_together(spark, catalog, schema, each)
+        made = register_together(spark, catalog, schema, each, schemas)
     if settings.dbt is not None:
         names = [log for log in logs if log]
         settings.dbt.write_text(sources(catalog, schema, made.relations, names))
     return made
+
+
+def _with_tables(spark: SparkSession, logs: Mapping[str, str]) -> dict[str, str]:
+    """Those of the logs that have tables; the others are named. Raises InvalidRequest when none
+    has."""
+    found = {
+        log: folder
+        for log, folder in logs.items()
+        if DeltaTable.isDeltaTable(spark, f"{folder}/cursors")
+    }
+    if not found:
+        raise InvalidRequest(
+            "No log of this lake has tables: run `distributary jobs materialize` first."
+        )
+    for log in logs.keys() - found.keys():
+        click.echo(f"The log {log} is left out: it has no tables yet.", err=True)
+    return found
 
 
 def _of_folder(spark: SparkSession, folder: str, catalog: str, schema: str) -> Registered:
@@ -111,15 +133,17 @@ def command(
     as_json: bool,
 ) -> None:
     places = {log: _absolute(place) for log, place in folders(home, None, tables).items()}
-    for place in places.values():
-        require_tables(place)
+    if "" in places:
+        require_tables(places[""])
+    lake = None if home is None or "" in places else lake_of(home)
+    logs = () if lake is None else lake.placement().logs
     spark = session(places=places.values())
     if is_forgotten(spark, catalog):
         raise InvalidRequest(
             f"The catalog {catalog} is in memory here and ends with this job: run it where "
             "spark.sql.catalogImplementation is hive, or name another --catalog."
         )
-    made = build(spark, Settings(places, schema, catalog, dbt))
+    made = build(spark, Settings(places, schema, catalog, dbt, logs))
     for line in said(made, as_json=as_json):
         click.echo(line)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from spark_log import LogWriter, encoded
 
@@ -53,6 +54,15 @@ class Place:
 
     def table(self, name: str) -> DataFrame:
         return self.spark.read.format("delta").load(self.places.table(name))
+
+
+def forgotten(place: Place) -> None:
+    """The log's own log is cleaned up to its last version, as after a long stop of the job."""
+    table = DeltaTable(place.home.topic_log)
+    table.create_checkpoint()
+    for entry in (place.home.topic_log / "_delta_log").glob("*.json"):
+        if int(entry.stem) < table.version():
+            entry.unlink()
 
 
 def first_part(place: Place) -> None:

@@ -25,7 +25,6 @@ from distributary.pipeline.transforms.catalog.relations import (
     views,
 )
 from distributary.pipeline.transforms.catalog.united_relations import (
-    log_schemas,
     together,
     united,
     why_not,
@@ -86,15 +85,18 @@ def register(
 
 
 def register_together(
-    spark: SparkSession, catalog: str, schema: str, logs: Mapping[str, Registered]
+    spark: SparkSession,
+    catalog: str,
+    schema: str,
+    logs: Mapping[str, Registered],
+    schemas: Mapping[str, str],
 ) -> Registered:
     """Make a view in `catalog`.`schema` over each table and view that the logs of a lake have
-    there, each log in its own of `log_schemas`.
+    there, each log in its own of `schemas`.
 
     Raises InvalidRequest when a name is taken by something else.
     """
     spark.sql(f"CREATE SCHEMA IF NOT EXISTS {identifier(catalog, schema)}")
-    schemas = log_schemas(schema, logs)
     made: list[Relation] = []
     left_out = {name: why for one in logs.values() for name, why in one.left_out.items()}
     for one in united({log: there.relations for log, there in logs.items()}):

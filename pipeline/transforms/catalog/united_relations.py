@@ -34,7 +34,8 @@ class United:
 
 
 def log_schemas(schema: str, logs: Iterable[str]) -> dict[str, str]:
-    """The schema of each log, beside that of the lake."""
+    """The schema of each log, beside that of the lake. `logs` are all that there are, in the order
+    in which they were made: then each has the same one for ever."""
     return distinct((log, f"{schema}_{NOT_IN_NAMES.sub('_', log)}") for log in logs)
 
 

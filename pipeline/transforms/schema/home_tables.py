@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from pyspark.sql.types import StructType
 
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.transforms.schema.session_files import hadoop_address
 from distributary.pipeline.transforms.schema.spark_schema import (
     ACKS,
     CURSORS,
@@ -20,9 +21,7 @@ from distributary.pipeline.transforms.schema.spark_schema import (
     SCHEMA_VERSIONS,
     SUBSCRIPTIONS,
 )
-from distributary.pipeline.transforms.schema.topic_folders import (
-    REJECTED_NAME,
-)
+from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 from distributary.pipeline.transforms.schema.worker_python import use_own_python
 
 #: Name of a table that Spark writes -> its columns.
@@ -142,7 +141,7 @@ def find_tables(spark: SparkSession, place: str) -> Tables:
     Raises InvalidRequest when neither has any.
     """
     use_own_python(spark)
-    root = place.rstrip("/")
+    root = hadoop_address(place)
     for folder in (root, f"{root}/tables"):
         tables = Tables(spark, folder)
         try:

@@ -4,6 +4,7 @@ in front.
 Rule: what is asked for is found in each log by itself, so no number of one log meets another's.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Final, TypeAlias
@@ -14,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.log_names import PLACEMENT, SERVED, log_below
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
-from distributary.pipeline.transforms.schema.session_files import content, is_there
+from distributary.pipeline.transforms.schema.session_files import content, hadoop_address, is_there
 
 #: The column that says in which log of a lake a row is.
 LOG: Final = "log"
@@ -27,10 +28,11 @@ Found: TypeAlias = tuple[str, DataFrame]
 
 
 def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
-    """The tables of each log of a lake that was served, `main` first if it was; none where the home
-    is no lake. Raises InvalidRequest when one of them has none yet, StoreError for a placement that
-    can't be understood."""
-    root = place.rstrip("/")
+    """The tables of each log of a lake that has any, `main` first if it has; none where the home is
+    no lake. A log that was served and has none yet is left out, with a warning that names it.
+    Raises InvalidRequest when no log has any, StoreError for a placement that can't be understood.
+    """
+    root = hadoop_address(place)
     where = f"{root}/{PLACEMENT}"
     said = content(spark, where)
     if said is None:
@@ -40,7 +42,17 @@ def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
 
     homes = {log: log_below(root, log) for log in read_placement(said, where).logs}
     served = {log: home for log, home in homes.items() if is_there(spark, f"{home}/{SERVED}")}
-    return {log: find_tables(spark, home) for log, home in served.items()}
+    found: dict[str, Tables] = {}
+    for log, home in served.items():
+        try:
+            found[log] = find_tables(spark, home)
+        except InvalidRequest as error:
+            warnings.warn(f"The log {log} is left out: {error}", stacklevel=2)
+    if not found:
+        raise InvalidRequest(
+            f"No log of {place} has tables: run `distributary jobs materialize` first."
+        )
+    return found
 
 
 def with_log(rows: DataFrame, log: str, name: str = LOG) -> DataFrame:

@@ -9,6 +9,13 @@ from pyspark.sql import SparkSession
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
+def hadoop_address(place: str) -> str:
+    """A home or a folder as Hadoop calls it: an S3 is `s3a` there. `gs://` and `abfss://` are the
+    same; what must be known of Azure's others only jobs are told."""
+    at = place.rstrip("/")
+    return f"s3a://{at.removeprefix('s3://')}" if at.startswith("s3://") else at
+
+
 def content(spark: SparkSession, path: str) -> bytes | None:
     """What is in a file; None if there is none."""
     if not is_there(spark, path):

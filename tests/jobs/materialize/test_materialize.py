@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from spark_log import encoded
-from spark_place import Place, first_part, second_part
+from spark_place import Place, first_part, forgotten, second_part
 
 from distributary.jobs.materialize.batch import Materialization
 from distributary.jobs.materialize.found_logs import require_log
@@ -237,15 +237,6 @@ def test_lost_tables_are_said(halfway: Place) -> None:
     second_part(halfway)
     with pytest.raises(StreamingQueryException, match="remove the checkpoint"):
         halfway.materialize()
-
-
-def forgotten(place: Place) -> None:
-    """The log's own log is cleaned up to its last version, as after a long stop of the job."""
-    table = DeltaTable(place.home.topic_log)
-    table.create_checkpoint()
-    for entry in (place.home.topic_log / "_delta_log").glob("*.json"):
-        if int(entry.stem) < table.version():
-            entry.unlink()
 
 
 def settings_of(place: Place, *, restart: bool = False) -> Settings:

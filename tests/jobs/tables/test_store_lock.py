@@ -22,6 +22,8 @@ from distributary.jobs.upkeep.spark_upkeep import VACUUM
 from distributary.pipeline.errors import InvalidRequest, StoreError, TablesLocked
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.object_home.lease import Claim
+from distributary.pipeline.transforms.schema.home_tables import find_tables
+from distributary.pipeline.transforms.schema.lake_rows import lake_tables
 
 #: However slow the machine is, an owner shows its life in time; and one that is waited for.
 LEASE, SHORT = 12, 3
@@ -192,6 +194,14 @@ def put_version(spark: SparkSession, s3: FaultyS3, name: str, line: str) -> None
     configuration = sessions.active().sessionState().newHadoopConf()
     made = java_class(spark, LOG_STORE)(configuration)
     made.write(paths(f"s3a://{bucket_of(s3)}/log/{name}"), lines.iterator(), False, configuration)
+
+
+def test_functions_take_the_address_of_a_gateway(store: SparkSession, s3: FaultyS3) -> None:
+    """Hadoop calls it otherwise."""
+    place = f"s3://{bucket_of(s3)}/nothing"
+    assert lake_tables(store, place) == {}
+    with pytest.raises(InvalidRequest, match="There are no tables in s3://"):
+        find_tables(store, place)
 
 
 def test_one_of_several_makes_a_version(store: SparkSession, s3: FaultyS3) -> None:

@@ -242,12 +242,31 @@ def test_a_home_with_one_log_has_no_such_column(spark: SparkSession, root: Path)
     assert "log" not in pending(spark, home, "global/dispatchers").columns
 
 
-def test_a_log_without_tables_is_not_left_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_without_tables_yet_is_named_and_stops_nothing(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Functions leave it out with a warning; jobs do the others, and end with 1."""
     first_part(Place(spark, tmp_path))
     once(spark, str(tmp_path))
     first_part(Place(spark, tmp_path / "logs" / "orders"))
     DiskLake(tmp_path).replace(None, LAKE)
-    with pytest.raises(InvalidRequest, match=r"no tables in .*logs/orders"):
+    with pytest.warns(UserWarning, match=r"The log orders is left out: There are no tables in"):
+        register(spark, str(tmp_path))
+    assert {row.log for row in spark.sql("SELECT log FROM messages").collect()} == {"main"}
+    for job, words in ((upkeep, ["--dry-run"]), (audit, ["--check", "lost"])):
+        assert job(["--home", str(tmp_path), "--json", *words]) == 1
+        said = capsys.readouterr()
+        assert {json.loads(line)["log"] for line in said.out.splitlines()} == {"main"}
+        assert said.err.startswith("Error: log orders: There are no tables in")
+    folders = {"a_b": f"{tmp_path}/tables", "orders": f"{tmp_path}/logs/orders/tables"}
+    build(spark, Settings(folders, "begun", logs=("main", "a-b", "a_b", "orders")))
+    assert "log orders is left out" in capsys.readouterr().err
+    assert spark.catalog.databaseExists("begun_a_b_2"), "begun_a_b is that of a-b"
+    shutil.rmtree(tmp_path / "tables" / "cursors")
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(InvalidRequest, match="No log of"),
+    ):
         register(spark, str(tmp_path))
 
 
