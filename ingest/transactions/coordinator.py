@@ -72,8 +72,8 @@ class Coordinator:
         log: str,
         finish_pass: Callable[[], None],
     ) -> None:
-        """`log` is our log's name. `finish_pass` hands on what was gathered, where no peer's frames are the cause. Raises
-        StoreError for what a later version of the program has prepared."""
+        """`log` is our log's name. `finish_pass` hands on what was gathered, where no peer's frames
+        are the cause. Raises StoreError for what a later version of the program has prepared."""
         limits = host.settings.amqp
         self._log, self._intake, self._log_name = parts.log, parts.intake, log
         self._retiring = Retiring(parts.delivery, parts.log)
