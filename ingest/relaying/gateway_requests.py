@@ -1,5 +1,5 @@
-"""Requests of this gateway itself to `$management` of the owners of other logs, which trust it: what
-logs say to each other of transactions over several of them.
+"""Requests of this gateway itself to `$management` of the owners of other logs, which trust it:
+what logs say to each other of transactions over several of them.
 """
 
 from collections.abc import Callable

@@ -125,7 +125,7 @@ class SchemaRecord(msgspec.Struct, frozen=True):
 
 
 class TransactionRecord(msgspec.Struct, frozen=True):
-    """A transaction was prepared under a global id or decided for several logs, or such a one ended.
+    """A transaction was prepared under a global id, or decided for several logs, or one ended.
 
     `transaction` is the global id (`pipeline.transactions.global_id`), `work` all that a prepared
     one will have done, in the words of `ingest.transactions.prepared_work`, or the other logs of a

@@ -1,5 +1,5 @@
-"""A transaction over three logs, played: its client's gateway, the logs' owners that are lost, paused
-and followed by others, and what they say to each other, which is heard late or never.
+"""A transaction over three logs, played: its client's gateway, the logs' owners that are lost,
+paused and followed by others, and what they say to each other, which is heard late or never.
 
 An owner of before that goes on says what it knows, where it needn't write for that. A connection to
 it may stand for as long as it likes.
@@ -57,9 +57,10 @@ class World:
         self.draw = draw
         self.disks: dict[str, list[str]] = {log: [] for log in LOGS}
         self.owners = {log: Process(log, []) for log in LOGS}
-        self.all = list(self.owners.values())
-        for one in self.all:
+        for one in self.owners.values():
             one.live = True
+        #: With those who owned the logs before all of it, and don't know that they are followed.
+        self.all = [*self.owners.values(), *(Process(log, []) for log in LOGS)]
         #: With whom the gateway has the transaction: a later owner knows nothing of it.
         self.peers = dict(self.owners)
         self.wire: list[Said] = []
@@ -106,13 +107,9 @@ class World:
                 for each in LOGS:
                     self.ask(each, "undo")
             case shared_end.Step.ANSWER:
-                match self.end.answer:
-                    case None:
-                        self.heard = "committed"
-                    case AmqpError():
-                        self.heard = "rolled back"
-                    case InDoubt():
-                        self.heard = "nobody knows"
+                said = self.end.answer
+                doubts = "nobody knows" if isinstance(said, InDoubt) else "rolled back"
+                self.heard = "committed" if said is None else doubts
 
     # What owners do.
 

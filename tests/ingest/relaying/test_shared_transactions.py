@@ -1,4 +1,4 @@
-"""Transactions with work in several logs of a lake: all of it is done or none, whoever is lost when.
+"""Transactions with work in several logs of a lake: all of it is done or none, whoever is lost.
 
 The log that decides is `main` where it has a part, for that is the gateway's own here.
 """
