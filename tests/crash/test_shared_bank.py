@@ -4,6 +4,7 @@ the gateways of both are killed at every step, one or the other, that of the cli
 
 import random
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,9 @@ def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, client: str) -> 
     draw = random.Random(f"{crash_seed}/shared/{client}")
     lake = Lake(tmp_path, client)
     bank = Bank(draw, lake.killed)
-    try:
+    with ExitStack() as ends:
+        for gateway in lake.gateways.values():
+            ends.push(gateway)
         lake.start()
         bank.open(lake.client.port)
         bank.fill()
@@ -145,9 +148,6 @@ def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, client: str) -> 
         bank.audit()
         bank.close()
         lake.stop()
-    finally:
-        for gateway in lake.gateways.values():
-            gateway.kill()
     assert check(lake.home) > COINS // 10
 
 
