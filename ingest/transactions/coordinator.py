@@ -208,7 +208,7 @@ class Coordinator:
         if global_id and reason is None:
             text = "it has work in several logs of the lake, and a transaction manager prepares one"
             reason = AmqpError(NOT_IMPLEMENTED, f"{text} transaction for each")
-        branches = list(elsewhere.items())
+        branches = [(log, elsewhere[log]) for log in sorted(elsewhere)]
         if transactions.works(number):
             own = OwnBranch(number, transactions, self._own, self.decisions, receipt)
             branches.insert(0, (self._log_name, own))

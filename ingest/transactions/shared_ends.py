@@ -94,8 +94,8 @@ class SharedEnding:
     def __init__(
         self, branches: Sequence[tuple[str, Branch]], then: Callable[[Ending], None]
     ) -> None:
-        """`branches` with their logs. The first one decides that isn't in the private log of a
-        gateway: what such a log has decided is gone with its gateway."""
+        """`branches` with their logs, two at least. The first one decides that isn't in the private
+        log of a gateway: what such a log has decided is gone with its gateway."""
         first, *others = sorted(branches, key=lambda one: private_number(one[0]) is not None)
         (self._log, self._decider), self._others, self._then = first, others, then
         self._machine = SharedEnd(len(self._others))

@@ -51,7 +51,7 @@ OWN = (
     Moment("orders", SYNCED, 2, "", True),  # it has committed, and nobody heard
     Moment("main", NOT_WRITTEN, 2, "", True),  # all have it, and that isn't written
 )
-#: The client is at `main`, the coin goes to `prices`, and `orders` decides, whose work came first.
+#: The client is at `main`, the coin goes to `prices`, and `orders` decides, by its name.
 BETWEEN = (
     Moment("prices", NOT_WRITTEN, 1, UNKNOWN, False),
     Moment("prices", SYNCED, 1, UNKNOWN, False),
