@@ -18,6 +18,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
+from distributary.ingest.security.gateway_login import GATEWAY
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.ingest.transactions.prepared_work import HeldRun, PreparedWork, decoded, encoded
 from distributary.ingest.transactions.retiring import undone
@@ -179,7 +180,8 @@ class PreparedService:
     ) -> None:
         record = TransactionRecord(event, one.id, self._log.next_sequence, user)
         self._log.record(record, partial(self._done, one, then))
-        _events.info(
+        say = _events.debug if user == GATEWAY else _events.info
+        say(
             "transaction.ended",
             transaction=one.id,
             outcome=event.value,
