@@ -180,8 +180,9 @@ class PreparedService:
     ) -> None:
         record = TransactionRecord(event, one.id, self._log.next_sequence, user)
         self._log.record(record, partial(self._done, one, then))
-        say = _events.debug if user == GATEWAY else _events.info
-        say(
+        if user == GATEWAY and event is SubscriptionEvent.COMMITTED:
+            return  # as nearly all end that are of several logs
+        _events.info(
             "transaction.ended",
             transaction=one.id,
             outcome=event.value,
