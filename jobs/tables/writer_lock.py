@@ -100,7 +100,7 @@ def writing(spark: SparkSession, folder: str, job: str, lease_seconds: float) ->
         finally:
             path.write_text("")
     finally:
-        with suppress(Py4JError):  # a JVM that is gone holds nothing
+        with suppress(Py4JError, OSError):  # a JVM that is gone holds nothing
             file.close()
 
 
