@@ -1,10 +1,10 @@
 """How long a person waits for a view: a million messages, a hundred subscriptions.
 
-The tables are as `materialize` leaves them, written by its own writer. Each topic has ten subscriptions, one of them
-with a selector. All of them have settled the first four fifths of their topic and every third
-message of the rest, so every view has something to say of each of them. Each view is asked twice,
-as SQL, in a session as notebooks have it; the first one pays for what the session does once, the
-second time (`again`) its code is compiled.
+The tables are as `materialize` leaves them, written by its own writer. Each topic has ten
+subscriptions, one of them with a selector. All of them have settled the first four fifths of their
+topic and every third message of the rest, so every view has something to say of each of them. Each
+view is asked twice, as SQL, in a session as notebooks have it; the first one pays for what the
+session does once, the second time (`again`) its code is compiled.
 """
 
 from collections.abc import Iterable, Iterator
@@ -172,7 +172,7 @@ def _messages(count: int) -> Iterator[pa.RecordBatch]:
             MESSAGES,
             len(sequences),
             sequence=sequences,
-            topic=topics.take(pa.array(sequences % TOPICS)),
+            topic=topics.take(cast("Any", pa.array(sequences % TOPICS))),
             day=_days(published),
             published_at=published,
             durable=True,
@@ -206,7 +206,7 @@ def _name(topic: int, nth: int) -> str:
 
 
 def _claims(sequences: Numbers, nth: Numbers) -> Flags:
-    return cast("Flags", (nth > 0) | (sequences % 7 >= 4))
+    return (nth > 0) | (sequences % 7 >= 4)
 
 
 def _acks(count: int) -> Iterator[pa.RecordBatch]:

@@ -1,5 +1,5 @@
-"""What each consumer got and how long it took, summed up in Arrow: of parts of the deliveries first,
-then of all.
+"""What each consumer got and how long it took, summed up in Arrow: of parts of the deliveries, then
+of all.
 
 Rule: times to settle are told apart in steps, of which a time and its double are STEPS apart. Of
       each step the longest time is known, so a percentile is a time that was, and at most a step
@@ -9,7 +9,7 @@ Rule: times to settle are told apart in steps, of which a time and its double ar
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 from distributary.pipeline.transforms.views.file_sums import numbered, numbers
 
 #: What can become of a delivery to a consumer; a column each.
@@ -123,16 +124,23 @@ def _us(at: datetime) -> Any:
 
 def _partial(rows: pa.Table) -> pa.RecordBatch:
     """One row for each consumer and outcome."""
-    columns = [numbered(rows, name) for name in _KEY]
+    texts_of = [numbered(rows, name) for name in _KEY]
     key = np.zeros(rows.num_rows, np.int64)
-    for codes, texts in columns:
+    for codes, texts in texts_of:
         key = key * len(texts) + codes
     delivered, settled = (numbers(rows, name) for name in READ[3:])
-    outcomes, said = columns[-1]
+    outcomes, said = texts_of[-1]
     timed = np.array([one not in UNTIMED for one in said])[outcomes]
     took = np.where(timed, settled - delivered, -1)
+    columns: dict[str, pa.Array[Any]] = {
+        "key": pa.array(key),
+        "step": pa.array(_steps(took)),
+        "took": pa.array(took),
+        "at": pa.array(delivered),
+        "to": pa.array(settled),
+    }
     found = (
-        pa.table({"key": key, "step": _steps(took), "took": took, "at": delivered, "to": settled})
+        pa.table(columns)
         .group_by(["key", "step"], use_threads=False)
         .aggregate([([], "count_all"), ("took", "max"), ("at", "min"), ("to", "max")])
         .sort_by("key")
@@ -142,7 +150,7 @@ def _partial(rows: pa.Table) -> pa.RecordBatch:
     )
     begins = np.flatnonzero(np.diff(key, prepend=-1))
     rest, names = key[begins], list[list[str]]()
-    for _, texts in reversed(columns):
+    for _, texts in reversed(texts_of):
         names.insert(0, [texts[one] for one in (rest % len(texts)).tolist()])
         rest //= len(texts)
     times = [
@@ -190,11 +198,7 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         }
         for (subscription, consumer), parts in found.items()
     ]
-    kinds = {StringType: pa.string(), LongType: pa.int64(), DoubleType: pa.float64()}
-    schema = pa.schema(
-        [(one.name, kinds.get(cast("Any", type(one.dataType)), _UTC)) for one in CONSUMERS]
-    )
-    yield pa.RecordBatch.from_pylist(rows, schema=schema)
+    yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(CONSUMERS))
 
 
 def _percentiles(times: list[Numbers]) -> dict[str, float | None]:

@@ -24,6 +24,7 @@ from distributary.pipeline.transforms.views.file_sums import Reading, summed, wi
 #: Of a delivery that has two rows the second one may lie on the next day.
 _DAY: Final = timedelta(days=1)
 
+
 def consumers(
     tables: Tables | Mapping[str, Tables],
     *,

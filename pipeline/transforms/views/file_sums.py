@@ -19,6 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
+from distributary.pipeline.tables.delta.pinned_table import pin
+from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.transforms.schema.home_tables import Tables
 
 #: Tasks of a query at most: each begins with a process, or waits for one.
@@ -72,14 +74,14 @@ def summed(known: DataFrame, reading: Reading, sums: Sum, kind: StructType) -> D
 
 def table_files(path: str) -> list[tuple[str, date | None]]:
     """The table's files as it is now, with the days that they are of."""
-    from deltalake import DeltaTable  # noqa: PLC0415 - where Spark reads, executors needn't have it
+    root = Path(path)
+    names = [name for name, _ in pin(LocalStore(root)).files]
+    return [(str(root / name), _day(name)) for name in names]
 
-    table = DeltaTable(path)
-    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    days = "partition.day"
-    return [
-        (str(Path(path) / row["path"]), row.get(days)) for row in actions.to_pylist()
-    ]
+
+def _day(name: str) -> date | None:
+    folder, _, _ = name.rpartition("/")
+    return date.fromisoformat(folder.removeprefix("day=")) if folder else None
 
 
 def opened(path: str, texts: Sequence[str] = ()) -> pq.ParquetFile:
@@ -129,7 +131,7 @@ def _summed(
     for batch in batches:
         for nth in range(batch.num_rows):
             row = batch.slice(nth, 1)
-            parts = row.column(_PARTS).to_pylist()[0]
+            parts = cast("Any", row.column(_PARTS)[0]).as_py()
             yield from sums(row, _read(reading, parts))
 
 

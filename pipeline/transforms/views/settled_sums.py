@@ -1,5 +1,5 @@
-"""How many messages came to a subscription in one bucket of time and were settled in another, summed
-up in Arrow. It is what `backlog` says of settlements, with the same rules."""
+"""How many messages came to a subscription in one bucket of time and were settled in another,
+summed up in Arrow. It is what `backlog` says of settlements, with the same rules."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -70,7 +70,8 @@ class Lives:
     @classmethod
     def of(cls, rows: "pa.Array[Any]") -> "Lives":
         """Structs with `subscription`, `floor`, `began`, `ended`, `began_us`, `ended_us`."""
-        said = sorted(rows.to_pylist(), key=lambda one: (one["subscription"], one["began"]))
+        structs = cast("list[dict[str, Any]]", rows.to_pylist())
+        said = sorted(structs, key=lambda one: (one["subscription"], one["began"]))
         subscription = [one["subscription"] for one in said]
         names = {name: nth for nth, name in enumerate(dict.fromkeys(subscription))}
 
@@ -147,7 +148,7 @@ class SettledSums:
         self, known: pa.RecordBatch, parts: Iterable[pa.Table]
     ) -> Iterator[pa.RecordBatch]:
         lives = Lives.of(cast("Any", known.column("lives"))[0].values)
-        upto, first = (known.column(name)[0].as_py() for name in ("upto", "first"))
+        upto, first = (cast("Any", known.column(name)[0]).as_py() for name in ("upto", "first"))
         published = Published.of(self.messages)
         for rows in parts:
             yield self._one(rows, lives, published, upto, first)
@@ -176,33 +177,25 @@ class SettledSums:
         ended = lives.ended_us[life]
         came = np.maximum(lives.began_us[life], published)
         went = np.maximum(came, np.minimum(settled, ended))
-        in_time = settled <= ended
+        came_in, went_in = came // self.width_us, went // self.width_us
+        counted, still = np.full((2, len(life)), [[True], [False]])
         if self.until is not None:
             until = (self.until.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
-            here = came <= until
-            life, published, came, went, in_time = (
-                one[here] for one in (life, published, came, went, in_time)
-            )
-            still = went > until
-        else:
-            still = np.zeros(len(went), np.bool_)
-        came_in, went_in = came // self.width_us, went // self.width_us
+            counted, still = came <= until, went > until
         if self.clipped:
-            here = still | (went_in >= first)
+            counted &= still | (went_in >= first)
             came_in = np.maximum(came_in, first - 1)
-            life, published, came_in, went_in, in_time, still = (
-                one[here] for one in (life, published, came_in, went_in, in_time, still)
-            )
-        columns = {
+        columns: dict[str, pa.Array[Any]] = {
             "life": pa.array(life),
             "came_in": pa.array(came_in),
             "went_in": pa.array(went_in, mask=still),
-            "was_settled": pa.array(in_time),
+            "was_settled": pa.array(settled <= ended),
             "published": pa.array(published),
         }
         keys = list(columns)[:-1]
+        rows = pa.table(columns)
         found = (
-            pa.table(columns)
+            (rows if counted.all() else rows.filter(pa.array(counted)))
             .group_by(keys, use_threads=False)
             .aggregate([([], "count_all"), ("published", "min")])
         )

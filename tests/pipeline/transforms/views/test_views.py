@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
 
@@ -94,6 +95,17 @@ def test_the_views_equal_the_model(place: Place) -> None:
 
     check_consumers(place, life)
     check_events(place)
+    check_by_spark(place, end)
+
+
+def check_by_spark(place: Place, end: datetime) -> None:
+    """Where tasks can't reach the files, Spark reads them: all is the same."""
+    near = find_tables(place.spark, str(place.home.root))
+    far = replace(near, folder=f"file://{near.folder}")
+    for back in (None, timedelta(seconds=130)):
+        one, other = (backlog(some, width=WIDTH, until=end, back=back) for some in (near, far))
+        assert_rows(other, one.collect())
+    assert_rows(consumers(far), consumers(near).collect())
 
 
 def check_events(place: Place) -> None:
