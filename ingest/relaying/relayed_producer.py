@@ -130,6 +130,8 @@ class RelayedProducer(OwnerLink):
                 text = f"link '{self._link.name}' ended before the owner had all of its messages"
                 run.work.spoil(AmqpError(ILLEGAL_STATE, text))
                 run.work.answered(run.left)
+        if self._link.alive:  # the answer to its detach waits for no more outcomes
+            self._link.answered(sum(len(run.deliveries) - run.deliveries.count(0) for run in runs))
 
     @property
     def _goes_on(self) -> bool:
