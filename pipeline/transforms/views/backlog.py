@@ -25,13 +25,9 @@ from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import incarnations
 from distributary.pipeline.transforms.schema.lake_rows import of_logs
 from distributary.pipeline.transforms.views.claiming import Claims, claimed
-from distributary.pipeline.transforms.views.file_sums import Reading, summed, within_reach
 from distributary.pipeline.transforms.views.pending import pending_of_all
-from distributary.pipeline.transforms.views.publication_times import (
-    MESSAGES_IN_MEMORY,
-    with_publication,
-)
-from distributary.pipeline.transforms.views.settled_sums import ALIKE, NEVER, READ, SettledSums
+from distributary.pipeline.transforms.views.publication_times import with_publication
+from distributary.pipeline.transforms.views.settled_sums import NEVER, Clip, can_sum, settled_alike
 
 #: The width of a bucket where none is said.
 WIDTH = timedelta(hours=1)
@@ -138,7 +134,7 @@ class History:
         if subscription is not None:
             events = events.where(F.col("subscription") == subscription)
         lives = incarnations(events)
-        alone = within_reach(tables) and claims.messages <= MESSAGES_IN_MEMORY
+        alone = can_sum(tables, claims.messages)
         settled = None if alone else _settled(tables, lives, group, claims)
         stays = _waiting(owed, lives).unionByName(_dropped(tables, lives, claims))
         return cls(tables, events, lives, settled, stays, group)
@@ -147,7 +143,10 @@ class History:
         """The rows of `backlog`."""
         frame = _frame(self.tables, self.events, self.group, buckets)
         if self.settled is None:
-            parts = _alike(self.stays, frame, buckets).unionByName(self._summed(frame, buckets))
+            known = frame.select("first", self.group.alias("upto"))
+            clip = Clip(buckets.width_us, buckets.until, buckets.clipped)
+            settled = settled_alike(self.tables.folder, self.lives, known, clip)
+            parts = _alike(self.stays, frame, buckets).unionByName(settled)
         else:
             parts = _alike(self.settled.unionByName(self.stays), frame, buckets)
         # All that follows is by subscription: rows are brought together once.
@@ -157,24 +156,7 @@ class History:
             .agg(F.sum("n").alias("n"), F.min("oldest_at").alias("oldest_at"))
         )
         lived = _lived(self.lives, buckets.width_us).repartition("subscription")
-        rows = alike.unionByName(lived, allowMissingColumns=True)
-        return _counted(rows, frame, buckets.width_us)
-
-    def _summed(self, frame: DataFrame, buckets: "Buckets") -> DataFrame:
-        """What was settled, as rows of `_alike`."""
-        folder = self.tables.folder
-        lives = self.lives.select(
-            F.collect_list(
-                F.struct(
-                    *("subscription", "floor", "began", "ended"),
-                    F.unix_micros("began_at").alias("began_us"),
-                    F.unix_micros("ended_at").alias("ended_us"),
-                )
-            ).alias("lives")
-        )
-        known = frame.select("first", self.group.alias("upto")).join(lives, how="cross")
-        sums = SettledSums(f"{folder}/messages", buckets.width_us, buckets.until, buckets.clipped)
-        return summed(known, Reading(f"{folder}/acks", READ), sums, ALIKE)
+        return _counted(alike.unionByName(lived, allowMissingColumns=True), frame, buckets.width_us)
 
 
 def _frame(

@@ -67,9 +67,9 @@ def summed(known: DataFrame, reading: Reading, sums: Sum, kind: StructType) -> D
     """What `sums` makes of the rows: rows of `kind`, some for each task. `known` has one row."""
     wanted = int(cast("str", known.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     tasks = min(wanted, TASKS_MAX)
-    dealt = StructType([*known.schema, StructField(_PARTS, ArrayType(_PART))])
-    parts = known.mapInArrow(partial(_dealt, reading=reading, tasks=tasks), dealt)
-    return parts.repartition(tasks).mapInArrow(partial(_summed, reading=reading, sums=sums), kind)
+    of_tasks = StructType([*known.schema, StructField(_PARTS, ArrayType(_PART))])
+    parts = known.mapInArrow(partial(dealt, reading=reading, tasks=tasks), of_tasks)
+    return parts.repartition(tasks).mapInArrow(partial(sums_of, reading=reading, sums=sums), kind)
 
 
 def table_files(path: str) -> list[tuple[str, date | None]]:
@@ -89,7 +89,7 @@ def opened(path: str, texts: Sequence[str] = ()) -> pq.ParquetFile:
     return pq.ParquetFile(path, read_dictionary=list(texts), coerce_int96_timestamp_unit="us")
 
 
-def _dealt(
+def dealt(
     batches: Iterator[pa.RecordBatch], reading: Reading, tasks: int
 ) -> Iterator[pa.RecordBatch]:
     """The row for each task, with neighbouring parts of about as many rows."""
@@ -125,7 +125,7 @@ def _units(reading: Reading) -> Iterator[tuple[str, int, int]]:
                 yield path, at, rows
 
 
-def _summed(
+def sums_of(
     batches: Iterator[pa.RecordBatch], reading: Reading, sums: Sum
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:

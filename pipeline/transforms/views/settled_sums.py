@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import (
     BooleanType,
     LongType,
@@ -20,12 +22,17 @@ from pyspark.sql.types import (
 )
 
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.views.file_sums import (
+    Reading,
     numbered,
     numbers,
     opened,
+    summed,
     table_files,
+    within_reach,
 )
+from distributary.pipeline.transforms.views.publication_times import MESSAGES_IN_MEMORY
 
 Numbers = NDArray[np.int64]
 
@@ -133,16 +140,41 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class SettledSums:
-    """Rows of acks in, rows of ALIKE out, each summed up from what was read together. The messages
-    are those of the table `messages`; buckets have this width, and nothing after `until` counts.
-    `clipped`: what was before the bucket `first` is in the one before it, and what had gone by then
-    is left out."""
+class Clip:
+    """Buckets have this width, and nothing after `until` counts. `clipped`: what was before the
+    first bucket is in the one before it, and what had gone by then is left out."""
 
-    messages: str
     width_us: int
     until: datetime | None
     clipped: bool
+
+
+def can_sum(tables: Tables, messages: int) -> bool:
+    """Whether tasks can sum up by themselves: the files are within reach, and the times of so many
+    messages in memory."""
+    return within_reach(tables) and messages <= MESSAGES_IN_MEMORY
+
+
+def settled_alike(folder: str, lives: DataFrame, known: DataFrame, clip: Clip) -> DataFrame:
+    """Rows of ALIKE, some for each pair of buckets, of the tables in a folder. `known` is one row:
+    the first bucket, and the last group that counts (`upto`)."""
+    each = F.struct(
+        *("subscription", "floor", "began", "ended"),
+        F.unix_micros("began_at").alias("began_us"),
+        F.unix_micros("ended_at").alias("ended_us"),
+    )
+    whole = known.join(lives.select(F.collect_list(each).alias("lives")), how="cross")
+    sums = SettledSums(f"{folder}/messages", clip)
+    return summed(whole, Reading(f"{folder}/acks", READ), sums, ALIKE)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledSums:
+    """Rows of acks in, rows of ALIKE out, each summed up from what was read together. The messages
+    are those of the table at this path."""
+
+    messages: str
+    clip: Clip
 
     def __call__(
         self, known: pa.RecordBatch, parts: Iterable[pa.Table]
@@ -177,12 +209,12 @@ class SettledSums:
         ended = lives.ended_us[life]
         came = np.maximum(lives.began_us[life], published)
         went = np.maximum(came, np.minimum(settled, ended))
-        came_in, went_in = came // self.width_us, went // self.width_us
+        came_in, went_in = came // self.clip.width_us, went // self.clip.width_us
         counted, still = np.full((2, len(life)), [[True], [False]])
-        if self.until is not None:
-            until = (self.until.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+        if self.clip.until is not None:
+            until = (self.clip.until.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
             counted, still = came <= until, went > until
-        if self.clipped:
+        if self.clip.clipped:
             counted &= still | (went_in >= first)
             came_in = np.maximum(came_in, first - 1)
         columns: dict[str, pa.Array[Any]] = {
