@@ -46,6 +46,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "pipeline/transforms": frozenset(
         {
             *("pipeline", "pipeline/tables/arrow", "pipeline/schemas/formats"),
+            "pipeline/tables",  # the files of a table, which tasks read
             *("pyspark", "pandas", "pyarrow", "pyroaring", "numpy"),
         }
     ),

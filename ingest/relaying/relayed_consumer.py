@@ -36,6 +36,7 @@ from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
 from distributary.ingest.relaying.transactions.retired_deliveries import CODES
 from distributary.pipeline.model.address import Kind, kind_of_topic
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED
+from distributary.pipeline.model.policy import Lifetime
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
@@ -98,6 +99,8 @@ class RelayedConsumer(RetiringLink):
             return
         said = consumer_answer(self.pointer)
         self._presettled = said.presettled
+        if said.expiry.lifetime is Lifetime.CONNECTION_CLOSE:
+            self._works.stay(link, self.session.owner.log)
         termini.echo(
             link.proton,
             topic,
@@ -166,7 +169,7 @@ class RelayedConsumer(RetiringLink):
         if self._confirming[0] or self._retired.awaited:
             self._confirming = array("Q"), array("Q")
             self._for_client(lambda: self._end(FORCED, UNCONFIRMED))
-        self._retired.clear()
+        self._lose_retired()
         numbers, deliveries = self._of_owner.take_all()
         if not self._terms.durable:
             return  # what it was of has ended with its owner
@@ -365,6 +368,8 @@ class RelayedConsumer(RetiringLink):
         self._before.clear()
         self._tags.clear()
         self._given.clear()
+        if self._link.alive:  # the answer to its detach waits for no more of our words
+            self._link.answered(len(self._confirming[1]))
         self._confirming = array("Q"), array("Q")
 
     def _forget_waiting(self) -> None:

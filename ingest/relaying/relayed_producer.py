@@ -24,11 +24,11 @@ from distributary.ingest.native.pump import address
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import termini, transactional
 from distributary.ingest.net.link import Link
-from distributary.ingest.relaying.client_messages import ClientMessages, alike
 from distributary.ingest.relaying.held_bytes import SendersBytes
 from distributary.ingest.relaying.owner_link import OwnerLink
 from distributary.ingest.relaying.owners.owner_terms import OwnerTerms, open_producer
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.ingest.relaying.transactions.client_messages import ClientMessages, alike
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
 from distributary.pipeline.lake.relayed_transaction import Step
 from distributary.pipeline.model.amqp_error import AmqpError
@@ -101,6 +101,8 @@ class RelayedProducer(OwnerLink):
                 text = f"link '{self._link.name}' ended before the owner had all of its messages"
                 run.work.spoil(AmqpError(ILLEGAL_STATE, text))
                 run.work.answered(run.left)
+        if self._link.alive:  # the answer to its detach waits for no more outcomes
+            self._link.answered(sum(len(run.deliveries) - run.deliveries.count(0) for run in runs))
 
     @property
     def _goes_on(self) -> bool:

@@ -128,6 +128,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logs_max: int
     rules_max: int
     owner_wait_ms: int
+    decision_ask_ms: int
     look_ms: int
     window_bytes: int
     held_bytes_max: int
@@ -139,6 +140,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: float
     spread_rest_ms: int
     partition_look_ms: int
+    private_logs_max: int
 
 
 class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, TypeVar
 
 import click
@@ -161,7 +162,7 @@ def _quiet_py4j() -> None:
 
 def _of_others(record: logging.LogRecord) -> bool:
     """Whether it isn't py4j that says this."""
-    return "py4j" not in Path(record.pathname).parts
+    return not _of_py4j(record.pathname)
 
 
 @contextmanager
@@ -198,7 +199,7 @@ def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:
 def _of_a_store(error: Py4JJavaError) -> str | None:
     """What the JVM couldn't read or write, in its own words; None for something else."""
     cause = error.java_exception
-    with suppress(Py4JError):  # a JVM that is gone says no more
+    with suppress(Py4JError, OSError):  # a JVM that is gone says no more
         while cause is not None:
             if is_instance_of(SparkContext._gateway, cause, "java.io.IOException"):
                 kind, _, said = str(cause.toString()).splitlines()[0].partition(": ")
@@ -211,9 +212,15 @@ def _of_a_store(error: Py4JJavaError) -> str | None:
 
 
 def _of_the_jvm(error: BaseException | None) -> bool:
-    """Whether it came of a call to the JVM; whoever cleans up after that gets other errors."""
+    """Whether it came of a call to the JVM, of which py4j says some as the socket did; whoever
+    cleans up after that gets other errors."""
     while error is not None:
-        if isinstance(error, Py4JNetworkError):
+        frames = (frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__))
+        if isinstance(error, Py4JNetworkError) or any(_of_py4j(one) for one in frames):
             return True
         error = error.__context__
     return False
+
+
+def _of_py4j(path: str) -> bool:
+    return "py4j" in Path(path).parts

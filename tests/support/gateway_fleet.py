@@ -47,6 +47,10 @@ OF_ANOTHER = {
 }
 
 
+#: How events begin of what is in a log.
+_OF_A_LOG = ("subscription.", "store.", "batch.", "commit.", "journal.", "backlog.", "messages.")
+
+
 class RelayingGateway(Gateway):
     """A gateway that owns no topic, and behind it the one that owns all: what a gateway does, it
     does. `log` is the one that it owns: `none`, or `main`, in which nothing is placed."""
@@ -70,6 +74,11 @@ class RelayingGateway(Gateway):
             self.owner.start()
             self.owner.await_event("address.said", len(self.owner.events("listening")))
         return super().start(before=before)
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        """What is in a log its owner tells of."""
+        of_owner = name.startswith(_OF_A_LOG) and hasattr(self, "owner")
+        return self.owner.events(name) if of_owner else super().events(name)
 
     def stop(self, *, code: int = 0) -> None:
         """The owner last."""

@@ -1,10 +1,10 @@
 """A client's link to the coordinator of transactions at the owner of one log: beside its own link
 to the coordinator here, in a session of its own there. It is made with the client's first
-transaction that has work in the log, and stays as long as the client.
+transaction that has work in the log, or its first subscription that lasts as long as its
+connection, and stays as long as the client: that one is there as long as it has a session.
 """
 
 from collections import deque
-from time import monotonic
 from typing import Any, Protocol
 
 import cproton
@@ -17,12 +17,13 @@ from distributary.client.connection.wire import Wire
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.relayed_peer import NOT_OWNER
 from distributary.ingest.relaying.owners.owner_terms import open_coordinator
-from distributary.ingest.relaying.owners.relayed_session import NO_ROOM, RelayedSession
-from distributary.pipeline.amqp.coordinator_command import id_of, number_of
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.pipeline.amqp.coordinator_command import Decide, id_of, number_of
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
 from distributary.pipeline.codec.amqp_writer import write
 from distributary.pipeline.codec.raw_values import list_of
+from distributary.pipeline.lake.relayed_transaction import Step
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.transactions.transaction import UNKNOWN_ID
 
@@ -46,11 +47,18 @@ class OwnedTransaction(Protocol):
     def global_id(self) -> str:
         """Under which its commit prepares it; empty: it commits it."""
 
+    @property
+    def decides(self) -> tuple[str, tuple[str, ...]]:
+        """The id of what its commit will decide, and the other logs with branches of it."""
+
     def declare(self) -> None:
         """There is an owner to be asked."""
 
     def declared(self, there: int) -> None:
         """The owner has it, under this number."""
+
+    def named(self, refusal: AmqpError | None) -> None:
+        """The owner knows what its commit decides, or says why that can't be."""
 
     def ended(self, refusal: AmqpError | None) -> None:
         """The owner has ended it, or says why it didn't commit."""
@@ -60,17 +68,21 @@ class OwnedTransaction(Protocol):
 
 
 class _Command(msgspec.Struct, frozen=True, eq=False):
-    """A message to the coordinator; `fail` as of a discharge, None for a declare."""
+    """A message to the coordinator."""
 
     transaction: OwnedTransaction
-    fail: bool | None
+    step: Step
 
     def encoded(self) -> bytes:
-        if self.fail is None:
-            return _DECLARE
         one = self.transaction
-        fields = [write(id_of(one.there)), write(self.fail)]
-        if one.global_id and not self.fail:
+        match self.step:
+            case Step.DECLARE:
+                return _DECLARE
+            case Step.NAME:
+                return Decide(one.there, *one.decides).encoded()
+        commits = self.step is Step.COMMIT
+        fields = [write(id_of(one.there)), write(not commits)]
+        if one.global_id and commits:
             fields.append(write(one.global_id))
         return _VALUE + descriptor(Descriptor.DISCHARGE) + list_of(fields)
 
@@ -83,9 +95,8 @@ class OwnerCoordinator:
         self.key = _NAME, False
         self.pointer: Any = None
         self.error: ClientError | None = None
-        self.since = monotonic()
         self._wire: Wire | None = None
-        self._joined = self._ready = False
+        self.joined = self._ready = False  #: it is there or comes; it is attached
         self._transactions: dict[OwnedTransaction, None] = {}
         self._commands: deque[_Command] = deque()
         self._asked: dict[Any, _Command] = {}
@@ -98,19 +109,25 @@ class OwnerCoordinator:
 
     def add(self, transaction: OwnedTransaction) -> None:
         """Declare it at the owner, now or when there is one."""
-        if not self._session.fits:
-            transaction.lose(AmqpError(LIMIT_EXCEEDED, NO_ROOM))
+        if why := self._session.refusal:
+            transaction.lose(AmqpError(LIMIT_EXCEEDED, why))
             return
         self._transactions[transaction] = None
-        if not self._joined:
-            self._joined = True
-            self._session.join(self)
-        elif self._ready:
+        if self._ready:
             transaction.declare()
+        else:
+            self.stay()
+            self._session.owner.awaits(self)
 
-    def ask(self, transaction: OwnedTransaction, fail: bool | None) -> None:
-        """Have the owner declare it, or (`fail` isn't None) end it: it has all of its work."""
-        self._commands.append(_Command(transaction, fail))
+    def stay(self) -> None:
+        """Be there, or come when there is an owner."""
+        if not self.joined and not self._session.refusal:
+            self.joined = True
+            self._session.join(self)
+
+    def ask(self, transaction: OwnedTransaction, step: Step) -> None:
+        """Have the owner declare it, or hear what it decides, or end it: it has all of its work."""
+        self._commands.append(_Command(transaction, step))
         if self._wire is not None:
             self._wire.touch(self)
 
@@ -133,6 +150,7 @@ class OwnerCoordinator:
 
     def opened(self) -> None:
         self._ready = True
+        self._session.owner.answered(self)
         for transaction in tuple(self._transactions):
             if transaction.waiting:
                 transaction.declare()
@@ -180,15 +198,17 @@ class OwnerCoordinator:
         match answer:
             case int():
                 command.transaction.declared(answer)
-            case AmqpError() if command.fail is None:
+            case AmqpError() if command.step is Step.DECLARE:
                 self.forget(command.transaction)  # there is nothing to be lost with the owner
                 command.transaction.lose(answer)
+            case _ if command.step is Step.NAME:
+                command.transaction.named(answer)
             case _:
                 command.transaction.ended(answer)
 
     def lost(self) -> None:
         if self._ready:
-            self.since = monotonic()
+            self._session.owner.awaits(self)
         self._disconnected()
         text = f"the owner of the log '{self._session.owner.log}' was lost, and the transaction "
         text += "with it: nothing of it is done"
@@ -199,17 +219,18 @@ class OwnerCoordinator:
         self._disconnected()
         said = error if isinstance(error, Refused) else Refused(str(error), "", "")
         if said.condition == NOT_OWNER:
-            self._session.owner.refused()
+            self._session.owner.refused(self)
             return
         self._session.leave(self)
-        self._joined = False
+        self.joined = False
         text = said.description or "the owner of its log has ended the link to its coordinator"
         self._lose(AmqpError(said.condition or UNKNOWN_ID, text), waiting=True)
 
     def give_up(self, reason: str) -> None:
-        """No owner came for too long."""
-        self._session.leave(self)
-        self._joined = False
+        """What no owner has heard of is lost; the link goes on where one has yet to answer it."""
+        if self._wire is None:
+            self._session.leave(self)
+            self.joined = False
         self._lose(AmqpError(UNKNOWN_ID, reason), waiting=True)
 
     def _disconnected(self) -> None:

@@ -4,15 +4,19 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import click
 import py4j.java_gateway
 import pytest
 from gateway_process import PATIENCE, until
+from py4j.clientserver import JavaClient, JavaParameters, PythonParameters
+from py4j.java_gateway import GatewayProperty, PythonProxyPool
 from spark_place import Place, first_part
 
 from distributary.jobs.materialize.materialize import main
@@ -88,6 +92,22 @@ def test_a_call_that_finds_no_java_any_more_is_not_logged(caplog: pytest.LogCapt
     exec(compile(*said), {"logging": logging})  # noqa: S102 (a line of that file, as it were)
     logging.getLogger().error("by others")
     assert caplog.messages == ["by others"]
+
+
+def test_a_connection_that_no_java_takes_any_more_says_that_it_is_gone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """py4j raises it as the socket did; an error of another connection is a bug."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # it doesn't listen
+        to = JavaParameters(port=taken.getsockname()[1])
+        client = JavaClient(to, PythonParameters(), GatewayProperty(False, PythonProxyPool()))
+        call = partial(client.send_command, "a call")
+        assert execute(click.Command("calls", callback=call), [], "calls") == 1
+        assert capsys.readouterr().err.startswith("Error: Java has gone")
+        other = partial(socket.create_connection, taken.getsockname())
+        with pytest.raises(ConnectionRefusedError):
+            execute(click.Command("connects", callback=other), [], "connects")
 
 
 def test_java_may_go(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Runs of messages of a client, on their way to an owner."""
+"""Runs of messages of a client on their way to an owner, in a transaction or in none."""
 
 from array import array
 from collections.abc import Iterator
