@@ -123,7 +123,7 @@ public final class JmsXaResource implements XAResource {
             for (int total = 1; found.size() < total; ) {
                 Answer answer = ask("QUERY", "", Map.of("offset", found.size()));
                 if (answer.status >= OK_BELOW) {
-                    throw failure(XAException.XAER_RMERR, answer.text);
+                    throw failure(XAException.XAER_RMFAIL, answer.text);
                 }
                 if (answer.body.get("missing") instanceof Map<?, ?> away && !away.isEmpty()) {
                     throw failure(XAException.XAER_RMFAIL, "logs that are away: " + away);
@@ -175,7 +175,9 @@ public final class JmsXaResource implements XAResource {
             throw failure(XAException.XAER_NOTA, answer.text);
         }
         if (answer.status >= OK_BELOW) {
-            throw failure(XAException.XAER_RMERR, answer.text);
+            // Its log may be away, or moving. XAER_RMERR would say that the branch is rolled back,
+            // and nobody would ask again.
+            throw failure(XAException.XAER_RMFAIL, answer.text);
         }
     }
 
