@@ -55,7 +55,7 @@ install: $(READY) ## All that any target needs, Spark too (2 GB)
 crash: $(READY) ## Kills, power cuts, bad disks: ROUNDS of them drawn by SEED, or ROUND alone
 	$(BIN)/python -m tests.crash --seed $(SEED) --rounds $(ROUNDS) $(if $(ROUND),--round $(ROUND))
 
-takeovers: $(READY) ## A home without a disk changes hands: ROUNDS drawn by SEED, or ROUND alone (FLEET=1: three logs, four gateways)
+takeovers: $(READY) ## A home without a disk changes hands: ROUNDS drawn by SEED, or ROUND alone (FLEET=1: three logs, five gateways)
 	$(BIN)/python -m tests.crash.$(if $(FLEET),fleet_rounds,take_overs) --seed $(SEED) --rounds $(ROUNDS) $(if $(ROUND),--round $(ROUND))
 
 soak: $(READY) ## The models at random, for SECONDS, from SEED on: for nights

@@ -57,13 +57,15 @@ def named(message: Message) -> str:
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """One durable subscription and how its consumers are called. A shared one has several; `queue`:
-    it is a queue, to which topics are routed. `log`: of a lake, where it isn't `main`."""
+    it is a queue, to which topics are routed. `log`: of a lake, where it isn't `main` ("").
+    `divided`: over these logs, where its topic is partitioned."""
 
     name: str
     topic: str
     consumers: int
     queue: bool = False
     log: str = ""
+    divided: tuple[str, ...] = ()
 
     @property
     def exclusive(self) -> bool:
@@ -86,9 +88,10 @@ class Subscription:
         return f"{scope}/{self.name}"
 
     @property
-    def dead_letters(self) -> str:
-        """The queue of what it gives up."""
-        return f"DLQ.log/{self.log}/{self.id}" if self.log and not self.queue else f"DLQ.{self.id}"
+    def dead_letters(self) -> list[str]:
+        """The queues of what it gives up: one of each log, but those of a queue are where it is."""
+        logs = [""] if self.queue else list(self.divided) or [self.log]
+        return [f"DLQ.log/{log}/{self.id}" if log else f"DLQ.{self.id}" for log in logs]
 
     def container(self, number: int) -> str:
         """An exclusive subscription belongs to its container, whoever consumes from it."""
@@ -129,6 +132,7 @@ class Publisher:
         self.paused = False
         self.ids = False  #: messages have them, so that topics can detect duplicates
         self.line = name  #: messages of a line come in the order in which they went
+        self.grouped: frozenset[str] = frozenset()  #: to these topics each line is a message group
 
     @property
     def peer(self) -> Peer | None:
@@ -177,6 +181,8 @@ class Publisher:
         # Half of them are JSON, so that a topic with a schema has both: rows and what is rejected.
         said = json.dumps(text) if publish.number % 2 else text
         fields = {"id": publish.message} if self.ids else {}
+        if publish.topic in self.grouped:
+            fields["group_id"] = publish.publisher
         body = encoded(said, durable=publish.kept, **fields)
         self._waiting.append((publish, link.send(body)))
         return True
@@ -448,15 +454,16 @@ class Whisperer:
 def search(history: History, port: int, subscription: Subscription, host: str = LOCAL) -> None:
     """Take all dead letters of the subscription. Each says that it is one of its."""
     with Peer(port, f"{subscription.name}-undertaker", host=host) as peer:
-        link = peer.receiver(f"queue://{subscription.dead_letters}", capabilities=("queue",))
-        while link.drain(2_000):
-            inbox, link.inbox = link.inbox, []
-            for got in inbox:
-                message = got.message
-                assert message.annotations["x-opt-dead-letter-subscription"] == subscription.id
-                body = named(message)
-                history.add(DeadLettered(subscription.name, body))
-            link.confirm(inbox)
+        for queue in subscription.dead_letters:
+            link = peer.receiver(f"queue://{queue}", capabilities=("queue",))
+            while link.drain(2_000):
+                inbox, link.inbox = link.inbox, []
+                for got in inbox:
+                    message = got.message
+                    assert message.annotations["x-opt-dead-letter-subscription"] == subscription.id
+                    body = named(message)
+                    history.add(DeadLettered(subscription.name, body))
+                link.confirm(inbox)
     history.add(Searched(subscription.name))
 
 

@@ -50,9 +50,11 @@ class Traveller:
         return peer is not None and peer.attached_all and not peer.over
 
     @property
-    def log(self) -> str:
-        """The log that it uses; '' for one that uses all."""
-        return self.client.subscription.log if isinstance(self.client, Consumer) else ""
+    def logs(self) -> tuple[str, ...]:
+        """The logs that it consumes from, by their words."""
+        if not isinstance(self.client, Consumer):
+            return ()
+        return self.client.subscription.divided or (self.client.subscription.log,)
 
     def turn(self, nodes: Sequence[Node]) -> None:
         """Go on, at one of these gateways if it has none."""

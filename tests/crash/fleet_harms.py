@@ -1,6 +1,7 @@
 """What is done to a fleet (`Harm`), and how soon it is back."""
 
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from random import Random
 
-from clients import Consumer
 from faulty_s3 import Plan
 from fleet_nodes import Node
 from fleet_world import LOG_OF, LOGS, FleetWorld, word_of
@@ -18,6 +18,8 @@ from progress import Progress
 
 #: Seconds that an end may take of a gateway which has lost its home.
 END_SECONDS_MAX = 60.0
+#: How a command to move a log ends: it is there, or nobody was ready in time.
+MOVE_CODES = (0, 4)
 
 
 class Harm(StrEnum):
@@ -25,6 +27,9 @@ class Harm(StrEnum):
     TWO_KILLED = "two killed"  #: two owners at once, and one stands by
     TAKER_KILLED = "taker killed"  #: an owner, and then who takes its log over
     STOPPED = "stopped"  #: an owner, as an operator does it
+    MOVED = "moved"  #: a log, by an operator, to the gateway that stands by
+    MOVE_KILLED = "move killed"  #: a log, and the owner or its heir is killed meanwhile
+    RELAY_KILLED = "relay killed"  #: the gateway without a log
     PAUSED = "paused"  #: an owner, until another one has its log
     HALTED = "halted"  #: any gateway, for less than a lease
     CUT_OFF = "cut off"  #: an owner from the store; clients still reach it
@@ -86,7 +91,7 @@ class HarmedFleet(FleetWorld):
         place, log = self.history.events[-1], node.serves
         for one in self.travellers:
             if one.at is node:
-                own = isinstance(one.client, Consumer) and one.log == word_of(log)
+                own = one.logs == (word_of(log),)
                 one.part(place if own else None)
         self._reachable = [other for other in self._reachable if other is not node]
 
@@ -97,7 +102,7 @@ class HarmedFleet(FleetWorld):
         self._back(harm, since)
 
     def taker_killed(self, owner: Node) -> None:
-        [waiting] = [node for node in self.nodes if node.waits]
+        [waiting] = self._waiting()
         owner.signal(signal.SIGKILL)
         self.until(lambda: not waiting.waits, "the standby takes the log over")
         self.go_on_for(self.draw.uniform(0.0, 0.5))
@@ -109,6 +114,37 @@ class HarmedFleet(FleetWorld):
         since = time.monotonic()
         owner.stop()
         self._back(Harm.STOPPED, since)
+
+    def moved(self, owner: Node) -> None:
+        """What can't be done in time, on a busy machine, stays as it was."""
+        since, log, [heir] = time.monotonic(), owner.serves, self._waiting()
+        for left in range(3, -1, -1):
+            said = self._said(self._asked(log, heir))
+            if heir.serves == log:
+                break
+            assert left, said
+        self._back(Harm.MOVED, since)
+
+    def move_killed(self, owner: Node) -> None:
+        since, [heir] = time.monotonic(), self._waiting()
+        asked = self._asked(owner.serves, heir)
+        self.go_on_for(self.draw.uniform(0.3, 2.0))
+        self.draw.choice((owner, heir)).signal(signal.SIGKILL)
+        self._said(asked)
+        self._back(Harm.MOVE_KILLED, since)
+
+    def _waiting(self) -> list[Node]:
+        return [node for node in self.nodes if node.waits]
+
+    def _asked(self, log: str, heir: Node) -> "subprocess.Popen[str]":
+        return self.command("log", "move", log, f"{heir.host}:{heir.port}")
+
+    def _said(self, asked: "subprocess.Popen[str]") -> str:
+        """What the command for a move says when it has ended, however it went."""
+        self.until(lambda: asked.poll() is not None, "the command ends")
+        said, _ = asked.communicate()
+        assert asked.returncode in MOVE_CODES, said
+        return said
 
     def paused(self, owner: Node) -> None:
         since, life = time.monotonic(), owner.life
@@ -192,6 +228,9 @@ _ACTS: Mapping[Harm, Callable[[HarmedFleet, Node, Node], None]] = {
     Harm.TWO_KILLED: lambda fleet, owner, other: fleet.killed(Harm.TWO_KILLED, owner, other),
     Harm.TAKER_KILLED: lambda fleet, owner, _: fleet.taker_killed(owner),
     Harm.STOPPED: lambda fleet, owner, _: fleet.stopped(owner),
+    Harm.MOVED: lambda fleet, owner, _: fleet.moved(owner),
+    Harm.MOVE_KILLED: lambda fleet, owner, _: fleet.move_killed(owner),
+    Harm.RELAY_KILLED: lambda fleet, _, __: fleet.killed(Harm.RELAY_KILLED, *fleet.relays),
     Harm.PAUSED: lambda fleet, owner, _: fleet.paused(owner),
     Harm.HALTED: lambda fleet, owner, _: fleet.halted(owner),
     Harm.CUT_OFF: lambda fleet, owner, _: fleet.cut_off(owner),

@@ -1,5 +1,5 @@
 """Where a fleet's gateways run: each node has one process after another, with or without a network
-namespace of its own."""
+namespace of its own. A process may serve a log, give it away, and stand by from then on."""
 
 import os
 import signal
@@ -10,13 +10,15 @@ from gateway_process import Gateway, Settings
 from namespaces import Host
 
 ADDRESS = "s3://lake/home"
+#: What its log says when it does something else than before.
+ROLES = ("listening", "standby.waiting", "standby.took_over", "owner.lost", "log.given")
 #: How a gateway ends that has lost its home, or is killed.
 ENDS = (1, -signal.SIGKILL)
 
 
 class Node:
     """One machine of the fleet. `options` says what a gateway with this key must know of the
-    store."""
+    store; `relay`: its gateway has no log."""
 
     def __init__(
         self,
@@ -25,9 +27,11 @@ class Node:
         settings: Settings,
         options: Callable[[str], dict[str, str]],
         place: Host | None,
+        *,
+        relay: bool,
     ) -> None:
         self._folder, self._settings, self._options = folder, settings, options
-        self.number, self.place = number, place
+        self.number, self.place, self.relay = number, place, relay
         self.life = 0
         self.gateway = Gateway(folder, settings)  # it is never started: the first life is the next
         self.stopped = False  #: by SIGSTOP
@@ -49,7 +53,8 @@ class Node:
         self.codes = ENDS
         self.gateway = gateway = Gateway(self._folder / f"life-{self.life}", self._settings)
         gateway.address = ADDRESS
-        gateway.options = ["--log", "any", *(["--standby"] if standby else [])]
+        waits = ["--standby"] if standby and not self.relay else []
+        gateway.options = ["--log", "none" if self.relay else "any", *waits]
         gateway.environment = self._options(self.key)
         if self.place is not None:
             gateway.host, gateway.namespace = self.place.address, self.place.namespace
@@ -63,25 +68,25 @@ class Node:
     def port(self) -> int:
         return self.gateway.port
 
+    def _does(self, role: str) -> dict[str, object]:
+        """What its gateway said when it began to do this; {} if it does something else."""
+        said = self.gateway.latest(ROLES) if self.gateway.running else {}
+        return said if said.get("event") == role else {}
+
     @property
     def serves(self) -> str:
         """The log that its gateway serves, as far as it knows; '' for none."""
-        if not self.gateway.running or self.gateway.events("owner.lost"):
-            return ""
-        said = self.gateway.events("listening")
-        return str(said[0]["log"]) if said else ""
+        return "" if self.relay else str(self._does("listening").get("log", ""))
 
     @property
     def waits(self) -> bool:
         """Whether its gateway stands by."""
-        events = self.gateway.events
-        begun, over = events("standby.waiting"), events("standby.took_over")
-        return self.gateway.running and bool(begun) and not over
+        return bool(self._does("standby.waiting"))
 
     @property
     def hears(self) -> bool:
         """Whether clients can use it."""
-        return bool(self.serves) and not self.stopped and not self.unreachable
+        return bool(self._does("listening")) and not self.stopped and not self.unreachable
 
     def gone(self, life: int) -> bool:
         """Whether the process of that life has ended."""

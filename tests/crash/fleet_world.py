@@ -1,7 +1,8 @@
-"""A lake of three logs on a store that fails, four gateways, and clients at any of them.
+"""A lake of three logs on a store that fails, five gateways, and clients at any of them.
 
-Three gateways own a log each, one stands by; what is done to them stands in `fleet_harms`. A
-gateway that has ended is started again as a standby. Clients of a gateway that doesn't answer go to
+Three gateways own a log each, one stands by, one has no log; what is done to them stands in
+`fleet_harms`. A topic and a queue are divided over logs. A gateway that has ended is started again
+as a standby. Clients of a gateway that doesn't answer go to
 another one, and most are at one that doesn't own what they use.
 
 with HarmedFleet(folder, draw) as world:
@@ -40,11 +41,17 @@ LOGS = ("main", "orders", "prices")
 PLACEMENT = Placement(
     1,
     LOGS,
-    tuple(Rule(f"{kind}{log}.#", (log,)) for log in LOGS[1:] for kind in ("", "queue://")),
+    (
+        *(Rule(f"{kind}{log}.#", (log,)) for log in LOGS[1:] for kind in ("", "queue://")),
+        Rule("hot.#", LOGS, partitions=3),
+        Rule("queue://hot.#", LOGS[1:], partitions=2),
+    ),
 )
 TOPICS = {"main": "rain", "orders": "orders.new", "prices": "prices.now"}
 QUEUES = {"main": "work", "orders": "orders.work", "prices": "prices.work"}
 LOG_OF = {address: log for log in LOGS for address in (TOPICS[log], f"queue://{QUEUES[log]}")}
+#: They are divided. Messages of the topic have groups, so order; those of the queue have ids.
+HOT, HOT_QUEUE = "hot.now", "hot.work"
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "journal": {"put_ms_max": 1_000, "put_linger_ms": 2, "put_settlement_linger_ms": 5},
     "commit": {"interval_ms": 200},
@@ -52,7 +59,8 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
     # What clients and gateways send again isn't kept twice.
     "topic": {"duplicates_messages": 100_000},
 }
-NODES = 4
+#: The last one of them has no log.
+NODES = 5
 #: Between two turns of all clients.
 TURN_SECONDS = 0.003
 LOOK_SECONDS = 0.05
@@ -81,6 +89,7 @@ class FleetWorld:
                 SETTINGS,
                 self.s3.options,
                 network.host() if network is not None else None,
+                relay=number == NODES - 1,
             )
             for number in range(NODES)
         ]
@@ -95,10 +104,12 @@ class FleetWorld:
     def _clients(self) -> list[Traveller]:
         draw, history = self.draw, self.history
         self.publishers = [
-            Publisher(history, draw, f"p{n}", tuple(LOG_OF)) for n in range(draw.choice((1, 2)))
+            Publisher(history, draw, f"p{n}", (*LOG_OF, HOT, f"queue://{HOT_QUEUE}"))
+            for n in range(draw.choice((1, 2)))
         ]
         for publisher in self.publishers:
-            publisher.burst, publisher.ids = 1, True
+            publisher.burst, publisher.ids, publisher.grouped = 1, True, frozenset({HOT})
+        everywhere = tuple(word_of(log) for log in LOGS)
         self.subscriptions = [
             one
             for log in LOGS
@@ -109,6 +120,10 @@ class FleetWorld:
                     QUEUES[log], f"queue://{QUEUES[log]}", 2, queue=True, log=word_of(log)
                 ),
             )
+        ] + [
+            Subscription("hot-own", HOT, 1, divided=everywhere),
+            Subscription("hot-shared", HOT, 2, divided=everywhere),
+            Subscription(HOT_QUEUE, f"queue://{HOT_QUEUE}", 2, queue=True, divided=everywhere[1:]),
         ]
         self.consumers = [
             Consumer(history, draw, one, n)
@@ -131,14 +146,15 @@ class FleetWorld:
     # Life.
 
     def begin(self) -> None:
-        """Three gateways take a log each, and a fourth one stands by; clients subscribe, and then
-        publish."""
+        """Three gateways take a log each, a fourth one stands by, a fifth one relays; clients
+        subscribe, and then publish."""
         home = ObjectHome(ADDRESS, self.s3.options("lake"))
         ObjectLake(home).replace(None, PLACEMENT)
-        for node in self.nodes[:-1]:
+        *owners, standby, relay = self.nodes
+        for node in (*owners, relay):
             node.spawn(standby=False)
         self.until(lambda: self.served() == set(LOGS), "each log has an owner", clients=False)
-        self.nodes[-1].spawn(standby=True)
+        standby.spawn(standby=True)
         for publisher in self.publishers:
             publisher.paused = True
         self.until(lambda: self.whole, "the fleet is whole")
@@ -162,13 +178,20 @@ class FleetWorld:
             self.bank.turn()
 
     def served(self) -> set[str]:
-        return {node.serves for node in self.nodes if node.hears}
+        return {node.serves for node in self.nodes if node.hears and not node.relay}
+
+    @property
+    def relays(self) -> list[Node]:
+        return [node for node in self.nodes if node.relay]
 
     @property
     def whole(self) -> bool:
-        """Each log has an owner, somebody stands by, and each client has its links."""
+        """Each log has an owner, somebody stands by, one relays, and each client has its links."""
         return (
-            self.served() == set(LOGS) and any(node.waits for node in self.nodes) and self.attached
+            self.served() == set(LOGS)
+            and any(node.waits for node in self.nodes)
+            and all(node.hears for node in self.relays)
+            and self.attached
         )
 
     @property
@@ -320,14 +343,19 @@ class FleetWorld:
 
     def verify(self) -> None:
         """What `distributary verify` says of the lake; it must be sound."""
-        done = subprocess.run(  # the script: a fork server would load all commands for one
-            [SCRIPT, "verify", "--home", ADDRESS, "--deep"],
-            env={**os.environ, **self.s3.options("verify")},
-            capture_output=True,
+        done = self.command("verify", "--deep")
+        said, _ = done.communicate()
+        assert done.returncode == 0, f"verify says:\n{said}"
+
+    def command(self, *words: str) -> "subprocess.Popen[str]":
+        """A command about the lake, which is on its way."""
+        return subprocess.Popen(  # the script: a fork server would load all commands for one
+            [SCRIPT, *words, "--home", ADDRESS],
+            env={**os.environ, **self.s3.options(words[0])},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            check=False,
         )
-        assert done.returncode == 0, f"verify says:\n{done.stdout}{done.stderr}"
 
 
 def word_of(log: str) -> str:

@@ -8,7 +8,8 @@ from history import Event, History, Publish, Published, Settle, Settled
 class Progress:
     """Begins now. A log goes on when a message that was sent from now on is accepted, and an
     outcome that was given from now on is confirmed: of persistent messages, as an owner that can
-    write nothing accepts others all the same. `log_of` says where an address is."""
+    write nothing accepts others all the same. `log_of` says where an address is; one that isn't in
+    it, as it is in several, says nothing."""
 
     def __init__(self, history: History, log_of: Mapping[str, str]) -> None:
         self._events, self._log_of = history.events, log_of
@@ -33,7 +34,7 @@ class Progress:
             case Publish() if not event.kept:
                 self._volatile.add(event.message)
             case Publish():
-                self._sent[event.message] = self._log_of[event.topic]
+                self._sent[event.message] = self._log_of.get(event.topic, "")
             case Published() if event.message in self._sent:
                 self._accepted.add(self._sent[event.message])
             case Settle() if event.message not in self._volatile:
@@ -42,6 +43,6 @@ class Progress:
                 place = event.subscription, event.message, event.consumer
                 if place in self._settled:
                     address = event.message.rpartition("/")[0].rpartition("/")[0]
-                    self._confirmed.add(self._log_of[address])
+                    self._confirmed.add(self._log_of.get(address, ""))
             case _:
                 pass

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -215,6 +215,14 @@ class Gateway:
         quoted = f'"{name}"'.encode()
         found = [json.loads(line) for line in self._lines_so_far() if quoted in line]
         return [event for event in found if event.get("event") == name]
+
+    def latest(self, names: Collection[str]) -> dict[str, object]:
+        """The last event of the log that has one of these names; {} if there is none."""
+        for line in reversed(self._lines_so_far()):
+            found: dict[str, object] = json.loads(line) if line.startswith(b"{") else {}
+            if found.get("event") in names:
+                return found
+        return {}
 
     def _lines_so_far(self) -> list[bytes]:
         """The log's events as they are written; of a long log only what is new is read."""
