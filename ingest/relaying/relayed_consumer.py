@@ -168,7 +168,7 @@ class RelayedConsumer(RetiringLink):
         if self._confirming[0] or self._retired.awaited:
             self._confirming = array("Q"), array("Q")
             self._for_client(lambda: self._end(FORCED, UNCONFIRMED))
-        self._retired.clear()
+        self._lose_retired()
         numbers, deliveries = list(self._of_owner), array("Q", self._of_owner.values())
         self._of_owner.clear()
         if not self._terms.durable:

@@ -8,6 +8,7 @@ import msgspec
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.relayed_link import ClientTransactions, NotAsked, OwnerSeen
+from distributary.ingest.relaying.gateway_requests import GatewayRequests
 from distributary.ingest.relaying.gathered_consumer import ConsumerPart, GatheredConsumer, Place
 from distributary.ingest.relaying.gathered_link import GatheredLink
 from distributary.ingest.relaying.gathered_lookup import GatheredLookup, LookupPart
@@ -109,13 +110,15 @@ class LakeRelays:
         host = part.host
         self._host, self._log, self._placement = host, part.log, part.placement
         self._looks, self._finish_pass = LakeLooks(part.lake, host.loop), finish_pass
-        self._works = RelayedWorks(part.log, transactions, self._coordinator)
+        self._works = RelayedWorks(transactions, self._coordinator)
         self._coordinators: dict[Peer, dict[str, OwnerCoordinator]] = {}
         fleet = host.settings.fleet
         self._senders = SendersBytes(fleet.held_bytes_max)
         self._receivers = ReceiversBytes(fleet.held_bytes_max)
         self._requests = RequestsBytes(fleet.held_bytes_max)
         self._owners: dict[str, OwnerConnection] = {}
+        container = host.settings.gateway.container_id
+        self._own_requests = GatewayRequests(container, self._requests, self._owner)
         #: By client, then by the session and the log.
         self._sessions: dict[Peer, dict[tuple[int, str], RelayedSession]] = {}
         self._numbers: dict[Peer, int] = {}
@@ -165,6 +168,12 @@ class LakeRelays:
             said = self._for(link, log)
             requests = asking[log] = OwnerRequests(session, name, said, self._requests)
         return await requests.ask(encoded)
+
+    async def ask_owner(
+        self, log: str, encoded: Callable[[int, str], bytes]
+    ) -> NodeAnswer | AmqpError:
+        """The same, of what this gateway itself has to ask there."""
+        return await self._own_requests.ask(log, encoded)
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...]:
         """The logs where this link belongs; none: ours, or each of its messages in one of them."""

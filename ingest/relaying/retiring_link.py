@@ -20,6 +20,7 @@ from distributary.pipeline.transactions.transaction import ILLEGAL_STATE
 
 #: Any number but 0, as for a producer.
 TOLD = 1
+_LOST = AmqpError(ILLEGAL_STATE, "the owner of its log was lost before what came of it was settled")
 UNCONFIRMED = "the owner of its log was lost, and nobody knows whether it has heard outcomes"
 
 
@@ -57,8 +58,7 @@ class RetiringLink(OwnerLink):
             if (tag := self._tags.pop(number, None)) is not None:
                 del self._before[tag]  # whose owner is lost: it comes again
         if found.count(0):
-            text = "the owner of its log was lost before what came of it was settled"
-            work.spoil(AmqpError(ILLEGAL_STATE, text))
+            work.spoil(_LOST)
         clients = array("Q", outcomes.confirm)
         retired = Retired(numbers, found, clients, link.delivery_state(outcomes), step)
         self._retired.add(work, retired)
@@ -104,6 +104,13 @@ class RetiringLink(OwnerLink):
     def _end_there(self, *, closed: bool) -> None:
         if not self._retired.held:  # what the owner has yet to be told of goes before
             super()._end_there(closed=closed)
+
+    def _lose_retired(self) -> None:
+        """The owner is lost, and with it what it has yet to be told of: another one has no such
+        deliveries. Its transaction may wait for another one all the same."""
+        for work in self._retired.works():
+            work.spoil(_LOST)
+        self._retired.clear()
 
     def _forget_retired(self) -> None:
         """The client's link has ended. What the owner was told of stays in its transaction; what it

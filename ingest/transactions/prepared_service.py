@@ -26,6 +26,7 @@ from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.message import TransactionRecord
 from distributary.pipeline.model.subscription import SubscriptionEvent, SubscriptionKey
 from distributary.pipeline.model.transitions import DeliveryState
+from distributary.pipeline.transactions.global_id import is_of_lake
 from distributary.pipeline.transactions.prepared_transactions import (
     Event,
     Limits,
@@ -56,8 +57,10 @@ class PreparedService:
         #: Of those of before the start: apart from the numbers of declared ones, which go on from
         #: the time.
         self._holders = count(-1, -1)
-        for event in parts.store.snapshot.prepared:
+        for event in parts.store.snapshot.open:
             record = event.record
+            if record.event is not SubscriptionEvent.PREPARED:
+                continue  # our log has decided it
             work = decoded(record.work, next(self._holders), self._living)
             facts = work.facts(record.by, event.recorded_at, len(record.work))
             one = Prepared(record.transaction, facts, work)
@@ -109,6 +112,20 @@ class PreparedService:
         """Those that wait for a transaction manager's word, the oldest first."""
         return self._all.listed()
 
+    def undecided(self, before: int) -> Iterable[PreparedOne]:
+        """Those that were prepared for another log's decision before this time (microseconds), and
+        haven't heard of it."""
+        found = [one for one in self._all.listed() if one.facts.at <= before]
+        return [one for one in found if one.state is State.PREPARED and is_of_lake(one.id)]
+
+    async def sure(self) -> None:
+        """Returns when a group has become durable that was formed after this was called: what our
+        memory said then was the truth of the log, which no other process owned."""
+        done = self._loop.create_future()
+        self._log.after(partial(_resolve, done))
+        self._log.flush()
+        await done
+
     async def end(self, id_: str, user: str, *, commit: bool) -> AmqpError | None:
         """Commit it, or roll it back, for a user who may; returns when that is durable. Or why it
         can't end so."""
@@ -130,9 +147,7 @@ class PreparedService:
                     return None
                 case Step.WAIT:
                     ending = one.state is not State.PREPARING
-                    self._log.after(partial(_resolve, done))
-                    self._log.flush()
-                    await done
+                    await self.sure()
                     if ending:
                         return None  # who asked before has had it ended so
                 case Step.REFUSE:

@@ -125,10 +125,11 @@ class SchemaRecord(msgspec.Struct, frozen=True):
 
 
 class TransactionRecord(msgspec.Struct, frozen=True):
-    """A transaction was prepared under a global id, or a prepared one ended.
+    """A transaction was prepared under a global id, or decided for several logs, or one ended.
 
-    `transaction` is the global id (`pipeline.transactions.global_id`), `work` all that it will have
-    done, in the words of `ingest.transactions.prepared_work`, empty at its end. `floor` is the head
+    `transaction` is the global id (`pipeline.transactions.global_id`), `work` all that a prepared
+    one will have done, in the words of `ingest.transactions.prepared_work`, or the other logs of a
+    decided one; it is empty at its end. `floor` is the head
     of the log then, `by` the user who did this.
     """
 

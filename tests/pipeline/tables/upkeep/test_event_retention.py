@@ -198,7 +198,7 @@ def test_a_prepared_transaction_stays_until_it_has_ended(tmp_path: Path) -> None
     open_ = [("1:02:", b"second", "user"), ("1:03:", b"again", "user")]
 
     def found() -> list[tuple[str, bytes, str]]:
-        records = [one.record for one in snapshot.load(life.log).prepared]
+        records = [one.record for one in snapshot.load(life.log).open]
         return [(one.transaction, one.work, one.by) for one in records]
 
     assert found() == open_
