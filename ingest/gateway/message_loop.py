@@ -107,19 +107,14 @@ class MessageLoop:
         directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
         self.transactions = Coordinator(host, parts, directory, relaying.log, self.finish_pass)
         self.relays = relaying.relays(self.finish_pass, self.transactions)
-        self._node = open_node(
-            ManagementParts(
-                host, parts, access, directory, self._validator, turns, self.finish_pass
-            ),
-            Peers(self.engine),
-            self._addresses.answering,
-            self.relays,
-            self.transactions,
-        )
+        finish, peers = self.finish_pass, Peers(self.engine)
+        managed = ManagementParts(host, parts, access, directory, self._validator, turns, finish)
+        resolve = self._addresses.answering
+        self._node = open_node(managed, peers, resolve, self.relays, self.transactions)
         nodes = (temporary, self.transactions, self._node, self.relays)
         link_parts = LinkParts(access, admission, self._subscriptions, *nodes)
         self._links = LinkService(host, parts, link_parts)
-        self._other_logs = OtherLogs(host, self.transactions, self.relays, self.finish_pass)
+        self._other_logs = OtherLogs(host, self.transactions, self.relays, finish)
         self._floors = IdleFloors(host, parts, directory)
         self._restore(store, policies)
 

@@ -26,6 +26,7 @@ from distributary.ingest.relaying.owners.owner_terms import (
 from distributary.ingest.relaying.owners.relayed_session import NO_ROOM, RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_part import (
+    UNNAMED,
     RelayedPart,
     RelayedParts,
     divided,
@@ -60,21 +61,6 @@ from distributary.pipeline.tables.lake.lake import Lake
 
 #: No session of a client has this number.
 _BESIDE = 0
-#: A link whose messages name where they go, or whose topic stands beside this.
-_UNNAMED = Attach(
-    name="",
-    outgoing=False,
-    present=True,
-    coordinator=False,
-    dynamic=False,
-    address=None,
-    durable=False,
-    copy=False,
-    capabilities=frozenset(),
-    desired=frozenset(),
-    filters=(),
-    selectors=(),
-)
 
 
 class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
@@ -278,7 +264,7 @@ class LakeRelays:
             parts = link.parts = RelayedParts()
         part = parts.of.get(log)
         if part is None:
-            terms = OwnerTerms(_UNNAMED, topic, self._for(link, log))
+            terms = OwnerTerms(UNNAMED, topic, self._for(link, log))
             credit = self._host.settings.amqp.producer_credit
             sessions = (self._session(link, log),)
             held = self._senders
