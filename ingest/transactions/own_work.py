@@ -59,8 +59,9 @@ class OwnWork:
         if amqp_error is None and any(one.expired(now) for one in work.posted):
             # Of all conditions Qpid JMS takes amqp:transaction:rollback for a commit in doubt.
             amqp_error = AmqpError(TIMED_OUT, "a message that was sent in it has expired since")
-        amqp_error = amqp_error or self._intake.full(work.posted)
-        if amqp_error is None and ended.step is Step.PREPARE:
+        prepares = ended.step is Step.PREPARE
+        amqp_error = amqp_error or self._intake.full(work.posted, publishes=not prepares)
+        if amqp_error is None and prepares:
             amqp_error = self._prepare(ended, receipt.link, then)
         elif amqp_error is None:
             self._apply(ended, receipt, then)
@@ -100,6 +101,7 @@ class OwnWork:
         self._timers.stop(ended.number)
         for one_retired in retired:
             self._retiring.hand_over(one_retired)
+        self._log.slow(link)  # its peer has brought all of that at once
         return None
 
     def undo(self, ended: EndedOne) -> None:
