@@ -104,7 +104,7 @@ class DecisionService:
                 head = self._log.next_sequence
                 record = TransactionRecord(SubscriptionEvent.COMPLETED, id_, head)
                 self._log.record(record, _nobody_waits)
-                _events.info("transaction.completed", transaction=id_)
+                _events.debug("transaction.completed", transaction=id_)
                 self._answer(id_)
             case _:
                 pass

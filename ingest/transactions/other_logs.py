@@ -68,15 +68,18 @@ class OtherLogs:
             task.cancel()
 
     async def _run(self) -> None:
+        asks_at = self._loop.time()
         while True:
             self._decisions.due.clear()
             for decision in self._decisions.telling():
                 for log in tuple(decision.left):
                     self._begin(decision.id, log, partial(self._tell, decision, log))
-            for one in self._prepared.undecided(clock.now() - int(self._seconds * 1_000_000)):
-                self._begin(one.id, "", partial(self._ask, one))
+            if (now := self._loop.time()) >= asks_at:
+                asks_at = now + self._seconds
+                for one in self._prepared.undecided(clock.now() - int(self._seconds * 1_000_000)):
+                    self._begin(one.id, "", partial(self._ask, one))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._decisions.due.wait(), self._seconds)
+                await asyncio.wait_for(self._decisions.due.wait(), asks_at - now)
 
     def _begin(self, id_: str, log: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Unless it is under way."""

@@ -18,6 +18,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
+from distributary.ingest.security.gateway_login import GATEWAY
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.ingest.transactions.prepared_work import HeldRun, PreparedWork, decoded, encoded
 from distributary.ingest.transactions.retiring import undone
@@ -179,6 +180,8 @@ class PreparedService:
     ) -> None:
         record = TransactionRecord(event, one.id, self._log.next_sequence, user)
         self._log.record(record, partial(self._done, one, then))
+        if user == GATEWAY and event is SubscriptionEvent.COMMITTED:
+            return  # as nearly all end that are of several logs
         _events.info(
             "transaction.ended",
             transaction=one.id,
