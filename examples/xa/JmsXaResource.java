@@ -66,6 +66,7 @@ public final class JmsXaResource implements XAResource {
     @Override
     public int prepare(Xid xid) throws XAException {
         String id = idOf(xid);
+        boolean works;
         try {
             Map<String, Object> said = Map.of("transaction", transaction());
             Answer answer = ask("PREPARE", id, said);
@@ -73,6 +74,7 @@ public final class JmsXaResource implements XAResource {
                 rollBack();
                 throw failure(XAException.XA_RBROLLBACK, answer.text);
             }
+            works = Boolean.TRUE.equals(answer.body.get("works"));
             open = "";
             work.commit();
         } catch (TransactionRolledBackException error) {
@@ -80,7 +82,7 @@ public final class JmsXaResource implements XAResource {
         } catch (JMSException error) {
             throw failure(XAException.XAER_RMFAIL, error.getMessage()); // recovery tells
         }
-        return XA_OK;
+        return works ? XA_OK : XA_RDONLY; // nothing waits where nothing was done
     }
 
     @Override

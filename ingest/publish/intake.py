@@ -12,7 +12,7 @@ from distributary.ingest.commit.group_log import Log, Receipt
 from distributary.ingest.commit.pending_group import Former
 from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Received
-from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.memory_intake import MemoryIntake
@@ -118,7 +118,7 @@ class Intake:
         self._log.publish_together(self._new(posted), receipt)
         self._backlogs.published()
 
-    def publish_prepared(self, posted: Sequence[Posted], publisher: Peer | Former) -> None:
+    def publish_prepared(self, posted: Sequence[Posted], publisher: Former) -> None:
         """The same, of a transaction that was prepared."""
         self._log.write(self._new(posted), [], publisher)
         self._backlogs.published()
