@@ -82,7 +82,9 @@ def test_consumers_of_files_of_many_forms(tmp_path: Path) -> None:
     assert tasks[0].num_rows > 1
     sums = DeliverySums(None, None, ("modified",))
     parts = [
-        one for task in range(tasks[0].num_rows) for one in sums_of(iter([tasks[0].slice(task, 1)]), reading, sums)
+        one
+        for task in range(tasks[0].num_rows)
+        for one in sums_of(iter([tasks[0].slice(task, 1)]), reading, sums)
     ]
     (found,) = merged(iter(parts))
     said = {(row["subscription"], row["consumer"]): row for row in found.to_pylist()}
