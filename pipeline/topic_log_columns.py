@@ -102,7 +102,7 @@ COLUMNS: Final = (
         "subscription",
         "string",
         "settlement, subscription: whose it is, as SubscriptionKey.id; or schema/TOPIC, "
-        "transaction/GLOBAL-ID",
+        "transaction/GLOBAL-ID/USER",
         "",
         "always a durable one",
     ),

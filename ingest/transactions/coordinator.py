@@ -138,7 +138,7 @@ class Coordinator:
         receipt = Receipt(link, delivery, 1 if delivery else 0, 1)
         match said:
             case Declare(distributed=True):
-                text = "only local transactions are served, none with a global-id"
+                text = "a transaction gets its global id by PREPARE at $management, not here"
                 link.owner.refuse(receipt, AmqpError(NOT_IMPLEMENTED, text))
             case Declare():
                 self._declare(receipt, link.owner)
@@ -175,9 +175,9 @@ class Coordinator:
             controller.refuse(receipt, unknown(number))
             return
         if said.global_id and receipt.link.attach.relayed is not None:
-            amqp_error = self.name(receipt.link.connection.user, number, said.global_id)
-            if amqp_error is not None:
-                transactions.spoil(number, amqp_error)
+            named = self.name(receipt.link.connection.user, number, said.global_id)
+            if isinstance(named, AmqpError):
+                transactions.spoil(number, named)
         elsewhere = self._elsewhere.pop(number, {})
         if not elsewhere:
             self._end(receipt, said, controller)
@@ -245,12 +245,14 @@ class Coordinator:
             controller.accept(receipt)
             return
         ended = transactions.commit(said.number)
-        if ended.step is Step.APPLY and not ended.work and not ended.decides:
+        prepares = ended.step is Step.PREPARE
+        # A client of another gateway was told that there is work.
+        unsaid = ended.step is Step.APPLY or (prepares and receipt.link.attach.relayed is None)
+        if unsaid and not ended.work and not ended.decides:
             self._own.undo(ended)
             controller.accept(receipt)
             return
         # The credit comes back with the accept of what is published.
-        prepares = ended.step is Step.PREPARE
         answered = receipt if prepares else structs.replace(receipt, credit=0)
         controller.writing += 1
         done = partial(self._committed, answered, controller)
@@ -283,13 +285,17 @@ class Coordinator:
         """Whether a connection has such an open transaction."""
         return connection in self._of and number in self._of[connection]
 
-    def name(self, user: str, number: int, global_id: str) -> AmqpError | None:
+    def name(self, user: str, number: int, global_id: str) -> bool | AmqpError:
         """The commit of a transaction of this user, on any connection, will prepare it under this
-        id. Why that can't be, if so."""
+        id: whether there is work in it. Or why that can't be; what its work elsewhere is in the way
+        of the owner there says at its commit."""
         for connection, transactions in self._of.items():
             if connection.user == user and number in transactions:
-                amqp_error = self.prepared.amqp_error(global_id, user)
-                return amqp_error or transactions.name(number, global_id)
+                works, amqp_error = transactions.works(number), None
+                if works:
+                    amqp_error = self.prepared.amqp_error(global_id, user)
+                amqp_error = amqp_error or transactions.name(number, global_id)
+                return works or number in self._elsewhere if amqp_error is None else amqp_error
         return unknown(number)
 
     def elsewhere(self, number: int, log: str) -> Branch | None:

@@ -104,7 +104,7 @@ class OtherLogs:
         """Whether that log has no open branch of it any more."""
         branch = branch_id(id_, self._log)
         if log == self._log:
-            await self._prepared.end(branch, GATEWAY, commit=commit)
+            await self._prepared.end_all(branch, GATEWAY, commit=commit)
             return True
         verb = Verb.COMMIT if commit else Verb.ROLLBACK
         answer = await self._asked(log, verb, branch)
@@ -129,7 +129,7 @@ class OtherLogs:
                 return  # it is asked for again
             case Outcome.COMMITTED | Outcome.ROLLED_BACK:
                 commit = outcome is Outcome.COMMITTED
-                await self._prepared.end(one.id, GATEWAY, commit=commit)
+                await self._prepared.end(one, GATEWAY, commit=commit)
                 self._finish_pass()
             case _ as never:
                 assert_never(never)

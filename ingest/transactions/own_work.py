@@ -3,11 +3,13 @@
 All methods run on the loop's thread.
 """
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 from distributary.ingest.commit.group_log import Receipt
+from distributary.ingest.commit.pending_group import Former
 from distributary.ingest.net.link import Link
 from distributary.ingest.publish.intake import Posted
 from distributary.ingest.publish.message_parts import MessageParts
@@ -15,7 +17,7 @@ from distributary.ingest.runtime import clock
 from distributary.ingest.transactions.decision_service import DecisionService
 from distributary.ingest.transactions.post_answers import Fine, PostAnswers, will_be
 from distributary.ingest.transactions.prepared_service import PreparedService
-from distributary.ingest.transactions.prepared_work import PreparedWork
+from distributary.ingest.transactions.prepared_work import PreparedWork, topics_of
 from distributary.ingest.transactions.retiring import Retired, Retiring
 from distributary.ingest.transactions.transaction_timers import TransactionTimers
 from distributary.pipeline.model.amqp_error import AmqpError
@@ -59,8 +61,9 @@ class OwnWork:
         if amqp_error is None and any(one.expired(now) for one in work.posted):
             # Of all conditions Qpid JMS takes amqp:transaction:rollback for a commit in doubt.
             amqp_error = AmqpError(TIMED_OUT, "a message that was sent in it has expired since")
-        amqp_error = amqp_error or self._intake.full(work.posted)
-        if amqp_error is None and ended.step is Step.PREPARE:
+        prepares = ended.step is Step.PREPARE
+        amqp_error = amqp_error or self._intake.full(work.posted, publishes=not prepares)
+        if amqp_error is None and prepares:
             amqp_error = self._prepare(ended, receipt.link, then)
         elif amqp_error is None:
             self._apply(ended, receipt, then)
@@ -88,10 +91,12 @@ class OwnWork:
         with it. Or why it can't be."""
         retired = ended.work.retired
         held = [self._retiring.held(one) for one in retired]
-        work = PreparedWork(-ended.number, link.connection, ended.work.posted, held)
+        posted, connection = ended.work.posted, link.connection
+        publisher = Former(connection.container, weakref.ref(connection))
+        work = PreparedWork(-ended.number, publisher, posted, held, topics_of(posted, held))
         fine = self._fine.take(ended.number)
         done = link.later(partial(_done, fine, then))
-        user = link.connection.user
+        user = connection.user
         amqp_error = self._prepared.prepare(ended.global_id, user, work, done)
         if amqp_error is not None:
             for one in fine:
@@ -100,6 +105,7 @@ class OwnWork:
         self._timers.stop(ended.number)
         for one_retired in retired:
             self._retiring.hand_over(one_retired)
+        self._log.slow(link)  # its peer has brought all of that at once
         return None
 
     def undo(self, ended: EndedOne) -> None:

@@ -2,7 +2,7 @@
 
 Rule: who prepared a transaction may see it and end it. Who may `manage` all topics that it is about
       sees it, too, and ends it by saying `force`: the transaction manager hears of that late or
-      never. To all others it isn't there.
+      never. To all others it isn't there; each user has global ids of its own.
 """
 
 from distributary.ingest.security.access import Access
@@ -24,10 +24,16 @@ from distributary.pipeline.management.management_messages import (
     Verb,
     refused,
 )
-from distributary.pipeline.model.amqp_error import NOT_FOUND, UNAUTHORIZED, AmqpError
+from distributary.pipeline.model.amqp_error import (
+    INVALID_FIELD,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    AmqpError,
+)
 from distributary.pipeline.subscriptions.permission import Action
 from distributary.pipeline.transactions.decisions import Outcome
 from distributary.pipeline.transactions.global_id import OF_LAKES, GlobalId, is_of_lake
+from distributary.pipeline.transactions.prepared_transactions import absent
 
 _NAMES = (
     "name",
@@ -67,13 +73,10 @@ class TransactionRequests:
         verb = request.verb
         if verb is Verb.PREPARE:
             return self._name(user, id_, request)
-        found = self._prepared.get(id_)
+        found = self._meant(user, id_, request.attributes.get("user"))
         if isinstance(found, AmqpError):
             return refused(found)
         own = found.facts.user == user
-        if not self._sees(user, found):
-            absent = f"no transaction is prepared under the global id {id_}: it ended, or never "
-            return Answer(ABSENT, f"{absent}was one")
         if verb is Verb.READ:
             return Answer(OK, "the transaction", self._row(user, found))
         shared = is_of_lake(id_)
@@ -86,10 +89,26 @@ class TransactionRequests:
                 text += "ends with what that one says; say force to end it here all the same"
             return refused(AmqpError(UNAUTHORIZED, text))
         commit = verb is Verb.COMMIT
-        amqp_error = await self._prepared.end(id_, user, commit=commit)
+        amqp_error = await self._prepared.end(found, user, commit=commit)
         if amqp_error is not None:
             return refused(amqp_error)
         return Answer(NO_CONTENT, f"{id_} is {'committed' if commit else 'rolled back'}")
+
+    def _meant(self, user: str, id_: str, of: Value) -> PreparedOne | AmqpError:
+        """Which one a user means by an id: its own, or the one that it may manage, of the user
+        `of` if that is said."""
+        seen = [one for one in self._prepared.get(id_) if self._sees(user, one)]
+        if of is not None:
+            seen = [one for one in seen if one.facts.user == of]
+        own = [one for one in seen if one.facts.user == user]
+        found = own or seen
+        if not found:
+            return absent(id_)
+        if len(found) > 1:
+            users = ", ".join(sorted(one.facts.user for one in found))
+            text = f"{id_} is prepared by each of the users {users}: say in 'user' whose is meant"
+            return AmqpError(INVALID_FIELD, text)
+        return found[0]
 
     async def _answer_gateway(self, id_: str, request: Request) -> Answer:
         """Another gateway asks what we have decided, or says what its log has. That there is
@@ -106,7 +125,7 @@ class TransactionRequests:
         if not is_of_lake(id_) or request.verb not in (Verb.COMMIT, Verb.ROLLBACK):
             return Answer(BAD_REQUEST, "gateways end what other logs decide, and ask for it")
         commit = request.verb is Verb.COMMIT
-        amqp_error = await self._prepared.end(id_, GATEWAY, commit=commit)
+        amqp_error = await self._prepared.end_all(id_, GATEWAY, commit=commit)
         if amqp_error is None:
             return Answer(NO_CONTENT, f"{id_} is {'committed' if commit else 'rolled back'}")
         if amqp_error.condition == NOT_FOUND:
@@ -121,10 +140,13 @@ class TransactionRequests:
         number = number_of(said)
         if number == NO_NUMBER:
             return Answer(BAD_REQUEST, "'transaction' is no id of a declared transaction: 8 bytes")
-        amqp_error = self._transactions.name(user, number, id_)
-        if amqp_error is not None:
-            return refused(amqp_error)
-        return Answer(OK, f"the commit of the transaction prepares it as {id_}")
+        works = self._transactions.name(user, number, id_)
+        if isinstance(works, AmqpError):
+            return refused(works)
+        text = f"the commit of the transaction prepares it as {id_}"
+        if not works:
+            text = "the transaction has no work; without any its commit is all, and nothing waits"
+        return Answer(OK, text, {"works": works})
 
     def _query(self, user: str, request: Request) -> Answer:
         said = request.attributes
@@ -150,8 +172,8 @@ class TransactionRequests:
         return one.facts.user == user or self._manages(user, one)
 
     def _manages(self, user: str, one: PreparedOne) -> bool:
-        may = self._access.rights.permissions.allow
-        return all(may(user, Action.MANAGE, topic) for topic in one.facts.topics)
+        may, topics = self._access.rights.permissions.allow, one.facts.topics
+        return bool(topics) and all(may(user, Action.MANAGE, topic) for topic in topics)
 
     def _row(self, user: str, one: PreparedOne) -> dict[str, Value]:
         facts = one.facts

@@ -129,8 +129,8 @@ class TransactionRecord(msgspec.Struct, frozen=True):
 
     `transaction` is the global id (`pipeline.transactions.global_id`), `work` all that a prepared
     one will have done, in the words of `ingest.transactions.prepared_work`, or the other logs of a
-    decided one; it is empty at its end. `floor` is the head
-    of the log then, `by` the user who did this.
+    decided one; it is empty at its end. `floor` is the head of the log then, `by` the user who did
+    this, `user` who prepared it: each user has ids of its own; empty of a decided one.
     """
 
     event: SubscriptionEvent
@@ -138,11 +138,12 @@ class TransactionRecord(msgspec.Struct, frozen=True):
     floor: int
     by: str = ""
     work: bytes = b""
+    user: str = ""
 
     @property
     def id(self) -> str:
         """Where a subscription's event has the subscription's id."""
-        return f"transaction/{self.transaction}"
+        return f"transaction/{self.transaction}" + (f"/{quote(self.user, '')}" if self.user else "")
 
 
 #: An event of the log: a row of the record `subscription`.

@@ -26,6 +26,9 @@ ALL_ELSEWHERE = Placement(
     1, ("main", "orders"), (Rule("#", ("orders",)), Rule("queue://#", ("orders",)))
 )
 
+#: All are in the only log: a gateway without one relays all links, and no log lacks its owner.
+ALL_IN_MAIN = Placement(1, ("main",))
+
 #: All are divided over both logs: a gateway of `main` gathers all links of consumers. By
 #: `RELAYED=partitions`, for a look: tests that want an order without groups, or transactions over
 #: messages of several, fail.
@@ -61,10 +64,11 @@ class RelayingGateway(Gateway):
             settings = {**(settings or {}), "fleet": {"tls_ca": authority}}
         super().__init__(folder, settings)
         divided = os.environ.get("RELAYED") == "partitions"
-        DiskLake(self.home).replace(None, ALL_DIVIDED if divided else ALL_ELSEWHERE)
+        elsewhere = ALL_IN_MAIN if log == "none" else ALL_ELSEWHERE
+        DiskLake(self.home).replace(None, ALL_DIVIDED if divided else elsewhere)
         self.options = ["--log", log]
         self.owner = Gateway(folder / "owner", settings)
-        self.owner.home, self.owner.options = self.home, ["--log", "orders"]
+        self.owner.home, self.owner.options = self.home, ["--log", elsewhere.logs[-1]]
 
     def start(self, *, before: Callable[[], None] | None = None) -> Self:
         """The owner first."""
@@ -164,18 +168,30 @@ PARTITIONED = Placement(
 )
 
 
+#: Each queue is in one of three logs.
+THREE_LOGS = Placement(
+    1,
+    ("main", "orders", "prices"),
+    (Rule("queue://orders.#", ("orders",)), Rule("queue://prices.#", ("prices",))),
+)
+
+
 class Trio:
-    """Three gateways, each with a log; topics are partitioned. `make` gives a gateway that doesn't
-    run yet."""
+    """Three gateways, each with a log; topics are partitioned, unless they are placed otherwise.
+    `make` gives a gateway that doesn't run yet."""
 
     def __init__(
-        self, folder: Path, make: Callable[..., Gateway], settings: Settings | None = None
+        self,
+        folder: Path,
+        make: Callable[..., Gateway],
+        settings: Settings | None = None,
+        placement: Placement = PARTITIONED,
     ) -> None:
         self.home = folder / "lake"
         self.lake = DiskLake(self.home)
-        self.lake.replace(None, PARTITIONED)
+        self.lake.replace(None, placement)
         self.all: dict[str, Gateway] = {}
-        for log in PARTITIONED.logs:
+        for log in placement.logs:
             gateway = self.all[log] = make(settings)
             gateway.home, gateway.options = self.home, ["--log", log]
 

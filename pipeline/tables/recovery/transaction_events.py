@@ -3,6 +3,7 @@ them."""
 
 from collections.abc import Iterator
 from typing import Any, Final
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -76,8 +77,8 @@ def _rows(log: TopicLog, open_: dict[str, int]) -> Iterator[tuple[int, OpenTrans
 
 
 def _event(row: dict[str, Any]) -> OpenTransaction:
-    _, _, id_ = row["subscription"].partition("/")
+    _, id_, *user = row["subscription"].split("/")
     by, work, at = row["by"] or "", row["message"] or b"", row["recorded_at"]
     event = SubscriptionEvent(row["event"])
-    record = TransactionRecord(event, id_, row["floor"], by, work)
+    record = TransactionRecord(event, id_, row["floor"], by, work, unquote("".join(user)))
     return OpenTransaction(record, int(at.timestamp() * 1_000_000))
