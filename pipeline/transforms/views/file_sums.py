@@ -147,10 +147,10 @@ def _read(reading: Reading, parts: Iterable[dict[str, Any]]) -> Iterator[pa.Tabl
                 some.append(file.read_row_group(at, columns=[*reading.columns], use_threads=False))
                 count += some[-1].num_rows
                 if count >= TOGETHER:
-                    yield pa.concat_tables(some).unify_dictionaries()
+                    yield pa.concat_tables(some)
                     some, count = [], 0
     if some:
-        yield pa.concat_tables(some).unify_dictionaries()
+        yield pa.concat_tables(some)
 
 
 def numbered(rows: pa.Table, name: str) -> "tuple[Any, list[str]]":
