@@ -17,6 +17,8 @@ NONE: Final = "none"
 ANY: Final = "any"
 #: How private logs begin.
 _PRIVATE: Final = f"{NONE}-"
+#: More than the number of a gateway has.
+_DIGITS_MAX: Final = 18
 #: A log's name is a folder, a part of an object's name, of addresses and of metrics. It has one
 #: case alone: some disks don't tell them apart.
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -47,7 +49,8 @@ def private_log(number: int) -> str:
 def private_number(log: str) -> int | None:
     """The number of the gateway whose private log this is; None if it is a lake's."""
     said = log.removeprefix(_PRIVATE)
-    return int(said) if said != log and said.isdecimal() else None
+    number = int(said) if said != log and said.isdecimal() and len(said) < _DIGITS_MAX else 0
+    return number if log == private_log(number) and number else None
 
 
 def is_log_name(text: str) -> bool:

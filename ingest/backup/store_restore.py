@@ -6,8 +6,8 @@ Rule 2: of a lake each log has it before the first object is put, until `lake.js
         is refused before that leaves none.
 Rule 3: nothing is overwritten: the home is empty, or has `restoring` of the same backup. That is
         asked again once `restoring` stands, and then whether the lease is ours yet: whoever takes
-        the lease after that sees `restoring`. What has a name that may come again is put where
-        nothing is, and nobody puts anything, or says that it is whole, once the lease is lost.
+        the lease after that sees `restoring`. Each object is put where nothing is, and nobody puts
+        anything, or says that it is whole, once the lease is lost.
 """
 
 import time
@@ -39,8 +39,10 @@ _LEASE_SECONDS: Final = 3.0
 #: Objects that are put at the same time; each is in memory meanwhile.
 _PUTS: Final = 4
 _AGAIN_SECONDS: Final = 0.1
-#: An object with more bytes is put in parts, which knows no condition: a data file or a checkpoint.
-_CREATED_BYTES_MAX: Final = 5 << 20
+#: A larger object has a client of its own, with a second more for so many bytes: it is put in one
+#: request, too, as stores know no condition for what is put in parts, or don't say if they do.
+_LARGE_BYTES: Final = 4 << 20
+_BYTES_PER_SECOND: Final = 256 << 10
 #: What an empty home may have; of a lake what isn't in its log `main`.
 _EMPTY: Final = frozenset({LEASE, PROBE, PLACEMENT, SECRET, ADDRESS, LOGS})
 
@@ -52,9 +54,7 @@ class StoreRestore:
     def __init__(self, folder: Path, home: ObjectHome, settings: Path | None = None) -> None:
         self._began = time.monotonic()
         self._folder, self._home, self._settings = folder, home, settings
-        self._store = ObjectStore(
-            home.url, home.options, seconds_max=_REQUEST_SECONDS, patience=_REQUEST_SECONDS
-        )
+        self._store = _store(home)
         self._held = ExitStack()
         self._owner: LeaseOwner | None = None
         self._asked = 0.0  #: when the store last said that the lease is ours
@@ -108,9 +108,8 @@ class StoreRestore:
         self._owned.check()
         if time.monotonic() - self._asked > _LEASE_SECONDS:
             self._ask()  # this process may have stood still: then `check` knows nothing yet
-        if file.size > _CREATED_BYTES_MAX:
-            self._store.put(file.path, data)
-        elif not self._store.create(file.path, data):
+        store = _store(self._home, file.size) if file.size > _LARGE_BYTES else self._store
+        if not store.create(file.path, data):
             raise StoreError(
                 f"{self._home.url} has another {file.path} than the backup: somebody else writes "
                 "there, and nothing is overwritten. Name another address"
@@ -212,12 +211,16 @@ class LakeObjects:
     """The files of a lake that aren't in a log, to be put at its address."""
 
     def __init__(self, home: ObjectHome, files: LakeFiles) -> None:
-        self._store = ObjectStore(
-            home.url, home.options, seconds_max=_REQUEST_SECONDS, patience=_REQUEST_SECONDS
-        )
+        self._store = _store(home)
         self._files = files
 
     def put(self) -> None:
         """The secret, then what makes it a lake. Raises OSError."""
         self._store.put(SECRET, self._files.secret.encode())
         self._store.put(PLACEMENT, msgspec.json.encode(self._files.placement))
+
+
+def _store(home: ObjectHome, size: int = 0) -> ObjectStore:
+    """The home's, for objects of so many bytes."""
+    seconds = _REQUEST_SECONDS + size / _BYTES_PER_SECOND
+    return ObjectStore(home.url, home.options, seconds_max=seconds, patience=_REQUEST_SECONDS)

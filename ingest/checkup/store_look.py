@@ -13,7 +13,7 @@ from distributary.pipeline.object_journal import entry
 from distributary.pipeline.object_journal.entry import Kind
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
-from distributary.pipeline.tables.object_home.lease import BEATS, LeaseStandby, lease_of
+from distributary.pipeline.tables.object_home.lease import lease_of, request_seconds, shown_life
 from distributary.pipeline.tables.object_home.object_home import RESTORING, ObjectHome
 from distributary.pipeline.tables.object_home.store_conditions import PROBE, keeps_conditions
 from distributary.pipeline.tables.topic_log.table_view import open_view
@@ -25,8 +25,8 @@ _BYTES: Final = 4_096
 
 
 def store_facts(home: ObjectHome, table: str, lease_seconds: float) -> StoreFacts:
-    """What is known of it; its log's table lies at `table`. Blocks for a lease where somebody has
-    it."""
+    """What is known of it; its log's table lies at `table`. Blocks for some of a lease where
+    somebody has it."""
     try:
         return _facts(home, ObjectStore(table, home.options), lease_seconds)
     except (OSError, StoreError, InvalidRequest) as error:
@@ -45,6 +45,7 @@ def _facts(home: ObjectHome, table: ObjectStore, lease_seconds: float) -> StoreF
         keeps_conditions=kept,
         put_p50_ms=1_000 * cut[49],
         put_p99_ms=1_000 * max(times),
+        put_ms_max=1_000 * request_seconds(lease_seconds),
         clock_seconds=clock,
         owner=owner,
         owner_lives=lives,
@@ -70,17 +71,9 @@ def _puts(store: ObjectStore) -> tuple[list[float], float]:
 
 def _owner(home: ObjectHome, lease_seconds: float) -> tuple[str, bool]:
     """Who says that it owns the home, and whether it says so again."""
-    look = LeaseStandby(lease_of(home, lease_seconds)).look
-    first = look()
-    claim = None if first is None else first.claim
-    if first is None or claim is None or claim.farewell:
+    claim, lives = shown_life(lease_of(home, lease_seconds))
+    if claim is None:
         return "", False
-    until = time.monotonic() + lease_seconds
-    lives = False
-    while not lives and time.monotonic() < until:
-        time.sleep(lease_seconds / BEATS / BEATS)
-        now = look()
-        lives = now is not None and now.tag != first.tag
     return f"the gateway with pid {claim.pid} on {claim.host}", lives
 
 

@@ -21,7 +21,9 @@ from distributary.ingest.processes.child_process import receive, send
 from distributary.ingest.runtime import memory
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.tables.journal import segment
-from distributary.pipeline.tables.topic_log import commit_files
+
+memory.set_up()  # before Arrow is imported; its variables come with the gateway's environment
+from distributary.pipeline.tables.topic_log import commit_files  # noqa: E402
 
 #: Seconds without a request until it ends: its 100 MB are for gateways that have much to commit.
 IDLE_SECONDS = 60.0
@@ -33,19 +35,16 @@ def main() -> None:
     """Answer until there is nobody to answer to."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
-    memory.set_up()  # its variables come with the gateway's environment
-
     encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(BuildRequest)
     with socket.socket(fileno=sys.stdin.fileno()) as gateway:
         send(gateway, encoder.encode(BuildAnswer()))  # it has imported all, and is ready
         gateway.settimeout(IDLE_SECONDS)
         while True:
             try:
-                request = decoder.decode(receive(gateway))
-                answer, data = _answer(request)
+                answer, data = _answer(decoder.decode(receive(gateway)))
                 send(gateway, encoder.encode(answer))
-                for one in data:
-                    gateway.sendall(one)
+                while data:
+                    gateway.sendall(data.pop(0))
             except (EOFError, OSError):  # the gateway is gone, or has nothing for us
                 return
 

@@ -32,7 +32,8 @@ _events = structlog.get_logger("log")
 
 class Committer:
     """Commits the journal's frames, in order. When the table can't go on, all stops. `floors` says
-    what is owed to nobody; `complete` is told of credit that was kept back and has been given."""
+    which messages the table needn't keep, `served_floor` below which nothing is owed to anybody;
+    `complete` is told of credit that was kept back and has been given."""
 
     def __init__(
         self,
@@ -40,12 +41,13 @@ class Committer:
         store: Store,
         recent: RecentMessages,
         floors: Callable[[], Floors],
+        served_floor: Callable[[], int],
         complete: Callable[[CreditGiven], None],
     ) -> None:
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
         self._counts = host.counts
         self._journal, self._table, self._owned = store.journal, store.table, store.owned
-        self._recent, self._complete = recent, complete
+        self._recent, self._served_floor, self._complete = recent, served_floor, complete
         self._builder = FileBuilder(store.journal, host.settings.commit.builder_groups)
         self._worker: Worker[Commit | Upkeep | None] = Worker("committer", host.loop)
         self._upkeep = UpkeepClock(
@@ -112,7 +114,7 @@ class Committer:
         assert isinstance(result, Commit)  # noqa: S101
         self._succeeded(result, sum(map(len, parts)))
         done()
-        self._recent.committed(through)
+        self._recent.committed(through, self._served_floor())
 
     def _write_again(self, parts: Sequence[Bytes], through: int, done: Callable[[], None]) -> None:
         if not self._halt.on and not self._ending:
@@ -199,7 +201,7 @@ class Committer:
         for _ in range(frames):
             self._refs.popleft()
         self._uncommitted_bytes -= size
-        self._recent.committed(through)
+        self._recent.committed(through, self._served_floor())
         self._succeeded(result, size)
         self._grant_deferred()
         if self._behind() or self._ending:
@@ -236,6 +238,7 @@ class Committer:
     def flush_soon(self) -> None:
         """From now on commit again as soon as a commit ends; a stuck one is tried once more."""
         self._ending, self._stuck = True, False
+        self._journal.leave()
         self._upkeep.end()
 
     def catch_up(self, group: int) -> Callable[[], bool]:

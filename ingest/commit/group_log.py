@@ -83,7 +83,7 @@ class Log:
         self._writing: deque[SealedGroup] = deque()
         #: How many groups have become durable since the start, and how many were closed to more.
         self._durable_count = self._closed_count = 0
-        self._committer = Committer(host, store, self.recent, self._floors, complete)
+        self._committer = Committer(host, store, self.recent, self._floors, served_floor, complete)
         self._writer = store.writer(host, self._committer.works, self._written)
         #: Id of each durable subscription that lives -> the group in which its incarnation began.
         self.begun = {one.key.id: one.began for one in state.subscriptions}

@@ -227,13 +227,13 @@ class TopicDirectory:
         return FOREVER if known is None else known.floors.lowest(FOREVER)
 
     def durable_floor(self, head: int) -> int:
-        """The first sequence that any durable subscription may be owed, `head` without any."""
-        return self._durable_floors.lowest(head)
+        """No durable subscription is owed anything below it; `head` without any."""
+        return self._durable_floors.bound(head)
 
     def served_floor(self, head: int) -> int:
-        """The first sequence that anybody may be owed, `head` if there is nobody; what a stream has
-        in the log is owed, too."""
-        floor = min(self._served_floors.lowest(head), self._recent.head if self.streams else head)
+        """Nobody is owed anything below it, `head` if there is nobody; what a stream has in the log
+        is owed, too."""
+        floor = min(self._served_floors.bound(head), self._recent.head if self.streams else head)
         for name in self._filled:
             number = self._topics[name].memory_floors.lowest(0)
             floor = min(floor, self.streams[name].first_logged(number, floor))

@@ -89,7 +89,7 @@ class Membership:
         with suppress(StoreError, TimeoutError):
             forgotten = self._worker.ask(lambda: self._lake.forget_members([number]))
             await asyncio.wait_for(forgotten, _FAREWELL_SECONDS)
-        self._worker.abandon()
+        self._worker.leave()
 
     def _begin(self) -> None:
         if self._task is None:

@@ -228,7 +228,7 @@ class AddressNotice:
         """Say nothing more; what is being said may still be said."""
         if self._timer is not None:
             self._timer.cancel()
-        self._worker.abandon()
+        self._worker.leave()
 
     def _say(self) -> None:
         self._worker.submit(self._stands, self._said)

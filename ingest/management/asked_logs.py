@@ -212,7 +212,7 @@ class AskedLogs:
         them; all of which a change is made; or why none is asked."""
         own, others = self._relays.logs
         there = others if private_number(own) is not None else (own or MAIN, *others)
-        if request.log and request.log not in there:
+        if request.log and request.log not in (own, *there):
             known = ", ".join(sorted(there))
             return Answer(ABSENT, f"there is no log '{request.log}'; there are {known}")
         if not others:

@@ -9,7 +9,6 @@ Rule 4: where the owner is lost, the link stays, and is made again at the next o
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from time import monotonic
 from typing import Any
 
 from cproton import lib as proton
@@ -45,8 +44,6 @@ class OwnerLink(RelayedLink):
         #: Proton's link at the owner, while there is one.
         self.pointer: Any = None
         self.error: ClientError | None = None
-        #: Since when it waits for an owner.
-        self.since = monotonic()
         self._answered = False  #: the client's link is open
         self._ready = False  #: it is attached at the owner
         self._leaving: bool | None = None  #: its client has detached (False) or closed it (True)
@@ -119,6 +116,8 @@ class OwnerLink(RelayedLink):
             self._end_there(closed=closed)
         elif self._wire is None and not self._goes_on:
             self._has_left("", "")
+            return
+        self.session.owner.awaits(self)
 
     def left(self) -> None:
         if self._over:
@@ -131,8 +130,12 @@ class OwnerLink(RelayedLink):
         if not self._link.alive:  # so are the others of its session, whose end follows
             self.session.well = self._link.ended_well
             return
-        if not self._ending:
-            # Not closed: that would end a durable subscription.
+        self._leave_owner()
+
+    def _leave_owner(self) -> None:
+        """End it there, if it is there and nobody has. Not closed: that would end a durable
+        subscription."""
+        if self._wire is not None and not self._ending:
             tell(proton.pn_link_condition(self.pointer), *_ENDED_HERE)
             self._end_there(closed=False)
 
@@ -154,6 +157,8 @@ class OwnerLink(RelayedLink):
 
     def opened(self) -> None:
         self._ready = True
+        if self._leaving is None:
+            self.session.owner.answered(self)
         if not self._answered and not self._over:
             self._answered = True
             self._for_client(self._answer)
@@ -175,7 +180,7 @@ class OwnerLink(RelayedLink):
         self._ready = False
         said = error if isinstance(error, Refused) else Refused(str(error), "", "")
         if said.condition == NOT_OWNER:
-            self.session.owner.refused()
+            self.session.owner.refused(self)
         elif said.condition == NOT_FOUND and self._more and not self._answered and not self._over:
             self._ask_next()
         elif self._leaving is not None:
@@ -198,8 +203,8 @@ class OwnerLink(RelayedLink):
         self.begin()
 
     def lost(self) -> None:
-        if self._ready:
-            self.since = monotonic()
+        if self._ready and not self._over:
+            self.session.owner.awaits(self)
         self._owner_lost()
         self.session.has_ended(self)
         self._wire = self.pointer = None
@@ -208,12 +213,12 @@ class OwnerLink(RelayedLink):
             self._has_left("", "")
 
     def give_up(self, reason: str) -> None:
-        """No owner came for too long."""
         if self._leaving is not None:
             self._has_left(FORCED, reason)
         elif not self._over:
             self._finish()
             self._for_client(partial(self._end, FORCED, reason))
+        self._leave_owner()
 
     # What is done to the client's link.
 

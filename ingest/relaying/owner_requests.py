@@ -7,7 +7,6 @@ answers. What is held for that link, such as leases, ends with it.
 
 import asyncio
 from collections.abc import Callable
-from time import monotonic
 from typing import Any
 
 import cproton
@@ -39,7 +38,6 @@ class _NodeLink:
         self.key = name, not sends
         self.pointer: Any = None
         self.error: ClientError | None = None
-        self.since = monotonic()
         self._ready = False  #: it is attached at the owner
         self.wire: Wire | None = None
 
@@ -55,6 +53,7 @@ class _NodeLink:
 
     def opened(self) -> None:
         self._ready = True
+        self._requests.session.owner.answered(self)
         if not self._sends:
             proton.pn_link_flow(self.pointer, ANSWER_CREDIT)
 
@@ -77,14 +76,14 @@ class _NodeLink:
         self._gone()
         said = error if isinstance(error, Refused) else Refused(str(error), "", "")
         if said.condition == NOT_OWNER:
-            self._requests.session.owner.refused()
+            self._requests.session.owner.refused(self)
         else:
             text = said.description or "the owner of its log has ended the link to its node"
             self._requests.end(AmqpError(said.condition or FAILED, text))
 
     def lost(self) -> None:
         if self._ready:
-            self.since = monotonic()
+            self._requests.session.owner.awaits(self)
         self._gone()
         self._requests.lost()
 
@@ -129,9 +128,10 @@ class OwnerRequests:
 
     async def ask(self, encoded: Callable[[int, str], bytes]) -> NodeAnswer | AmqpError:
         """The owner's answer to a request, which is encoded with a message-id and the address of
-        its answer; or why there is none. Who doesn't wait any more cancels it: what wasn't sent
-        isn't."""
+        its answer; or why there is none, which is known in `fleet.owner_wait_ms`. Who doesn't wait
+        any more cancels it: what wasn't sent isn't."""
         number, answer = self._number + 1, self._loop.create_future()
+        found: NodeAnswer | AmqpError
         data = encoded(number, self._name)
         if why := self._held.add(len(data)):
             return NotAsked(LIMIT_EXCEEDED, why)
@@ -141,13 +141,21 @@ class OwnerRequests:
         if self._sender.wire is not None:
             self._sender.wire.touch(self._sender)
         try:
-            found: NodeAnswer | AmqpError = await answer
+            found = await asyncio.wait_for(answer, self.session.owner.wait_seconds)
+        except TimeoutError:
+            found = self._unanswered(sent=number in self._sent)
         finally:
             self._asked.pop(number, None)
             self._waiting.pop(number, None)
             self._sent.discard(number)
             self._held.remove(len(data))
         return found
+
+    def _unanswered(self, *, sent: bool) -> AmqpError:
+        text = self.session.owner.late
+        if sent:
+            return AmqpError(FAILED, f"{text}: what was asked for may be done or not")
+        return NotAsked(FAILED, text)
 
     def send(self, pointer: Any) -> None:
         """Hand to the engine what the owner has credit for."""

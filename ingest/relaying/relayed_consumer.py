@@ -12,7 +12,6 @@ Rule 3: what was delivered before the owner was lost is nobody's at the next one
 
 from array import array
 from collections import deque
-from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -37,6 +36,7 @@ from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
 from distributary.ingest.relaying.transactions.retired_deliveries import CODES
 from distributary.pipeline.model.address import Kind, kind_of_topic
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED
+from distributary.pipeline.model.policy import Lifetime
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
@@ -99,6 +99,8 @@ class RelayedConsumer(RetiringLink):
             return
         said = consumer_answer(self.pointer)
         self._presettled = said.presettled
+        if said.expiry.lifetime is Lifetime.CONNECTION_CLOSE:
+            self._works.stay(link, self.session.owner.log)
         termini.echo(
             link.proton,
             topic,
@@ -129,7 +131,7 @@ class RelayedConsumer(RetiringLink):
         first, self._next = self._next, self._next + count
         numbers = range(first, first + count)
         if not self._presettled:
-            self._of_owner.update(zip(numbers, deliveries, strict=True))
+            self._of_owner.add(first, deliveries)
         self._window = max(self._window_bytes // max(len(blob) // count, 1), 1)
         self._wait(_Part(RecordBatch(first, count, blob, offsets), numbers))
         self._send()
@@ -156,21 +158,19 @@ class RelayedConsumer(RetiringLink):
             else:
                 number = self._before.pop(tag)
                 del self._tags[number]
-                self._of_owner[number] = delivery
+                self._of_owner.have_again(number, delivery)
         return b"".join(parts), bytearray(new.tobytes()), left
 
     def _owner_lost(self) -> None:
         for part in self._waiting if not self._presettled else ():
-            for number in part.run:
-                self._of_owner.pop(number, None)
+            self._of_owner.take(part.run)
         if not self._presettled:
             self._forget_waiting()
         if self._confirming[0] or self._retired.awaited:
             self._confirming = array("Q"), array("Q")
             self._for_client(lambda: self._end(FORCED, UNCONFIRMED))
         self._lose_retired()
-        numbers, deliveries = list(self._of_owner), array("Q", self._of_owner.values())
-        self._of_owner.clear()
+        numbers, deliveries = self._of_owner.take_all()
         if not self._terms.durable:
             return  # what it was of has ended with its owner
         for number, tag in zip(numbers, dispositions.tags(deliveries), strict=True):
@@ -211,8 +211,7 @@ class RelayedConsumer(RetiringLink):
             part.run = part.run[: len(part.run) - most]
             if not part.run:
                 self._waiting.pop()
-            found = array("Q", [self._of_owner.pop(number, 0) for number in back])
-            dispositions.dispose(found, pumping.RELEASED)
+            dispositions.dispose(self._of_owner.take(back), pumping.RELEASED)
             self._waiting_count -= most
             count -= most
 
@@ -237,7 +236,7 @@ class RelayedConsumer(RetiringLink):
             self._retire(outcomes)
             return
         said = self._link.delivery_state(outcomes)
-        found = array("Q", map(self._of_owner.pop, outcomes.run, repeat(0)))
+        found = self._of_owner.take(outcomes.run)
         confirm = array("Q", outcomes.confirm)
         if self._tags:
             self._keep_given(outcomes.run, said)
@@ -369,6 +368,8 @@ class RelayedConsumer(RetiringLink):
         self._before.clear()
         self._tags.clear()
         self._given.clear()
+        if self._link.alive:  # the answer to its detach waits for no more of our words
+            self._link.answered(len(self._confirming[1]))
         self._confirming = array("Q"), array("Q")
 
     def _forget_waiting(self) -> None:

@@ -16,14 +16,14 @@ from distributary.ingest.relaying.held_bytes import ReceiversBytes, RequestsByte
 from distributary.ingest.relaying.message_logs import MessageLogs
 from distributary.ingest.relaying.owner_link import OwnerLink
 from distributary.ingest.relaying.owner_requests import OwnerRequests
+from distributary.ingest.relaying.owners.client_sessions import ClientSessions
 from distributary.ingest.relaying.owners.lake_looks import LakeLooks
-from distributary.ingest.relaying.owners.owner_connection import OwnerConnection
 from distributary.ingest.relaying.owners.owner_terms import (
     ADDRESS_BYTES_MAX,
     DESIRED_WORDS,
     OwnerTerms,
 )
-from distributary.ingest.relaying.owners.relayed_session import NO_ROOM, RelayedSession
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_part import (
     UNNAMED,
@@ -95,18 +95,16 @@ class LakeRelays:
         """`finish_pass` hands on what was gathered, where no peer's frames are the cause."""
         host = part.host
         self._host, self._log, self._placement = host, part.log, part.placement
-        self._looks, self._finish_pass = LakeLooks(part.lake, host.loop), finish_pass
+        self._looks = LakeLooks(part.lake, host.loop)
+        self._sessions = ClientSessions(host, self._looks, finish_pass, part.placement.logs)
         self._works = RelayedWorks(transactions, self._coordinator)
         self._coordinators: dict[Peer, dict[str, OwnerCoordinator]] = {}
         fleet = host.settings.fleet
         self._senders = SendersBytes(fleet.held_bytes_max)
         self._receivers = ReceiversBytes(fleet.held_bytes_max)
         self._requests = RequestsBytes(fleet.held_bytes_max)
-        self._owners: dict[str, OwnerConnection] = {}
         container = host.settings.gateway.container_id
-        self._own_requests = GatewayRequests(container, self._requests, self._owner)
-        #: By client, then by the session and the log.
-        self._sessions: dict[Peer, dict[tuple[int, str], RelayedSession]] = {}
+        self._own_requests = GatewayRequests(container, self._requests, self._sessions)
         self._numbers: dict[Peer, int] = {}
         self._clients: dict[int, Peer] = {}
         self._count = count(1)
@@ -120,8 +118,8 @@ class LakeRelays:
         return self._log, tuple(one for one in self._placement.logs if one != self._log)
 
     def owners(self) -> list[OwnerSeen]:
-        """The owners of the logs to which links were relayed so far."""
-        return [owner.seen() for owner in self._owners.values()]
+        """The owners of other logs, as links to them were relayed."""
+        return list(self._sessions.seen())
 
     def client(self, number: int) -> Peer | None:
         """The client of this gateway whose links it relays under this number."""
@@ -146,10 +144,12 @@ class LakeRelays:
         if not link.alive or link.gone:  # `left` was said of it, and isn't said again
             return NotAsked(LIMIT_EXCEEDED, "the link that asked has ended")
         session, asking = self._session(link, log), self._asking.setdefault(link, {})
-        if not session.fits:
-            return NotAsked(LIMIT_EXCEEDED, NO_ROOM)
+        if why := session.refusal:
+            return NotAsked(LIMIT_EXCEEDED, why)
         requests = asking.get(log)
         if requests is None or requests.over:
+            for one in [one for one, asked in asking.items() if asked.over]:
+                del asking[one]
             name = f"{PREFIX}requests-{next(self._count)}"
             said = self._for(link, log)
             requests = asking[log] = OwnerRequests(session, name, said, self._requests)
@@ -187,8 +187,8 @@ class LakeRelays:
         if (wrong := self._unrelayed(link, attach)) is not None:
             link.refuse(wrong.condition, wrong.description)
             return
-        if not all(self._session(link, log).fits for log in logs):
-            link.refuse(LIMIT_EXCEEDED, NO_ROOM)
+        if why := next(filter(None, (self._session(link, log).refusal for log in logs)), ""):
+            link.refuse(LIMIT_EXCEEDED, why)
         elif isinstance(intent, Lookup):
             self._look_up(link, attach, logs)
         elif len(logs) > 1:
@@ -250,15 +250,19 @@ class LakeRelays:
         found = divided(received, logs, self._log)
         own = found.pop(self._log, None)
         for log, one in found.items():
-            if not link.ended:
-                self._part(link, topic, log).received(one)
+            if (part := self._part(link, topic, log)) is not None:
+                part.received(one)
         return None if link.ended else own
 
     def publish(self, link: Link, log: str, data: bytes) -> None:
         """A message of this link's client, sent settled, that names where it goes."""
-        self._part(link, None, log).received(settled_message(link.address, data))
+        if (part := self._part(link, None, log)) is not None:
+            part.received(settled_message(link.address, data))
 
-    def _part(self, link: Link, topic: str | None, log: str) -> RelayedPart:
+    def _part(self, link: Link, topic: str | None, log: str) -> RelayedPart | None:
+        """None: the link has ended."""
+        if link.ended:
+            return None
         parts = link.parts
         if not isinstance(parts, RelayedParts):
             parts = link.parts = RelayedParts()
@@ -266,9 +270,11 @@ class LakeRelays:
         if part is None:
             terms = OwnerTerms(UNNAMED, topic, self._for(link, log))
             credit = self._host.settings.amqp.producer_credit
-            sessions = (self._session(link, log),)
-            held = self._senders
-            part = parts.of[log] = RelayedPart(link, sessions, terms, held, self._works, credit)
+            session, held = self._session(link, log), self._senders
+            if why := session.refusal:
+                link.end(LIMIT_EXCEEDED, why)
+                return None
+            part = parts.of[log] = RelayedPart(link, (session,), terms, held, self._works, credit)
             part.begin()
         return part
 
@@ -313,41 +319,26 @@ class LakeRelays:
         return RelayedFor(log, number, peer.container, peer.user, peer.peer, peer.sole, desired)
 
     def _session(self, link: Link, log: str) -> RelayedSession:
-        return self._session_of(link.connection, link.session, log)
-
-    def _session_of(self, client: Peer, number: int, log: str) -> RelayedSession:
-        sessions = self._sessions.setdefault(client, {})
-        session = sessions.get((number, log))
-        if session is None:
-            session = sessions[number, log] = RelayedSession(self._owner(log))
-        return session
+        return self._sessions.of(link.connection, link.session, log)
 
     def _coordinator(self, link: Link, log: str) -> OwnerCoordinator:
         """The one that a client has at the owner of a log, in a session beside those of its own."""
         found = self._coordinators.setdefault(link.connection, {})
         coordinator = found.get(log)
-        if coordinator is None:
-            session = self._session_of(link.connection, _BESIDE, log)
+        if coordinator is None or not coordinator.joined:
+            for one in [one for one, there in found.items() if not there.joined]:
+                del found[one]
+            session = self._sessions.of(link.connection, _BESIDE, log)
             coordinator = found[log] = OwnerCoordinator(session, self._for(link, log))
         return coordinator
 
-    def _owner(self, log: str) -> OwnerConnection:
-        owner = self._owners.get(log)
-        if owner is None:
-            owner = OwnerConnection(self._host, log, self._looks, self._finish_pass)
-            self._owners[log] = owner
-        return owner
-
     def session_ended(self, connection: Peer, session: int) -> None:
         """The peer has ended this session; its links have left."""
-        sessions = self._sessions.get(connection, {})
-        for key in [one for one in sessions if one[0] == session]:
-            sessions.pop(key).end()
+        self._sessions.ended(connection, session)
 
     def closed(self, connection: Peer) -> None:
         """The connection has ended, or is about to; its links have left."""
-        for session in self._sessions.pop(connection, {}).values():
-            session.end()
+        self._sessions.closed(connection)
         self._clients.pop(self._numbers.pop(connection, 0), None)
         self._senders.forget(connection)
         for coordinator in self._coordinators.pop(connection, {}).values():
@@ -375,8 +366,7 @@ class LakeRelays:
 
     def close(self) -> None:
         """The gateway ends, and its peers have gone."""
-        for owner in self._owners.values():
-            owner.close()
+        self._sessions.close()
         self._looks.close()
 
 

@@ -5,11 +5,11 @@ is rolled back, it has as before.
 """
 
 from array import array
-from itertools import repeat
 
 from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.link import Link
 from distributary.ingest.relaying.owner_link import FORCED, OwnerLink
+from distributary.ingest.relaying.owners.owner_deliveries import OwnerDeliveries
 from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
@@ -39,7 +39,7 @@ class RetiringLink(OwnerLink):
     ) -> None:
         super().__init__(link, sessions, terms)
         self._works, self._retired = works, RetiredDeliveries(self._token)
-        self._of_owner: dict[int, int] = {}  #: number -> the owner's delivery
+        self._of_owner = OwnerDeliveries()
         #: What the client holds of an owner of before: tag -> number, and the other way round.
         self._before: dict[int, int] = {}
         self._tags: dict[int, int] = {}
@@ -53,7 +53,7 @@ class RetiringLink(OwnerLink):
             return
         work, step = taken
         numbers = array("Q", outcomes.run)
-        found = array("Q", map(self._of_owner.pop, outcomes.run, repeat(0)))
+        found = self._of_owner.take(outcomes.run)
         for number in numbers if self._tags else ():
             if (tag := self._tags.pop(number, None)) is not None:
                 del self._before[tag]  # whose owner is lost: it comes again
@@ -91,7 +91,9 @@ class RetiringLink(OwnerLink):
 
     def _have_again(self, pairs: "array[int]") -> None:
         """The client may give these deliveries another outcome."""
-        self._of_owner.update(zip(pairs[::2], pairs[1::2], strict=True))
+        for number, delivery in zip(pairs[::2], pairs[1::2], strict=True):
+            if delivery:
+                self._of_owner.have_again(number, delivery)
         self._touch()
 
     def _touch(self) -> None:

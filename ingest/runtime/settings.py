@@ -140,6 +140,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     weight: float
     spread_rest_ms: int
     partition_look_ms: int
+    private_logs_max: int
 
 
 class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

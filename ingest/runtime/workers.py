@@ -131,7 +131,7 @@ class Worker(Generic[T]):
         #: Who is told of each job that isn't done yet. The thread never holds one: what hangs on
         #: it, Proton's objects too, must not be let go by any thread but the loop's.
         self._told: deque[Callable[[T | Failure], None]] = deque()
-        self._abandoned = False
+        self._left = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -155,29 +155,20 @@ class Worker(Generic[T]):
         return await answer
 
     def leave(self) -> None:
-        """End behind the job that is under way. Those that wait are left out, and nobody is told:
-        for work that is only read, as each job may wait long for a store that doesn't answer."""
-        self._leave_out()
-        self.stop()
-
-    def abandon(self) -> None:
-        """As `leave`, but nobody waits for the job that is under way or is told of it: for what is
-        said to others, who need not hear it. The loop may end meanwhile."""
-        self._abandoned = True
+        """End behind the job that is under way, for which nobody waits: it may take long where a
+        store doesn't answer. Those that wait are left out, and nobody is told of any more. For what
+        is only read, or said to others who need not hear it. The loop may end meanwhile."""
+        self._left = True
         self._told.clear()
-        self._leave_out()
+        with suppress(Empty):
+            while True:
+                self._jobs.get_nowait()
         self._jobs.put(None)
 
     def stop(self) -> None:
         """Finish the jobs that wait, then end."""
         self._jobs.put(None)
         self._thread.join()
-
-    def _leave_out(self) -> None:
-        """None of the jobs that wait is begun."""
-        with suppress(Empty):
-            while True:
-                self._jobs.get_nowait()
 
     def _run(self) -> None:
         # The kernel's name of the thread, for `top -H` and the benches' budget by stage.
@@ -191,10 +182,10 @@ class Worker(Generic[T]):
             try:
                 self._loop.call_soon_threadsafe(self._tell, result)
             except RuntimeError:  # the loop has ended
-                if not self._abandoned:
+                if not self._left:
                     raise
 
     def _tell(self, result: T | Failure) -> None:
-        if self._abandoned:
+        if self._left:
             return
         self._told.popleft()(result)

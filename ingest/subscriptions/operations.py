@@ -6,17 +6,17 @@ All methods run on the loop's thread.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias, assert_never
+from typing import Any, Protocol, TypeAlias, assert_never
 from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
 
-from distributary.ingest.commit.table_reads import TableReads
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.net.link import Link
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.queue_emptiness import empty_below, empty_since
+from distributary.ingest.runtime.workers import Worker
 from distributary.ingest.subscriptions.seek import Seek
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_writer import Writable
@@ -90,7 +90,8 @@ class Operations:
         )
         self._delivery, self._links = parts.delivery, links
         self._counters = parts.backlogs.counters
-        self._reads = TableReads(loop)
+        #: Looks at the table that somebody waits for.
+        self._reads: Worker[Any] = Worker("operations", loop)
         self._seek = Seek(parts, directory, self._reads)
         #: One order for a subscription after the other.
         self._locks: WeakValueDictionary[SubscriptionKey, asyncio.Lock] = WeakValueDictionary()
@@ -123,7 +124,7 @@ class Operations:
         return await self._do(order, deed, subscription, to)
 
     def close(self) -> None:
-        self._reads.close()
+        self._reads.leave()
 
     async def _empty_below(self, order: Order) -> int | None:
         """The sequence below which a queue that is to be deleted is owed nothing, if it is so."""
@@ -171,7 +172,8 @@ class Operations:
 
     async def _committed_at(self, at: int) -> int:
         """The first sequence in the table that was published at or after a time."""
-        return await self._reads.read(lambda: self._table.first_sequence_at(at))
+        found: int = await self._reads.ask(lambda: self._table.first_sequence_at(at))
+        return found
 
     async def _create(self, order: Order, to: int | None) -> Facts | AmqpError:
         assert order.definition is not None  # noqa: S101

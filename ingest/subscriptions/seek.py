@@ -9,12 +9,13 @@ and those that were published for another subscription alone.
 import asyncio
 import time
 from array import array
+from typing import Any
 
-from distributary.ingest.commit.table_reads import TableReads
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.no_local import never_owed
 from distributary.ingest.runtime import clock
+from distributary.ingest.runtime.workers import Worker
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.model.amqp_error import LOCKED, AmqpError
@@ -34,7 +35,7 @@ class Seek:
     """Seeks in durable subscriptions. The caller runs one at a time for each subscription."""
 
     def __init__(
-        self, parts: MessageParts, directory: SubscriptionDirectory, reads: TableReads
+        self, parts: MessageParts, directory: SubscriptionDirectory, reads: Worker[Any]
     ) -> None:
         self._log, self._table, self._directory = parts.log, parts.store.table, directory
         self._delivery, self._counters = parts.delivery, parts.backlogs.counters
@@ -166,7 +167,9 @@ class Seek:
         amqp_error = await self._committed(group)
         if amqp_error is not None:
             return amqp_error
-        return await self._reads.read(lambda: self._table.never_owed(key.id, place))
+        found: dict[Outcome, array[int]]
+        found = await self._reads.ask(lambda: self._table.never_owed(key.id, place))
+        return found
 
     async def _committed(self, group: int) -> AmqpError | None:
         """Wait until the table has all up to this group, which is durable."""
@@ -186,7 +189,7 @@ class Seek:
         since = self._counters.first_owed(topic, since)
         for _ in range(COUNTS_MAX):
             committed = self._table.sequence_version
-            parts = await self._reads.read(
+            parts = await self._reads.ask(
                 lambda: [part for part in self._table.volumes(since) if matches(topic, part[0])]
             )
             if self._table.sequence_version == committed:

@@ -28,8 +28,9 @@ from distributary.jobs.materialize.typed_tables import TypedTables
 from distributary.jobs.session.job_settings import MaterializeSettings
 from distributary.jobs.tables.delta_commit import Rows
 from distributary.jobs.tables.delta_files import newest_version
+from distributary.jobs.tables.object_stores import elsewhere
 from distributary.jobs.tables.spark_tables import SparkTable, open_tables
-from distributary.jobs.tables.table_locations import TableLocations, on_a_disk
+from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.transforms.materialize.cursors import (
     Cursors,
     begin,
@@ -86,8 +87,8 @@ class Materialization:
 
     def __post_init__(self) -> None:
         self.log = Log(self.spark, self.locations.log)
-        disk = on_a_disk(self.locations.log) and on_a_disk(self.locations.tables)
-        maker = ArrowSlices if disk else SparkSlices
+        on_disks = not elsewhere((self.locations.log, self.locations.tables))
+        maker = ArrowSlices if on_disks else SparkSlices
         self.maker = maker(self.log, self.settings)
         self.tables = open_tables(
             self.spark, self.locations.tables, self.locations.checkpoint, begun=self.begun

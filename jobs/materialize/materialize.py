@@ -160,7 +160,7 @@ def once(spark: SparkSession, home: str) -> list[Progress]:
     told: list[Progress] = []
     for locations in of_logs(home, None, None, None, query=QUERY).values():
         require_log(spark, locations.log)
-        with writing(spark, locations.tables, QUERY):
+        with writing(spark, locations.tables, QUERY, load().tables.lease_seconds):
             build(spark, Settings(locations, report=told.append)).awaitTermination()
     return told
 
@@ -266,7 +266,7 @@ def command(
     given, request = _over(load(settings_file), trigger, upkeep_every), StopRequest()
     of_lake = "" not in logs
     if not of_lake:
-        require_no_writer(logs[""].tables)
+        require_no_writer(logs[""].tables, given.tables.lease_seconds)
     gauges = Gauges()
     if metrics is not None:
         gauges.serve(metrics)
@@ -317,7 +317,7 @@ class _Job:
         require_log(self.spark, locations.log)
         query, of_job = f"{QUERY}/{log}" if log else QUERY, self.given.materialize
         between = UpkeepBetween(locations, self.given, of_job.upkeep_minutes).between
-        with writing(self.spark, locations.tables, QUERY):
+        with writing(self.spark, locations.tables, QUERY, self.given.tables.lease_seconds):
             restart = log in self.restart
             self.restart.discard(log)
             settings = Settings(

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from distributary.jobs.session.job_settings import MaterializeSettings
 from distributary.jobs.tables.delta_files import Entries, files_at
-from distributary.jobs.tables.table_locations import on_a_disk
+from distributary.jobs.tables.folders import local
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.transforms.materialize.log_versions import JOURNAL, log_versions
@@ -131,7 +131,7 @@ def slices(log: Log, since: Position, upto: int, settings: MaterializeSettings) 
 
 def _readable(log: Log, near: Sequence[Slice]) -> bool:
     """Whether all files are still there."""
-    if on_a_disk(log.path):
+    if local(log.path) is not None:
         return all(log.has(file) for part in near for file in part.files or ())
     try:
         for part in near:
@@ -183,7 +183,7 @@ def _far(log: Log, since: Position, upto: int, settings: MaterializeSettings) ->
     ends = _ends(rows, settings.slice_rows)
     if not ends:
         return
-    files = log.files(upto) if on_a_disk(log.path) else None
+    files = log.files(upto) if local(log.path) is not None else None
     versions = log.versions(-1 if since.version is None else since.version, upto)
     groups = [one.group for one in versions]
     done, version, first = since.group, max(since.version or 0, 0), 0

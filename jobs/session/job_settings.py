@@ -17,8 +17,14 @@ from distributary.pipeline.transforms.decoding.one_by_one import MessageLimits
 
 #: Hours for which removed files stay at least: who began to read or write before may need them.
 REMOVED_HOURS_MIN = 24
+#: Seconds of a lease at least: stores take hundreds of ms for a request now and then.
+LEASE_SECONDS_MIN = 3
 #: Entries of a table's log that stay at least: Delta makes a checkpoint every ten.
 LOG_ENTRIES_MIN = 100
+
+
+class TablesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    lease_seconds: int
 
 
 class MaterializeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,6 +81,7 @@ class SubscriptionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 class JobSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings of all jobs; `load` is the only way to make one, so it is always checked."""
 
+    tables: TablesSettings
     materialize: MaterializeSettings
     upkeep: UpkeepSettings
     audit: AuditSettings
@@ -94,6 +101,10 @@ def load(file: Path | None = None) -> JobSettings:
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"settings of jobs: {error}") from None
     for holds, sentence in (
+        (
+            settings.tables.lease_seconds >= LEASE_SECONDS_MIN,
+            f"tables.lease_seconds must be {LEASE_SECONDS_MIN} at least: a request has a sixth",
+        ),
         *_materialize_rules(settings),
         *_upkeep_rules(settings.upkeep),
         *_backfill_rules(settings.backfill),

@@ -7,7 +7,7 @@
 import json
 from typing import Any, cast
 
-from py4j.java_gateway import JavaObject
+from py4j.java_gateway import JavaObject, JavaPackage
 from pyspark.sql import SparkSession, is_remote
 
 from distributary.pipeline.errors import InvalidRequest
@@ -31,7 +31,13 @@ def java_class(spark: SparkSession, name: str) -> Any:
     """A class of the JVM by its whole name. With `spark._jvm.org.apache...` each part of the name
     is a search through all jars, 2 ms together. Raises InvalidRequest where there is none."""
     require_jvm()
-    return getattr(spark._jvm, name)
+    found = getattr(spark._jvm, name)
+    if isinstance(found, JavaPackage):
+        raise InvalidRequest(
+            f"This session's JVM has no class {name}: make the session by `distributary.session`, "
+            "with the tables' addresses as `places`, or as the guide of object stores says."
+        )
+    return found
 
 
 def newest_version(spark: SparkSession, path: str) -> int:

@@ -54,9 +54,11 @@ _AZURE_ACCOUNT: Final = "AZURE_STORAGE_ACCOUNT_NAME"
 
 
 def spark_address(place: str, environment: Mapping[str, str]) -> str:
-    """The address of a place as Hadoop knows it. A path stays one. Raises InvalidRequest for one
-    that says too little."""
+    """The address of a place as Hadoop knows it; one on a disk of this machine is its path. Raises
+    InvalidRequest for one that says too little."""
     parts = urlsplit(place)
+    if parts.scheme == "file":
+        return parts.path
     rest = f"{parts.netloc}{parts.path}"
     if parts.scheme == "s3":
         return f"s3a://{rest}"

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from distributary.jobs.tables.delta_commit import make_version
@@ -37,6 +38,7 @@ from distributary.pipeline.tables.object_home.lease import (
     acquired,
     renewed,
     request_seconds,
+    shown_life,
 )
 from distributary.pipeline.tables.object_home.store_conditions import keeps_conditions
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
@@ -44,17 +46,14 @@ from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 #: The lease, in the folder of the tables.
 NAME: Final = ".writer"
 
-#: Seconds without a sign of life after which a job may be followed. A job that was killed is waited
-#: for so long; three puts in that time cost a dollar a month.
-LEASE_SECONDS = 30.0
-
 
 @contextmanager
-def leased(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
-    """Be the one that writes the tables in `folder` while the block runs. Blocks for a lease where
-    another job ended without a word. Raises TablesLocked when it lives, or when it has taken the
-    tables over meanwhile; StoreError when the store doesn't answer, or ignores conditions."""
-    lease = _lease(folder)
+def leased(spark: SparkSession, folder: str, job: str, seconds: float) -> Iterator[None]:
+    """Be the one that writes the tables in `folder` while the block runs; who shows no life for so
+    many seconds may be followed. Blocks for them where another job ended without a word. Raises
+    TablesLocked when it lives, or when it has taken the tables over meanwhile; StoreError when the
+    store doesn't answer, or ignores conditions."""
+    lease = _lease(folder, seconds)
     try:
         owner = acquired(LeaseStandby(lease, job=job, since=int(time.time())), lease)
     except LeaseHeld as held:
@@ -68,37 +67,38 @@ def leased(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
             if not owner.follows_farewell:
                 _fence(spark, folder)
             yield
-        failed = False
+        failed = not _lives(spark)  # a signal may have ended it, and the job well, in a commit
     except Exception as error:
         if _lost(owner):
-            raise _taken_over(folder, _claim(lease)) from error
+            raise _taken_over(lease, _claim(lease)) from error
         raise
     finally:
         owner.release(unsure=failed)
 
 
-def require_no_lease(folder: str) -> None:
+def require_no_lease(folder: str, seconds: float) -> None:
     """Raise TablesLocked when a job shows that it lives: known before a JVM starts. Who has ended
     without a word is waited for by `leased`. Raises StoreError when the store doesn't answer."""
-    lease = _lease(folder)
-    first = _claim(lease)
-    if first is None or first.farewell:
-        return
-    until = time.monotonic() + lease.seconds / BEATS + request_seconds(lease.seconds)
-    while time.monotonic() < until:
-        time.sleep(lease.seconds / BEATS / BEATS)
-        now = _claim(lease)
-        if now is None or now.farewell:
-            return
-        if now != first:
-            raise _locked(folder, now)
+    try:
+        claim, lives = shown_life(_lease(folder, seconds))
+    except OSError as error:
+        raise _silent(folder, error) from error
+    if lives:
+        raise _locked(folder, claim)
 
 
-def _lease(folder: str) -> StoreLease:
-    store = ObjectStore(folder, {}, seconds_max=request_seconds(LEASE_SECONDS))
-    return StoreLease(
-        folder, store, NAME, LEASE_SECONDS, f"the tables in {folder} have another writer"
-    )
+def _lease(folder: str, seconds: float) -> StoreLease:
+    store = ObjectStore(folder, {}, seconds_max=request_seconds(seconds))
+    return StoreLease(folder, store, NAME, seconds, f"the tables in {folder} have another writer")
+
+
+def _lives(spark: SparkSession) -> bool:
+    """Whether the JVM answers, so that nothing of it is under way unknown."""
+    try:
+        java_class(spark, "java.lang.System").nanoTime()
+    except (Py4JError, OSError):
+        return False
+    return True
 
 
 def _require_conditions(store: ObjectStore, folder: str) -> None:
@@ -160,8 +160,9 @@ def _locked(folder: str, claim: Claim | None) -> TablesLocked:
     )
 
 
-def _taken_over(folder: str, claim: Claim | None) -> TablesLocked:
+def _taken_over(lease: StoreLease, claim: Claim | None) -> TablesLocked:
     return TablesLocked(
-        f"The tables in {folder} were taken over by {_who(claim)}: this job showed no sign of life "
-        f"for {LEASE_SECONDS:g} s. What it had committed stays, it did nothing more."
+        f"The tables in {lease.url} were taken over by {_who(claim)}: this job showed no sign of "
+        f"life for {lease.seconds:g} s (tables.lease_seconds). What it had committed stays, it did "
+        "nothing more."
     )

@@ -13,8 +13,3 @@ class TableLocations:
 
     def table(self, name: str) -> str:
         return f"{self.tables}/{name}"
-
-
-def on_a_disk(path: str) -> bool:
-    """Whether a path leads to a file system of this machine, and of those that work for it."""
-    return "://" not in path

@@ -34,12 +34,12 @@ ENDING_SECONDS_MAX = 15
 ATTEMPT_SECONDS = 0.1
 
 
-def require_no_writer(folder: str) -> None:
+def require_no_writer(folder: str, lease_seconds: float) -> None:
     """Raise TablesLocked when a living process writes the tables, and StoreError when they can't be
-    written: known before a JVM starts. Nothing is made."""
+    written: known before a JVM starts. `lease_seconds` is of tables on a store. Nothing is made."""
     path = _path(folder)
     if path is None:
-        require_no_lease(folder)
+        require_no_lease(folder, lease_seconds)
         return
     _require_writable(path)
     if not path.exists():
@@ -75,15 +75,16 @@ def _unwritable(folder: Path, why: str) -> StoreError:
 
 
 @contextmanager
-def writing(spark: SparkSession, folder: str, job: str) -> Iterator[None]:
-    """Be the one that writes the tables in `folder` while the block runs; `job` is said to others.
+def writing(spark: SparkSession, folder: str, job: str, lease_seconds: float) -> Iterator[None]:
+    """Be the one that writes the tables in `folder` while the block runs; `job` is said to others,
+    and on a store who shows no life for `lease_seconds` may be followed.
 
     Not nested: what runs inside of another job's block takes no lock of its own. Raises
     TablesLocked naming the other one.
     """
     path = _path(folder)
     if path is None:
-        with leased(spark, folder, job):
+        with leased(spark, folder, job, lease_seconds):
             yield
         return
     try:

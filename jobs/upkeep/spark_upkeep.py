@@ -340,10 +340,11 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    found, settings = folders(home, log, tables), load(settings_file).upkeep
+    found, given = folders(home, log, tables), load(settings_file)
+    settings, lease = given.upkeep, given.tables.lease_seconds
     for where in found.values():
         require_tables(where)
-        require_no_writer(where)
+        require_no_writer(where, lease)
     spark = session(places=found.values())
     if not dry_run:
         _keep_stdout(spark)
@@ -351,7 +352,7 @@ def command(
         if dry_run:
             done = [_done(work) for work in plan(spark, where, settings, log=log)]
         else:
-            with writing(spark, where, "upkeep"):
+            with writing(spark, where, "upkeep", lease):
                 done = run(spark, where, settings, log=log)
         if as_json:
             of_lake = {"log": name} if name else {}

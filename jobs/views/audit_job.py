@@ -104,7 +104,8 @@ def command(
         audit_checks.check(name)
     if keep and home is None:
         raise click.UsageError("--keep keeps the report in the home: name it with --home")
-    if keep and home is not None and local(home) is None:
+    whole = None if home is None else local(home)
+    if keep and whole is None:
         raise click.UsageError(
             "--keep keeps the report in a folder: on a store use --write and --json"
         )
@@ -121,8 +122,8 @@ def command(
     for name, where in folders(home, log, tables).items():
         require_tables(where)
         kept = None
-        if keep and home is not None:
-            of_log = Home(Path(where).parent if name else Path(home))
+        if keep and whole is not None:
+            of_log = Home(Path(where).parent if name else whole)
             kept = KeptReport(folder_of(of_log, now), loaded.reports_kept)
         audits.append(Audit(name, _written(replace(given, tables=where), name, kept), kept))
     spark = session(places=[one.settings.tables for one in audits])

@@ -286,12 +286,9 @@ def _placed(home: str | None, topic: str) -> str:
 
 def _folder(home: str | None, tables: str | None, log: str) -> str | None:
     """The folder of tables that is asked, of a lake that of the log; None if none was said."""
-    if home is None or tables is not None:
-        return tables and folder(home, tables)
-    lake = lake_of(home)
-    if lake is None or not log:
-        return folder(home, None)
-    return job_home(lake.log_home(log)).tables
+    if home is not None and tables is None and log and (lake := lake_of(home)) is not None:
+        return job_home(lake.log_home(log)).tables
+    return folder(home, tables) if home or tables else None
 
 
 def _require_own(gateway: Gateway, where: str, log: str) -> None:

@@ -92,7 +92,8 @@ class HomeFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """A home without a disk. Times are of a put of 4 KiB; `clock_seconds`: how far the store's
+    """A home without a disk. Times are of a put of 4 KiB; an owner has `put_ms_max` for one that
+    shows that it lives; `clock_seconds`: how far the store's
     clock is before ours; `owner` says who has the lease, empty for nobody; `why` says what makes it
     unusable, and then nothing else is known. `left` are groups of journals that nobody owns."""
 
@@ -101,6 +102,7 @@ class StoreFacts:
     keeps_conditions: bool = True
     put_p50_ms: float = 0.0
     put_p99_ms: float = 0.0
+    put_ms_max: float = 0.0
     clock_seconds: float = 0.0
     owner: str = ""
     owner_lives: bool = False
@@ -173,8 +175,8 @@ def _of_sync(disk: DiskFacts) -> Finding:
     return Finding("fsync", Verdict.GOOD, f"An fsync on {kind} takes {times}.")
 
 
-def of_store(store: StoreFacts, lease_seconds: float) -> Iterator[Finding]:
-    """`lease_seconds`: how long an owner may be silent."""
+def of_store(store: StoreFacts) -> Iterator[Finding]:
+    """What they mean."""
     at = store.address
     if store.why:
         text = f"{at} can't be used: {store.why}. See to its address, keys and rights."
@@ -197,7 +199,7 @@ def of_store(store: StoreFacts, lease_seconds: float) -> Iterator[Finding]:
     else:
         text = "It ignores conditions of puts, so two gateways could own the home: use another one."
         yield Finding("store", Verdict.BAD, text)
-    yield _of_puts(store, lease_seconds)
+    yield _of_puts(store)
     if abs(store.clock_seconds) > SKEW_SECONDS:
         text = f"Its clock and this machine's are {abs(store.clock_seconds):,.0f} s apart"
         then = "requests are refused from minutes on. Run chrony or systemd-timesyncd."
@@ -208,9 +210,9 @@ def of_store(store: StoreFacts, lease_seconds: float) -> Iterator[Finding]:
         yield Finding("journal", Verdict.GOOD, f"{text}: {then}")
 
 
-def _of_puts(store: StoreFacts, lease_seconds: float) -> Finding:
+def _of_puts(store: StoreFacts) -> Finding:
     times = f"{store.put_p50_ms:,.0f} ms, {store.put_p99_ms:,.0f} ms for the slowest of {PUTS}"
-    if store.put_p99_ms > 1_000 * lease_seconds / 6:
+    if store.put_p99_ms > store.put_ms_max:
         text = f"A put takes {times}: signs of life come late, and the home is lost by that"
         return Finding("puts", Verdict.LOOK, f"{text}. Raise owner.lease_ms.")
     if store.put_p50_ms > SLOW_PUT_MS:

@@ -6,6 +6,7 @@ above it, and of a heap of what was seen only the first ones must be looked at a
 Rule 1: `lowest` is the lowest floor of all members, as it is now.
 Rule 2: it takes one step for each member whose floor has risen since it was last the lowest one,
         and none for the others.
+Rule 3: `bound` is no higher, takes a thousand steps at most, and goes on where it stopped.
 """
 
 from heapq import heapify, heappop, heappush, heapreplace
@@ -13,6 +14,8 @@ from typing import Final, Protocol
 
 #: Entries that mean nothing any more before the heap is made anew: makes leaving O(1) on average.
 _STALE_MAX: Final = 64
+#: Steps of `bound`, a microsecond or two each: it is asked while peers wait.
+_STEPS_MAX: Final = 1_000
 
 
 class Floored(Protocol):
@@ -56,12 +59,23 @@ class LowestFloor:
 
     def lowest(self, default: int) -> int:
         """The lowest floor, or the default without any member."""
+        return self._lowest(default, len(self._heap))
+
+    def bound(self, default: int) -> int:
+        """A floor below which none is: the lowest one, or what was seen of it before where many
+        have risen since. The default without any member."""
+        return self._lowest(default, _STEPS_MAX)
+
+    def _lowest(self, default: int, steps: int) -> int:
         heap = self._heap
         while heap:
             seen, number, member = heap[0]
             if self._numbers.get(member) != number:
                 heappop(heap)
                 continue
+            if not steps:
+                return seen
+            steps -= 1
             floor = member.floor
             if floor == seen:
                 return floor

@@ -1,8 +1,9 @@
 """Recent messages in memory: what was just published, so that most deliveries read no disk.
 
-Batches come in the order of their sequences and leave in that order, the oldest first, but only
-when the table has them: what isn't committed can be read nowhere else. A pattern that is watched
-has a line of its own, with the batches of all topics that match it.
+Batches come in the order of their sequences and leave in that order, the oldest first: when they
+are too much, or owed to nobody any more; but only when the table has them: what isn't committed can
+be read nowhere else. A pattern that is watched has a line of its own, with the batches of all
+topics that match it.
 """
 
 from array import array
@@ -29,6 +30,9 @@ JOIN_BYTES_MAX = 1 << 18
 BATCH_BYTES = 320
 #: Bytes of a batch's entry in the line of each pattern that its topic matches.
 LINE_BYTES = 24
+#: Batches owed to nobody that leave in one go, two microseconds each: after a commit, and with each
+#: batch that comes, so that they leave as fast as they come.
+LEAVE_BY_COMMIT, LEAVE_BY_ADD = 256, 2
 #: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
 _TRIM_AT = 1_024
 
@@ -93,6 +97,7 @@ class RecentMessages:
         self._joined: RecordBatch | None = None
         self._joined_key = ("", 0, 0)
         self.committed_through = head  #: the table has every message below it
+        self._leaving_below = head  #: those of them that are owed to nobody
         self.floor = head  #: every message from here on is in memory
         self.head = head  #: the sequence after the last message
 
@@ -124,13 +129,14 @@ class RecentMessages:
         self._order.append((topic, batch.first, stop, size))
         self._bytes += size
         self.head = stop
-        if self._bytes > self._bytes_max:
-            self._evict()
+        self._evict(LEAVE_BY_ADD)
 
-    def committed(self, through: int) -> None:
-        """The table has every message below `through`."""
+    def committed(self, through: int, owed_from: int = 0) -> None:
+        """The table has every message below `through`. None below `owed_from` is owed to anybody
+        as long as nobody asks for messages of before."""
         self.committed_through = max(self.committed_through, through)
-        self._evict()
+        self._leaving_below = min(self.committed_through, owed_from)
+        self._evict(LEAVE_BY_COMMIT)
 
     def watch(self, pattern: str) -> None:
         """The batches of all topics that match this pattern are found under its word, too, until
@@ -204,11 +210,15 @@ class RecentMessages:
             self._joined_key, self._joined = key, _joined(batches)
         return self._joined
 
-    def _evict(self) -> None:
-        while self._order and self._bytes > self._bytes_max:
+    def _evict(self, most: int) -> None:
+        """Those leave that are too much, and so many of those that are owed to nobody."""
+        while self._order:
             topic, first, stop, size = self._order[0]
-            if stop > self.committed_through:
-                return
+            if stop > self._leaving_below or not most:
+                if self._bytes <= self._bytes_max or stop > self.committed_through:
+                    return
+            else:
+                most -= 1
             self._order.popleft()
             self._bytes -= size
             self.floor = stop

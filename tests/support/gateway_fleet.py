@@ -26,6 +26,9 @@ ALL_ELSEWHERE = Placement(
     1, ("main", "orders"), (Rule("#", ("orders",)), Rule("queue://#", ("orders",)))
 )
 
+#: All are in the only log: a gateway without one relays all links, and no log lacks its owner.
+ALL_IN_MAIN = Placement(1, ("main",))
+
 #: All are divided over both logs: a gateway of `main` gathers all links of consumers. By
 #: `RELAYED=partitions`, for a look: tests that want an order without groups, or transactions over
 #: messages of several, fail.
@@ -47,6 +50,10 @@ OF_ANOTHER = {
 }
 
 
+#: How events begin of what is in a log.
+_OF_A_LOG = ("subscription.", "store.", "batch.", "commit.", "journal.", "backlog.", "messages.")
+
+
 class RelayingGateway(Gateway):
     """A gateway that owns no topic, and behind it the one that owns all: what a gateway does, it
     does. `log` is the one that it owns: `none`, or `main`, in which nothing is placed."""
@@ -57,10 +64,11 @@ class RelayingGateway(Gateway):
             settings = {**(settings or {}), "fleet": {"tls_ca": authority}}
         super().__init__(folder, settings)
         divided = os.environ.get("RELAYED") == "partitions"
-        DiskLake(self.home).replace(None, ALL_DIVIDED if divided else ALL_ELSEWHERE)
+        elsewhere = ALL_IN_MAIN if log == "none" else ALL_ELSEWHERE
+        DiskLake(self.home).replace(None, ALL_DIVIDED if divided else elsewhere)
         self.options = ["--log", log]
         self.owner = Gateway(folder / "owner", settings)
-        self.owner.home, self.owner.options = self.home, ["--log", "orders"]
+        self.owner.home, self.owner.options = self.home, ["--log", elsewhere.logs[-1]]
 
     def start(self, *, before: Callable[[], None] | None = None) -> Self:
         """The owner first."""
@@ -70,6 +78,11 @@ class RelayingGateway(Gateway):
             self.owner.start()
             self.owner.await_event("address.said", len(self.owner.events("listening")))
         return super().start(before=before)
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        """What is in a log its owner tells of."""
+        of_owner = name.startswith(_OF_A_LOG) and hasattr(self, "owner")
+        return self.owner.events(name) if of_owner else super().events(name)
 
     def stop(self, *, code: int = 0) -> None:
         """The owner last."""

@@ -109,7 +109,7 @@ def _of_store(address: str, settings: Settings) -> Iterator[Finding]:
         return
     for one in homes:
         home = object_home(one, settings)
-        yield from findings.of_store(store_facts(home, table_url(home, settings), lease), lease)
+        yield from findings.of_store(store_facts(home, table_url(home, settings), lease))
 
 
 def _of_disk(home: Home, settings: Settings) -> Iterator[Finding]:

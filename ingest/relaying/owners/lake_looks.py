@@ -5,7 +5,8 @@ import asyncio
 
 import msgspec
 
-from distributary.ingest.runtime.workers import Failure, Worker
+from distributary.ingest.runtime.workers import Worker
+from distributary.pipeline.log_names import private_number
 from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
 
@@ -20,23 +21,17 @@ class LakeLooks:
     """Looks into a lake, from its making until `close`."""
 
     def __init__(self, lake: Lake, loop: asyncio.AbstractEventLoop) -> None:
-        self._lake, self._loop = lake, loop
+        self._lake = lake
+        self._private = asyncio.Lock()
         self._worker: Worker[FoundOwner | None] = Worker("lake", loop)
 
     async def owner(self, log: str) -> FoundOwner | None:
         """The owner of a log; None if none has said where it listens. Raises StoreError."""
-        answer: asyncio.Future[FoundOwner | None] = self._loop.create_future()
-
-        def done(found: FoundOwner | Failure | None) -> None:
-            if answer.done():
-                return  # nobody waits any more
-            if isinstance(found, Failure):
-                answer.set_exception(found.error)
-            else:
-                answer.set_result(found)
-
-        self._worker.submit(lambda: self._look(log), done)
-        return await answer
+        if private_number(log) is None:
+            return await self._worker.ask(lambda: self._look(log))
+        # Clients may name as many of these as they like: others wait behind one of them at most.
+        async with self._private:
+            return await self._worker.ask(lambda: self._look(log))
 
     def _look(self, log: str) -> FoundOwner | None:
         address = self._lake.address_of(log)

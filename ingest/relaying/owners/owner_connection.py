@@ -1,9 +1,9 @@
 """The connection to the owner of one log, for all links that are relayed there.
 
 Rule 1: it is made when a link needs it, and made again while any link does.
-Rule 2: while the owner is away links wait, each so long as it may; where the owner is says the
-        lake, whose word may be old: who isn't the owner refuses, and who doesn't answer is given
-        up as soon as the lake says another address.
+Rule 2: while the owner is away, or doesn't answer, links wait for `fleet.owner_wait_ms`; where the
+        owner is says the lake, whose word may be old: who isn't the owner refuses, and who doesn't
+        let in is given up as soon as the lake says another address.
 Rule 3: links are attached again in the order in which they came.
 """
 
@@ -17,7 +17,7 @@ from typing import Protocol
 
 import structlog
 
-from distributary.client.connection.client_errors import ClientError, ConnectionFailed
+from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
 from distributary.client.connection.client_settings import ConnectionSettings
 from distributary.client.connection.dialing import Dialing
 from distributary.client.connection.server_url import Files, Identity, server_of
@@ -29,6 +29,8 @@ from distributary.ingest.runtime.workers import WhileWanted
 from distributary.ingest.security.gateway_login import GATEWAY
 from distributary.ingest.security.scram import MECHANISM
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.log_names import private_number
+from distributary.pipeline.model.amqp_error import NOT_FOUND
 
 _events = structlog.get_logger("gateway")
 
@@ -44,14 +46,15 @@ _SOON_SECONDS, _SOON_FOR_SECONDS = 0.02, 2.0
 _GOOD_SECONDS = 1.0
 
 
-class WaitingLink(ClientLink, Protocol):
-    """A relayed link, as the connection has it."""
-
-    #: Since when it waits for an owner (`monotonic`).
-    since: float
+class Waiting(Protocol):
+    """What waits for an owner, or for its answer."""
 
     def give_up(self, reason: str) -> None:
-        """It has waited for too long."""
+        """It has waited for too long, and does no more. There may be an owner all the same."""
+
+
+class WaitingLink(ClientLink, Waiting, Protocol):
+    """A relayed link, as the connection has it."""
 
 
 class OwnerConnection:
@@ -64,7 +67,7 @@ class OwnerConnection:
         self._loop, self.log, self._looks = host.loop, log, looks
         self._finish_pass = finish_pass
         fleet, amqp = host.settings.fleet, host.settings.amqp
-        self._wait_seconds = fleet.owner_wait_ms / 1_000
+        self.wait_seconds = fleet.owner_wait_ms / 1_000
         self._look_seconds = fleet.look_ms / 1_000
         self._authority = Path(fleet.tls_ca) if fleet.tls_ca else None
         self._container = host.settings.gateway.container_id
@@ -78,9 +81,16 @@ class OwnerConnection:
             scram_iterations_max=1_000_000,
         )
         self._links: dict[WaitingLink, None] = {}
+        #: What waits, since when (`loop.time`): the one that has waited longest first.
+        self._waiting: dict[Waiting, float] = {}
         self.wire: Wire | None = None
-        self.sessions = self._losses = 0
+        #: Sessions that it has, and those that may want one.
+        self.sessions = self.users = self._losses = 0
         self._lost_at = 0.0
+        self._why = "it isn't connected yet"
+        #: Since when the lake knows of none, for a log that only one gateway ever has.
+        self._gone_since: float | None = None
+        self._gone_seconds = fleet.member_ms / 1_000
         self._doubted = ""  #: who wasn't the owner, where the last connection was to that one
         self._closing = False
         self._work = WhileWanted(self._serve, self._wanted, host.loop, "relaying")
@@ -91,7 +101,7 @@ class OwnerConnection:
         """Attach it at the owner, now or when there is one; on each connection again, until
         `leave`."""
         self._links[link] = None
-        link.since = monotonic()
+        self.awaits(link)
         if self.wire is not None:
             self.wire.attach(link)
         else:
@@ -100,9 +110,20 @@ class OwnerConnection:
     def leave(self, link: WaitingLink) -> None:
         """It is nobody's any more."""
         self._links.pop(link, None)
+        self.answered(link)
 
-    def refused(self) -> None:
-        """Who is connected isn't the log's owner: the lake is asked again."""
+    def awaits(self, one: Waiting) -> None:
+        """It waits for the owner or for its answer, from now on or since before; until `answered`,
+        or until it is given up."""
+        self._waiting.setdefault(one, self._loop.time())
+
+    def answered(self, one: Waiting) -> None:
+        """It doesn't wait any more."""
+        self._waiting.pop(one, None)
+
+    def refused(self, link: WaitingLink) -> None:
+        """Who is connected isn't the log's owner: the link waits, and the lake is asked again."""
+        self.awaits(link)
         if self.wire is not None:
             self._doubted = str(self.wire)
             self.wire.abort(ConnectionFailed(f"{self._doubted} isn't the owner of {self.log}"))
@@ -135,10 +156,12 @@ class OwnerConnection:
                 await self._live(await self._dial())
                 told = False
             except (ClientError, InvalidRequest, StoreError) as error:
+                self._why = str(error)
                 if not told:  # once, however long it is away
-                    _events.warning("relay.waits", log=self.log, reason=str(error))
+                    _events.warning("relay.waits", log=self.log, reason=self._why)
                 told = True
-                self._give_up(str(error))
+                self._give_up()
+                self._refuse_gone()
             await asyncio.sleep(self._pause())
 
     def _pause(self) -> float:
@@ -150,6 +173,10 @@ class OwnerConnection:
     async def _dial(self) -> Wire:
         """Raises ClientError, InvalidRequest, StoreError."""
         found = await self._looks.owner(self.log)
+        if found is not None:
+            self._gone_since = None
+        elif self._gone_since is None and private_number(self.log) is not None:
+            self._gone_since = self._loop.time()
         if found is None:
             raise ConnectionFailed("its owner hasn't said where it listens")
         dialing = asyncio.ensure_future(self._dial_at(found))
@@ -196,24 +223,53 @@ class OwnerConnection:
                     raise ConnectionFailed(str(wire.lost.result()))
             self._doubted = ""
             _events.info("relay.connected", log=self.log, url=str(wire))
-            reason = await asyncio.shield(wire.lost)
+            reason = await self._lost(wire)
         finally:
             self.wire = None
         self._losses += 1
         _events.warning("relay.lost", log=self.log, url=str(wire), reason=str(reason))
         if monotonic() - began >= _GOOD_SECONDS:
             self._lost_at = monotonic()
-        self._give_up(str(reason))
+        self._why = str(reason)
+        self._give_up()
 
-    def _give_up(self, why: str) -> None:
+    async def _lost(self, wire: Wire) -> ClientError:
+        """Why the connection was lost, when it is. Each answer has its time, which begins with the
+        connection at the earliest."""
+        began = now = self._loop.time()
+        while not wire.lost.done():
+            due = max(began, next(iter(self._waiting.values()), now)) + self.wait_seconds
+            await asyncio.wait((wire.lost,), timeout=due - now)
+            now = self._loop.time()
+            if now >= due:
+                self._give_up()
+        return wire.lost.result()
+
+    @property
+    def late(self) -> str:
+        """What is said to who has waited for too long."""
+        seconds = f"{self.wait_seconds:g} s (fleet.owner_wait_ms)"
+        if self.wire is not None:
+            return f"the owner of the log '{self.log}' didn't answer for {seconds}"
+        return f"the owner of the log '{self.log}' was away for {seconds}: {self._why}"
+
+    def _give_up(self) -> None:
         """Those that have waited for too long."""
-        now = monotonic()
-        for link in [one for one in self._links if now - one.since > self._wait_seconds]:
-            self.leave(link)
-            link.give_up(
-                f"the owner of the log '{self.log}' was away for {self._wait_seconds:g} s "
-                f"(fleet.owner_wait_ms): {why}"
-            )
+        overdue = self._loop.time() - self.wait_seconds
+        while self._waiting and next(iter(self._waiting.values())) <= overdue:
+            one = next(iter(self._waiting))
+            del self._waiting[one]
+            one.give_up(self.late)
+        self._finish_pass()
+
+    def _refuse_gone(self) -> None:
+        """A gateway without a log says in the lake that it is there when it begins. One that isn't
+        there after that time is gone for good, with its clients' temporary destinations."""
+        if self._gone_since is None or self._loop.time() < self._gone_since + self._gone_seconds:
+            return
+        text = f"there is no gateway of the log '{self.log}' any more"
+        for link in tuple(self._links):
+            link.fail(Refused(text, NOT_FOUND, text))
         self._finish_pass()
 
 

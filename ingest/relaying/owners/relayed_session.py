@@ -14,8 +14,7 @@ from distributary.ingest.relaying.owners.owner_connection import (
 #: consumers may have seen what they hold (AMQP 1.0 part 2, section 2.6.4).
 _LOST = ("amqp:connection:forced", "the client's connection or session was lost")
 
-#: Why a link gets no session there.
-NO_ROOM = "the connection to the owner of its log has as many sessions as it can"
+_NO_ROOM = "the connection to the owner of its log has as many sessions as it can"
 
 #: The name of a link and its direction: two links of a session may not have the same.
 LinkKey: TypeAlias = tuple[str, bool]
@@ -31,8 +30,10 @@ class SessionLink(WaitingLink, Protocol):
 class RelayedSession:
     """One session of a client, towards one owner. It lasts over the owner's connections."""
 
-    def __init__(self, owner: OwnerConnection) -> None:
-        self.owner = owner
+    def __init__(self, owner: OwnerConnection, refusal: str = "") -> None:
+        """`refusal`: why no link may be on it."""
+        self.owner, self._refusal = owner, refusal
+        owner.users += 1
         self._links: dict[SessionLink, None] = {}
         #: Those that the owner was asked to end: until it has, their names aren't free.
         self._ending: dict[LinkKey, SessionLink] = {}
@@ -49,6 +50,7 @@ class RelayedSession:
         self._links[link] = None
         if link.key in self._ending:
             self._next[link.key] = link
+            self.owner.awaits(link)
         else:
             self.owner.join(link)
 
@@ -78,15 +80,22 @@ class RelayedSession:
         return self._pointer
 
     @property
-    def fits(self) -> bool:
-        """Whether the connection has room for it."""
-        return self._wire is not None or self.owner.sessions < SESSIONS_MAX
+    def refusal(self) -> str:
+        """Why no link may be on it, or none more; empty where one may."""
+        fits = self._wire is not None or self.owner.sessions < SESSIONS_MAX
+        return self._refusal or ("" if fits else _NO_ROOM)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no link is on it, or was on this connection of the owner's."""
+        return self._pointer is None and not (self._links or self._ending or self._next)
 
     def end(self) -> None:
         """The client's session has ended, or its connection. To say it again is no error."""
         if self._over:
             return
         self._over = True
+        self.owner.users -= 1
         if self._wire is None or self._wire is not self.owner.wire:
             self._done()
             return
@@ -95,20 +104,26 @@ class RelayedSession:
         self._wire.end_session(self._pointer, pointers, *(("", "") if self.well else _LOST))
 
     def when_ended(self, then: Callable[[], None]) -> None:
-        """Do this when the owner knows its end, or is lost."""
+        """Do this when the owner knows its end, is lost, or doesn't answer."""
         self.end()
         if self._pointer is None:
             then()
         else:
             self._then.append(then)
+            self.owner.awaits(self)
 
     def ended(self) -> None:
         """The owner has answered its end, or the connection is gone."""
         self.owner.sessions -= 1
+        self.owner.answered(self)
         self._done()
 
     def _done(self) -> None:
         self._wire = self._pointer = None
+        self.give_up("")
+
+    def give_up(self, reason: str) -> None:  # noqa: ARG002 (as where the owner is lost)
+        """Nobody waits for the owner's answer any more."""
         then, self._then = self._then, []
         for one in then:
             one()

@@ -1,10 +1,10 @@
 """A client's link to the coordinator of transactions at the owner of one log: beside its own link
 to the coordinator here, in a session of its own there. It is made with the client's first
-transaction that has work in the log, and stays as long as the client.
+transaction that has work in the log, or its first subscription that lasts as long as its
+connection, and stays as long as the client: that one is there as long as it has a session.
 """
 
 from collections import deque
-from time import monotonic
 from typing import Any, Protocol
 
 import cproton
@@ -17,7 +17,7 @@ from distributary.client.connection.wire import Wire
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.relayed_peer import NOT_OWNER
 from distributary.ingest.relaying.owners.owner_terms import open_coordinator
-from distributary.ingest.relaying.owners.relayed_session import NO_ROOM, RelayedSession
+from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.pipeline.amqp.coordinator_command import Decide, id_of, number_of
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
@@ -95,9 +95,8 @@ class OwnerCoordinator:
         self.key = _NAME, False
         self.pointer: Any = None
         self.error: ClientError | None = None
-        self.since = monotonic()
         self._wire: Wire | None = None
-        self._joined = self._ready = False
+        self.joined = self._ready = False  #: it is there or comes; it is attached
         self._transactions: dict[OwnedTransaction, None] = {}
         self._commands: deque[_Command] = deque()
         self._asked: dict[Any, _Command] = {}
@@ -110,15 +109,21 @@ class OwnerCoordinator:
 
     def add(self, transaction: OwnedTransaction) -> None:
         """Declare it at the owner, now or when there is one."""
-        if not self._session.fits:
-            transaction.lose(AmqpError(LIMIT_EXCEEDED, NO_ROOM))
+        if why := self._session.refusal:
+            transaction.lose(AmqpError(LIMIT_EXCEEDED, why))
             return
         self._transactions[transaction] = None
-        if not self._joined:
-            self._joined = True
-            self._session.join(self)
-        elif self._ready:
+        if self._ready:
             transaction.declare()
+        else:
+            self.stay()
+            self._session.owner.awaits(self)
+
+    def stay(self) -> None:
+        """Be there, or come when there is an owner."""
+        if not self.joined and not self._session.refusal:
+            self.joined = True
+            self._session.join(self)
 
     def ask(self, transaction: OwnedTransaction, step: Step) -> None:
         """Have the owner declare it, or hear what it decides, or end it: it has all of its work."""
@@ -145,6 +150,7 @@ class OwnerCoordinator:
 
     def opened(self) -> None:
         self._ready = True
+        self._session.owner.answered(self)
         for transaction in tuple(self._transactions):
             if transaction.waiting:
                 transaction.declare()
@@ -202,7 +208,7 @@ class OwnerCoordinator:
 
     def lost(self) -> None:
         if self._ready:
-            self.since = monotonic()
+            self._session.owner.awaits(self)
         self._disconnected()
         text = f"the owner of the log '{self._session.owner.log}' was lost, and the transaction "
         text += "with it: nothing of it is done"
@@ -213,17 +219,18 @@ class OwnerCoordinator:
         self._disconnected()
         said = error if isinstance(error, Refused) else Refused(str(error), "", "")
         if said.condition == NOT_OWNER:
-            self._session.owner.refused()
+            self._session.owner.refused(self)
             return
         self._session.leave(self)
-        self._joined = False
+        self.joined = False
         text = said.description or "the owner of its log has ended the link to its coordinator"
         self._lose(AmqpError(said.condition or UNKNOWN_ID, text), waiting=True)
 
     def give_up(self, reason: str) -> None:
-        """No owner came for too long."""
-        self._session.leave(self)
-        self._joined = False
+        """What no owner has heard of is lost; the link goes on where one has yet to answer it."""
+        if self._wire is None:
+            self._session.leave(self)
+            self.joined = False
         self._lose(AmqpError(UNKNOWN_ID, reason), waiting=True)
 
     def _disconnected(self) -> None:

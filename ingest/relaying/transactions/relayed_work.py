@@ -229,6 +229,11 @@ class RelayedWorks:
         self._clients.watch(link.connection, number)
         return work, work.take(holder, messages)
 
+    def stay(self, link: Link, log: str) -> None:
+        """The client has a subscription in this log that lasts as long as its connection: it isn't
+        gone there with its last session."""
+        self._coordinator(link, log).stay()
+
     def _begin(self, link: Link, number: int, log: str) -> RelayedWork:
         coordinator, client = self._coordinator(link, log), link.connection
         work = RelayedWork(client, number, log, self._clients, coordinator)

@@ -247,6 +247,23 @@ class LeaseStandby:
         return LeaseOwner(self._lease, self._claim, tag, None if seen is None else seen.claim)
 
 
+def shown_life(lease: StoreLease) -> tuple[Claim | None, bool]:
+    """Who has the lease, None if nobody that can be read or that has said farewell, and whether it
+    shows that it lives. Blocks until it does, for as long as one sign of life takes to come; who
+    misses that one may live all the same. Raises OSError."""
+    first = _seen(lease)
+    until = time.monotonic() + lease.seconds / BEATS + request_seconds(lease.seconds)
+    seen = first
+    while seen is not None and seen.claim is not None and not seen.claim.farewell:
+        if first is not None and seen.tag != first.tag:
+            return seen.claim, True
+        if time.monotonic() > until:
+            return seen.claim, False
+        time.sleep(lease.seconds / BEATS / BEATS)
+        seen = _seen(lease)
+    return None, False
+
+
 def request_seconds(lease_seconds: float) -> float:
     """How long one request about a lease may take."""
     return max(lease_seconds * _REQUEST, _AGAIN_SECONDS)

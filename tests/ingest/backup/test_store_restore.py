@@ -1,5 +1,6 @@
 """A restore to a store that isn't alone: a gateway, or another restore, came between two steps."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,13 @@ from distributary.pipeline.tables.object_home.lease import Claim, acquire_lease,
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
 ENTRY = "tables/topic_log/_delta_log/00000000000000000000.json"
-FILES = {ENTRY: b"{}", "journal/0000000001/0000000001": b"a group"}
+#: More than a store's client puts in one request by itself.
+LARGE = "tables/topic_log/large.parquet"
+FILES = {
+    ENTRY: b"{}",
+    LARGE: b"rows" * (2 << 20),
+    "journal/0000000001/0000000001": b"a group",
+}
 CONFIG = b"[amqp]\n"
 
 
@@ -40,7 +47,7 @@ def _held(s3: FaultyS3) -> Iterator[None]:
 
 @pytest.fixture
 def home(s3: FaultyS3, request: pytest.FixtureRequest) -> ObjectHome:
-    return home_at(s3, request.node.name.replace("[", "-").rstrip("]"))
+    return home_at(s3, re.sub(r"[^\w-]", "-", request.node.name))
 
 
 def home_at(s3: FaultyS3, name: str) -> ObjectHome:
@@ -160,19 +167,22 @@ def test_a_restore_that_stood_still_asks_before_it_puts(
     assert names(s3, home) == {"restoring"}
 
 
-def test_an_object_with_other_bytes_stays(s3: FaultyS3, home: ObjectHome, folder: Path) -> None:
+@pytest.mark.parametrize("path", [ENTRY, LARGE])
+def test_an_object_with_other_bytes_stays(
+    s3: FaultyS3, home: ObjectHome, folder: Path, path: str
+) -> None:
     """One with the same bytes is what a restore that was cut off has put."""
     one = StoreRestore(folder, home)
     one.look()
     try:
         one.begin()
-        put(s3, home, ENTRY, "served")
-        with pytest.raises(Failed, match=f"has another {ENTRY}"):
+        put(s3, home, path, "served")
+        with pytest.raises(Failed, match=f"has another {path}"):
             one.fill(lambda *_: None)
     finally:
         one.close()
-    assert home.store(10).read(ENTRY) == b"served"
-    put(s3, home, ENTRY, "{}")
+    assert home.store(10).read(path) == b"served"
+    put(s3, home, path, FILES[path].decode())
     restored(StoreRestore(folder, home))
     assert names(s3, home) == set(FILES)
 

@@ -15,6 +15,7 @@ from gateway_process import Gateway, until
 from distributary.client import Client
 from distributary.ingest.placing.topic_placing import place
 from distributary.ingest.runtime.load_settings import load
+from distributary.jobs.client.live_client import live
 from distributary.pipeline.lake.placement import with_log, with_rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 
@@ -61,6 +62,7 @@ def test_it_serves_any_client_and_leaves_nothing(
     manager = Manager(connect("operator", port=gateway.port))
     assert manager.done("READ", "queue", "orders.work")["name"] == "orders.work"
     assert manager.done("READ", "subscription", "container/client/of news")["topic"] == "news"
+    assert not live(f"127.0.0.1:{gateway.port}").subscriptions  # of its own log, by its name
     shown = machines.ask("list").stdout
     assert f"no log amqp://127.0.0.1:{gateway.port} on r\n" in shown
     gateway.stop()

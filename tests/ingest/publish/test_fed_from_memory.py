@@ -2,8 +2,10 @@
 that have room."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from deltalake import DeltaTable
+from gateway_http import ShownGateway
 from gateway_peer import Connect
 from gateway_process import Gateway
 
@@ -38,3 +40,19 @@ def test_a_volatile_subscription_is_fed_without_the_table(
     again = peer.shared("t", "s|global")
     sender.publish("new")
     assert again.bodies() == ["new"]
+
+
+def test_what_nobody_is_owed_any_more_leaves_memory(tmp_path: Path, connect: Connect) -> None:
+    """With the next commit, far below the limit; not while somebody has a message without an
+    outcome."""
+    with ShownGateway(tmp_path, {"commit": {"interval_ms": 50}}) as gateway:
+        peer = connect(port=gateway.port)
+        first, second = peer.durable("t", "first"), peer.durable("t", "second")
+        peer.sender("t").publish(*range(20))
+        first.confirm(first.take(20))
+        taken = second.take(20)
+        second.confirm(taken[1:])
+        gateway.await_metric(gateway.metric("head_sequence"), "committed_sequence")
+        assert gateway.metric("cache_bytes") > 0
+        second.confirm(taken[:1])
+        gateway.await_metric(0, "cache_bytes")

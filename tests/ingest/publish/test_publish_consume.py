@@ -307,7 +307,7 @@ def test_the_gateway_says_what_it_offers(connect: Connect) -> None:
         "DELAYED_DELIVERY",
         "sole-connection-for-container",
     }
-    assert peer.connection.remote_container == "distributary"
+    assert str(peer.connection.remote_container).partition("/none-")[0] == "distributary"
 
 
 def test_the_source_of_a_consumer_is_echoed(connect: Connect, topic: str) -> None:

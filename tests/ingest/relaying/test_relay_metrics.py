@@ -3,11 +3,12 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from gateway_fleet import Fleet
 from gateway_http import ShownGateway
-from gateway_links import encoded
+from gateway_links import Incoming, encoded
 from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import Gateway, Settings, until
@@ -77,3 +78,40 @@ def test_a_request_behind_the_end_of_its_link_leaves_nothing(tmp_path: Path) -> 
             manager.requests.send(data, settled=True)
         assert peer.amqp_error(manager.requests)
         main.await_metric(0, "relayed_links", log="orders")
+
+
+def test_gateways_that_there_are_not(tmp_path: Path) -> None:
+    """Whoever names temporary destinations of gateways without a log, and there are none: a
+    connection has links to so many at once, and nothing of them is left."""
+    settings = {"fleet": {"owner_wait_ms": 2_000, "private_logs_max": 3}}
+    with shown(tmp_path, settings) as (_, main), Peer(main.port) as peer:
+        numbers = count(1)
+
+        def attached() -> Incoming:
+            address = f"temp-queue://none-{next(numbers)}/mine"
+            return peer.receiver(address, capabilities=("temporary-queue",), opened=False)
+
+        for _ in range(2):  # the first ones are gone when their time is over
+            waits = [attached() for _ in range(3)]
+            assert peer.amqp_error(attached()) == "amqp:resource-limit-exceeded"
+            relay = peer.sender(None, presettled=True)
+            address = f"temp-queue://none-{next(numbers)}/mine"
+            relay.send(encoded("one", address=address), settled=True)
+            assert peer.amqp_error(relay) == "amqp:resource-limit-exceeded"
+            assert not [one for one in main.metrics() if "none-" in str(one)]
+            for one in waits:
+                assert peer.amqp_error(one) == "amqp:link:detach-forced"
+
+
+def test_a_gateway_without_a_log_that_is_gone(tmp_path: Path) -> None:
+    """It doesn't come back under its number, so nobody waits for it as for an owner."""
+    with shown(tmp_path, {"fleet": {"member_ms": 500}}) as (_, main), Peer(main.port) as peer:
+        address = "temp-queue://none-7/theirs"
+        words = ("temporary-queue",)
+        consumer = peer.receiver(address, capabilities=words, opened=False)
+        assert peer.amqp_error(consumer) == "amqp:not-found"
+        assert peer.amqp_error(peer.sender(address, capabilities=words, opened=False)) == (
+            "amqp:not-found"
+        )
+        [waits] = main.events("relay.waits")
+        assert waits["reason"] == "its owner hasn't said where it listens"

@@ -2,7 +2,10 @@
 
 import asyncio
 import gc
+import resource
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +63,31 @@ def test_what_lived_once_is_collected_when_enough_has_ended(collector: None) -> 
         return left, new > 0
 
     assert asyncio.run(asyncio.wait_for(cycles(), 20)) == (True, True)
+
+
+def test_a_loop_that_comes_to_rest_gives_free_memory_back(collector: None) -> None:
+    """Also what lies between pieces that are in use; and not before it has worked."""
+
+    async def rests() -> None:
+        loop = asyncio.get_running_loop()
+        blocks = [(bytearray(40_000), bytearray(1_000)) for _ in range(1_500)]
+        held = _resident_bytes()
+        in_use = [small for _, small in blocks]
+        del blocks
+        Collecting(loop, Ends()).begin()
+        end = time.thread_time() + 0.2
+        while time.thread_time() < end:  # noqa: ASYNC110 (it works)
+            await asyncio.sleep(0)
+        assert _resident_bytes() > held - 20_000_000
+        while _resident_bytes() > held - 40_000_000:  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(0.05)
+        assert len(in_use) == 1_500
+
+    asyncio.run(asyncio.wait_for(rests(), 60))
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 async def collected() -> None:

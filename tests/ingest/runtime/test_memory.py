@@ -45,6 +45,14 @@ later |= {"distributary.pipeline.schemas.column_types"}
 print(sorted(later & sys.modules.keys()))
 """
 
+#: What the process that encodes commits hides from Arrow, it hides in time.
+BUILDER = """
+import sys
+from distributary.ingest.commit import builder_process
+from distributary.ingest.runtime import memory
+print(sorted(memory.HIDDEN & sys.modules.keys()))
+"""
+
 #: Spark's executors may have nothing but the wheel and what Spark itself asks for. Typed rows need
 #: more: the readers of the extra `schemas`.
 TRANSFORMS = """
@@ -59,7 +67,9 @@ print("msgspec" in sys.modules)
 """
 
 
-@pytest.mark.parametrize(("program", "found"), [(LATER, "[]"), (TRANSFORMS, "False")])
+@pytest.mark.parametrize(
+    ("program", "found"), [(LATER, "[]"), (BUILDER, "[]"), (TRANSFORMS, "False")]
+)
 def test_who_imports_what(program: str, found: str) -> None:
     """A start loads what it serves with; transforms, which make dataclasses and no structs, load no
     msgspec."""

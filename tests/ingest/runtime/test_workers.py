@@ -20,32 +20,11 @@ def test_who_stops_finishes_what_waits() -> None:
     assert done == [0, 1, 2]
 
 
-def test_who_leaves_finishes_what_is_under_way_alone() -> None:
-    """Of jobs that wait none is begun: each might take as long as this one."""
+def test_who_leaves_waits_for_nothing() -> None:
+    """Neither the loop nor its end waits for the job that is under way, none that waits is begun,
+    and nobody is told."""
     begun, go = threading.Event(), threading.Event()
-    asked: list[int] = []
-
-    def first() -> int:
-        begun.set()
-        go.wait()
-        return 0
-
-    async def play() -> None:
-        worker: Worker[int] = Worker("test", asyncio.get_running_loop())
-        worker.submit(first, lambda _result: None)
-        worker.submit(lambda: asked.append(1) or 1, lambda _result: None)
-        begun.wait()
-        threading.Timer(0.05, go.set).start()
-        worker.leave()
-
-    asyncio.run(play())
-    assert go.is_set()
-    assert not asked
-
-
-def test_who_abandons_waits_for_nothing() -> None:
-    """Neither the loop nor its end waits for the job that is under way, and nobody is told."""
-    begun, go = threading.Event(), threading.Event()
+    begun_late: list[int] = []
     told: list[int | Failure] = []
     threads: list[threading.Thread] = []
     failed: list[threading.ExceptHookArgs] = []
@@ -56,12 +35,12 @@ def test_who_abandons_waits_for_nothing() -> None:
         return 0
 
     async def play() -> None:
-        worker: Worker[int] = Worker("abandoned", asyncio.get_running_loop())
+        worker: Worker[int] = Worker("leaving", asyncio.get_running_loop())
         worker.submit(first, told.append)
-        worker.submit(lambda: 1, told.append)
+        worker.submit(lambda: begun_late.append(1) or 1, told.append)
         begun.wait()
-        threads.extend(one for one in threading.enumerate() if one.name == "abandoned")
-        worker.abandon()
+        threads.extend(one for one in threading.enumerate() if one.name == "leaving")
+        worker.leave()
 
     hook, threading.excepthook = threading.excepthook, failed.append
     try:
@@ -74,5 +53,6 @@ def test_who_abandons_waits_for_nothing() -> None:
         threading.excepthook = hook
         go.set()
     assert len(threads) == 1
+    assert not begun_late
     assert not told
     assert not failed

@@ -28,7 +28,7 @@ def test_a_file_lies_over_the_defaults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[upkep]", "unknown section [upkep]; there are materialize, upkeep"),
+        ("[upkep]", "unknown section [upkep]; there are tables, materialize, upkeep"),
         ("[upkeep]\nvacuum = 1", "unknown key upkeep.vacuum; there are file_bytes"),
         ("[upkeep]\nfile_bytes = '1'", "Expected `int`, got `str`"),
         ("upkeep = 1", "unknown section [upkeep]"),

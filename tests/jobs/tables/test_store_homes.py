@@ -81,6 +81,7 @@ def test_addresses_become_hadoops(tmp_path: Path) -> None:
     assert spark_address("gs://lake/a", {}) == "gs://lake/a"
     assert spark_address("az://box/a", account) == "abfss://box@here.dfs.core.windows.net/a"
     assert spark_address(str(tmp_path), {}) == str(tmp_path)
+    assert spark_address(f"file://{tmp_path}", {}) == str(tmp_path)
     with pytest.raises(InvalidRequest, match="AZURE_STORAGE_ACCOUNT_NAME"):
         spark_address("az://box/a", {})
 

@@ -2,27 +2,29 @@
 more. By Hadoop's own client, over HTTP."""
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
 from faulty_s3 import FaultyS3, Plan, faulty_s3
+from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from spark_s3 import bucket_of, on_s3
 
-from distributary.jobs.tables import store_lock
 from distributary.jobs.tables.delta_files import java_class, newest_version
 from distributary.jobs.tables.object_stores import LOG_STORE
 from distributary.jobs.tables.store_lock import NAME, require_no_lease
 from distributary.jobs.tables.writer_lock import writing
 from distributary.jobs.upkeep.spark_upkeep import VACUUM
-from distributary.pipeline.errors import StoreError, TablesLocked
+from distributary.pipeline.errors import InvalidRequest, StoreError, TablesLocked
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.object_home.lease import Claim
 
-LEASE = 1.5
+#: However slow the machine is, an owner shows its life in time; and one that is waited for.
+LEASE, SHORT = 12, 3
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,6 @@ def store(spark: SparkSession, s3: FaultyS3, folder: str) -> Iterator[SparkSessi
     with pytest.MonkeyPatch.context() as patch, on_s3(spark, s3):
         for name, value in s3.options().items():
             patch.setenv(name, value)
-        patch.setattr(store_lock, "LEASE_SECONDS", LEASE)
         spark.range(3).write.format("delta").save(f"{folder}/acks")
         yield spark
 
@@ -79,26 +80,46 @@ def follow(s3: FaultyS3) -> None:
 def test_a_second_job_is_told_who_the_first_is(store: SparkSession, folder: str) -> None:
     """Before a JVM starts, and at the lease itself: machine, pid, job, since when."""
     said = rf"by `materialize` with pid {os.getpid()} on \S+, since 20\d\d-"
-    with writing(store, folder, "materialize"):
+    with writing(store, folder, "materialize", LEASE):
         with pytest.raises(TablesLocked, match=said):
-            require_no_lease(folder)
-        with pytest.raises(TablesLocked, match=said), writing(store, folder, "upkeep"):
+            require_no_lease(folder, LEASE)
+        with pytest.raises(TablesLocked, match=said), writing(store, folder, "upkeep", LEASE):
             pytest.fail("it got the lease")
-    require_no_lease(folder)
+    require_no_lease(folder, LEASE)
 
 
 def test_the_lease_goes_with_its_block(store: SparkSession, folder: str) -> None:
     """At once, whatever ended it. Only after a failure something of it may be under way, and the
     next job makes a version of each table."""
     before = version(store, folder)
-    with writing(store, folder, "materialize"):
+    with writing(store, folder, "materialize", LEASE):
         append(store, folder)
-    with writing(store, folder, "upkeep"):
+    with writing(store, folder, "upkeep", LEASE):
         assert version(store, folder) == before + 1
-    with pytest.raises(ZeroDivisionError), writing(store, folder, "upkeep"):
+    with pytest.raises(ZeroDivisionError), writing(store, folder, "upkeep", LEASE):
         _ = 1 / 0
-    with writing(store, folder, "upkeep"):
+    with writing(store, folder, "upkeep", LEASE):
         assert version(store, folder) == before + 2
+
+
+def test_a_jvm_that_ended_may_have_begun_something(
+    store: SparkSession, s3: FaultyS3, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where the job ends well, as one does that a signal has asked to."""
+    with socket.create_server(("127.0.0.1", 0)) as port:
+        nobody = JavaGateway(gateway_parameters=GatewayParameters(port=port.getsockname()[1]))
+    with monkeypatch.context() as gone, writing(store, folder, "materialize", LEASE):
+        gone.setattr(store, "_jvm", nobody.jvm)
+    assert msgspec.json.decode(objects(s3).read(NAME), type=Claim).unsure
+    before = version(store, folder)
+    with writing(store, folder, "upkeep", LEASE):
+        assert version(store, folder) == before + 1
+
+
+def test_a_session_without_our_classes_is_told_so(store: SparkSession) -> None:
+    """As one is that Spark or a notebook has made."""
+    with pytest.raises(InvalidRequest, match=r"make the session by `distributary\.session`"):
+        java_class(store, "distributary.NoSuchStore")
 
 
 def test_a_job_that_ended_without_a_word_is_followed(
@@ -106,15 +127,15 @@ def test_a_job_that_ended_without_a_word_is_followed(
 ) -> None:
     """After its lease; what it had begun can't be put any more."""
     follow(s3)
-    require_no_lease(folder)
+    require_no_lease(folder, SHORT)
     before = version(store, folder)
-    with writing(store, folder, "materialize"):
+    with writing(store, folder, "materialize", SHORT):
         assert version(store, folder) == before + 1
 
 
 def followed(spark: SparkSession, s3: FaultyS3, folder: str, then: Callable[[], None]) -> None:
     """A job is followed by another one, and goes on."""
-    with writing(spark, folder, "job"):
+    with writing(spark, folder, "job", LEASE):
         follow(s3)
         then()
 
@@ -123,7 +144,7 @@ def test_a_job_that_was_followed_changes_nothing(
     store: SparkSession, s3: FaultyS3, folder: str
 ) -> None:
     """Its next commit fails, and it is told by whom it was followed."""
-    with writing(store, folder, "upkeep"):
+    with writing(store, folder, "upkeep", LEASE):
         before = (rows(store, folder), version(store, folder))
     said = r"taken over by `upkeep` with pid 77 on far, since 2023"
     with pytest.raises(TablesLocked, match=said):
@@ -150,7 +171,7 @@ def test_a_job_that_was_followed_removes_nothing(
         with pytest.raises(TablesLocked):
             followed(store, s3, folder, lambda: _ran(store, vacuum))
         assert objects(s3).exists(stray)
-        with writing(store, folder, "upkeep"):
+        with writing(store, folder, "upkeep", SHORT):
             _ran(store, vacuum)
         assert not objects(s3).exists(stray)
     finally:
@@ -209,7 +230,10 @@ def test_a_store_without_conditions_is_refused(
     store: SparkSession, s3: FaultyS3, folder: str
 ) -> None:
     s3.plan(Plan(unconditional="if-none-match"))
-    with pytest.raises(StoreError, match="ignores conditions"), writing(store, folder, "upkeep"):
+    with (
+        pytest.raises(StoreError, match="ignores conditions"),
+        writing(store, folder, "upkeep", LEASE),
+    ):
         pytest.fail("it writes")
 
 
@@ -217,4 +241,4 @@ def test_a_store_that_is_gone_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     with pytest.raises(StoreError, match="See to the store"):
-        require_no_lease("s3a://lake/tables")
+        require_no_lease("s3a://lake/tables", LEASE)

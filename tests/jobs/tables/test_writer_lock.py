@@ -53,8 +53,8 @@ def test_a_second_writer_is_told_who_the_first_is(
     held(f"{os.getpid()} materialize\n")
     said = rf"being written by `materialize` with pid {os.getpid()}"
     with pytest.raises(TablesLocked, match=said):
-        require_no_writer(str(tmp_path))
-    with pytest.raises(TablesLocked, match=said), writing(spark, str(tmp_path), "upkeep"):
+        require_no_writer(str(tmp_path), 30)
+    with pytest.raises(TablesLocked, match=said), writing(spark, str(tmp_path), "upkeep", 30):
         pytest.fail("it got the lock")
 
 
@@ -62,9 +62,9 @@ def test_two_in_one_process_are_two(spark: SparkSession, tmp_path: Path) -> None
     """A notebook that runs one job in another's block is told so, too."""
     folder = str(tmp_path)
     with (
-        writing(spark, folder, "materialize"),
+        writing(spark, folder, "materialize", 30),
         pytest.raises(TablesLocked, match="`materialize`"),
-        writing(spark, folder, "upkeep"),
+        writing(spark, folder, "upkeep", 30),
     ):
         pytest.fail("it got the lock")
 
@@ -72,12 +72,12 @@ def test_two_in_one_process_are_two(spark: SparkSession, tmp_path: Path) -> None
 def test_the_lock_goes_with_its_block(spark: SparkSession, tmp_path: Path) -> None:
     """Whatever ended it; then nobody is named any more."""
     folder = f"file://{tmp_path}"
-    with pytest.raises(ZeroDivisionError), writing(spark, folder, "materialize"):
+    with pytest.raises(ZeroDivisionError), writing(spark, folder, "materialize", 30):
         _ = 1 / 0
-    with writing(spark, folder, "upkeep"):
+    with writing(spark, folder, "upkeep", 30):
         assert (tmp_path / NAME).read_text() == f"{os.getpid()} upkeep\n"
     assert (tmp_path / NAME).read_text() == ""
-    require_no_writer(folder)
+    require_no_writer(folder, 30)
 
 
 def test_what_a_killed_job_left_is_waited_for(spark: SparkSession, tmp_path: Path, held) -> None:
@@ -85,9 +85,9 @@ def test_what_a_killed_job_left_is_waited_for(spark: SparkSession, tmp_path: Pat
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     left = held(f"{ended.pid} materialize\n")
-    require_no_writer(str(tmp_path))
+    require_no_writer(str(tmp_path), 30)
     threading.Timer(0.5, left.kill).start()
-    with writing(spark, str(tmp_path), "materialize"):
+    with writing(spark, str(tmp_path), "materialize", 30):
         assert left.wait() != 0
 
 
@@ -99,6 +99,6 @@ def test_a_writer_that_stays_without_its_python_is_named(
     held("")
     with (
         pytest.raises(TablesLocked, match="by another process"),
-        writing(spark, str(tmp_path), "upkeep"),
+        writing(spark, str(tmp_path), "upkeep", 30),
     ):
         pytest.fail("it got the lock")

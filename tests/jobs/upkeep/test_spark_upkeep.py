@@ -241,7 +241,7 @@ def test_another_writer_is_named(
 ) -> None:
     """Exit code 1, and nothing is touched."""
     before = versions(small)
-    with writing(spark, folder(small), "materialize"):
+    with writing(spark, folder(small), "materialize", 30):
         assert main(["--home", str(small.root)]) == 1
     assert "by `materialize` with pid" in capsys.readouterr().err
     assert versions(small) == before

@@ -283,6 +283,9 @@ def test_an_audit_is_of_each_log(
     assert spark.read.format("delta").load(f"{kept}/orders/lost").count() == found["orders"]
     assert audit([*asked[:-2], "--keep"]) == 1
     assert [len(list((home / "audits").iterdir())) for home in (lake, orders)] == [1, 1]
+    shutil.rmtree(orders / "audits")
+    assert audit(["--home", f"file://{orders}", "--check", "lost", "--keep"]) == 1
+    assert len(list((orders / "audits").iterdir())) == 1
 
 
 def test_a_column_that_a_log_lacks_may_have_fields_of_any_name(spark: SparkSession) -> None:

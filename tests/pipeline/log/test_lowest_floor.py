@@ -46,8 +46,11 @@ def test_it_is_what_a_scan_of_all_finds(seed: int) -> None:
         elif gone and what < 0.88:
             gone[-1].at = 0
             floors.fell(gone[-1])
+        lowest = min((one.at for one in there), default=-1)
         if rng.random() < 0.3:
-            assert floors.lowest(-1) == min((one.at for one in there), default=-1)
+            assert floors.bound(-1) == lowest  # they are few
+        if rng.random() < 0.3:
+            assert floors.lowest(-1) == lowest
             assert len(floors) == len(there)
 
 
@@ -63,6 +66,20 @@ def test_those_that_stay_behind_or_ahead_cost_nothing() -> None:
     members[0].at = 5_000
     assert floors.lowest(-1) == 1
     assert sum(member.looks for member in members) == 102
+
+
+def test_a_bound_is_found_in_bounded_time_and_comes_nearer() -> None:
+    floors, members = LowestFloor(), [Member() for _ in range(3_500)]
+    for member in members:
+        floors.add(member)
+        member.at, member.looks = 7, 0
+    bounds, looks = [], []
+    for _ in range(4):
+        bounds.append(floors.bound(-1))
+        looks.append(sum(member.looks for member in members))
+    assert bounds == [0, 0, 0, 7]
+    assert looks == [1_000, 2_000, 3_000, 3_501]
+    assert LowestFloor().bound(5) == 5
 
 
 def test_what_has_gone_is_forgotten_behind_one_that_stays() -> None:

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.pipeline.log.recent_messages import BATCH_BYTES, LINE_BYTES, RecentMessages
+from distributary.pipeline.log.recent_messages import (
+    BATCH_BYTES,
+    LEAVE_BY_ADD,
+    LEAVE_BY_COMMIT,
+    LINE_BYTES,
+    RecentMessages,
+)
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.topic_pattern import matches
 
@@ -122,6 +128,38 @@ def test_memory_is_bounded_by_what_is_committed(
         assert recent.bytes == taken(recent, firsts)
         if recent.floor < committed:  # there was more that could leave, so it fitted
             assert recent.bytes <= bytes_max
+
+
+@given(publishes, st.integers(0, 20 * BATCH_BYTES), st.data())
+def test_what_is_owed_to_nobody_leaves_once_the_table_has_it(
+    steps: list[tuple[str, int, bool]], bytes_max: int, data: st.DataObject
+) -> None:
+    """However little it is; what is owed stays as long as the limit allows."""
+    recent, firsts = RecentMessages(head=0, bytes_max=bytes_max), [0]
+    for topic, count, _ in steps:
+        recent.add(topic, batch(recent.head, count))
+        firsts.append(recent.head)
+        through, owed_from = data.draw(st.tuples(*2 * [st.integers(0, recent.head)]))
+        recent.committed(through, owed_from)
+        through, floor = recent.committed_through, recent.floor
+
+        assert recent.bytes == taken(recent, firsts[:-1])
+        following = next((stop for stop in firsts if stop > floor), None)
+        if following is not None and following <= through:
+            assert following > owed_from, "it could have left"
+            assert recent.bytes <= bytes_max
+
+
+def test_what_is_owed_to_nobody_leaves_little_by_little() -> None:
+    """The loop isn't held for all of a commit; what goes on coming takes the rest with it."""
+    recent = RecentMessages(head=0, bytes_max=10_000_000)
+    for _ in range(1_000):
+        recent.add("t", batch(recent.head, 1))
+    recent.committed(1_000, 1_000)
+    assert recent.floor == LEAVE_BY_COMMIT
+    for nth in range(1_000 - LEAVE_BY_COMMIT):
+        recent.add("t", batch(recent.head, 1))
+        assert recent.floor == min(LEAVE_BY_COMMIT + (nth + 1) * LEAVE_BY_ADD, 1_000)
 
 
 @given(publishes, st.integers(0, 20 * BATCH_BYTES), st.data())
