@@ -19,8 +19,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
-from distributary.pipeline.tables.delta.pinned_table import pin
-from distributary.pipeline.tables.delta.store import LocalStore
 from distributary.pipeline.transforms.schema.home_tables import Tables
 
 #: Tasks of a query at most: each begins with a process, or waits for one.
@@ -74,6 +72,10 @@ def summed(known: DataFrame, reading: Reading, sums: Sum, kind: StructType) -> D
 
 def table_files(path: str) -> list[tuple[str, date | None]]:
     """The table's files as it is now, with the days that they are of."""
+    # A cluster's executors import the views, and may not have what these need.
+    from distributary.pipeline.tables.delta.pinned_table import pin  # noqa: PLC0415
+    from distributary.pipeline.tables.delta.store import LocalStore  # noqa: PLC0415
+
     root = Path(path)
     names = [name for name, _ in pin(LocalStore(root)).files]
     return [(str(root / name), _day(name)) for name in names]
@@ -147,10 +149,10 @@ def _read(reading: Reading, parts: Iterable[dict[str, Any]]) -> Iterator[pa.Tabl
                 some.append(file.read_row_group(at, columns=[*reading.columns], use_threads=False))
                 count += some[-1].num_rows
                 if count >= TOGETHER:
-                    yield pa.concat_tables(some).unify_dictionaries()
+                    yield pa.concat_tables(some)
                     some, count = [], 0
     if some:
-        yield pa.concat_tables(some).unify_dictionaries()
+        yield pa.concat_tables(some)
 
 
 def numbered(rows: pa.Table, name: str) -> "tuple[Any, list[str]]":
