@@ -7,10 +7,12 @@ from pathlib import Path
 from async_client import at, run
 from fork_server import commands
 from gateway_http import ShownGateway
+from gateway_jms import Jms, temporary
 from gateway_machines import Machines
 from gateway_management import Manager
-from gateway_peer import Connect
+from gateway_peer import Connect, Peer
 from gateway_process import Gateway, until
+from gateway_transactions import transacted
 
 from distributary.client import Client
 from distributary.ingest.placing.topic_placing import place
@@ -18,6 +20,9 @@ from distributary.ingest.runtime.load_settings import load
 from distributary.jobs.client.live_client import live
 from distributary.pipeline.lake.placement import with_log, with_rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
+
+#: Of a link beside those of a transacted session.
+HANDLE = 9
 
 
 def relaying(machines: Machines, folder: Path) -> Gateway:
@@ -90,7 +95,8 @@ async def answered(asks: Client, answers: Client, queue: str) -> None:
 def test_its_temporary_destinations_are_for_clients_of_all_gateways(
     machines: Machines, tmp_path: Path
 ) -> None:
-    """They are in its private log: other gateways relay to it."""
+    """They are in its private log: other gateways relay to it. It ends with the gateway, so what is
+    done there isn't prepared."""
     main, orders = machines.owner("a", "main"), machines.owner("b", "orders")
     gateway = relaying(machines, tmp_path)
 
@@ -101,6 +107,14 @@ def test_its_temporary_destinations_are_for_clients_of_all_gateways(
             await answered(elsewhere, beside, "queue://orders.others")
 
     run(whole())
+    with Jms(gateway.port) as jms:
+        session = transacted(jms)
+        jms.send(temporary("temporary-queue", handle=HANDLE, channel=session.channel))
+        session.until("attach", "flow")
+        session.post(HANDLE, "lost with it")
+        manager = Manager(Peer(gateway.port))
+        text = manager.refused(501, "PREPARE", "transaction", "1:01:", transaction=session.id)
+        assert "nothing of it can be prepared" in text
     for one in (gateway, orders, main):
         one.stop()
 

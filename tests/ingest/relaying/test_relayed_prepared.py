@@ -110,15 +110,18 @@ def test_two_logs_end_together_by_two_branches(fleet: Fleet) -> None:
 def test_another_log_that_is_away_is_no_matter(
     tmp_path: Path, own_gateway: Callable[..., Gateway]
 ) -> None:
-    """But what isn't anywhere else may be there."""
-    settings = {"fleet": {"owner_wait_ms": 1_000}}
+    """But what isn't anywhere else may be there. Nor are the limits of our own log, which is full,
+    a matter of another one's."""
+    settings = {"fleet": {"owner_wait_ms": 1_000}, "amqp": {"prepared_of_user_max": 1}}
     with Trio(tmp_path, own_gateway, settings, THREE_LOGS) as trio:
         manager = asking(trio.main)
         with Jms(trio.main.port) as jms:
             session = transacted(jms)
-            session.post(session.producer("prices.to", QUEUE), "coin")
-            manager.done("PREPARE", TRANSACTION, "3:04:", transaction=session.id)
-            assert session.commit() == ""
+            for id_, queue in (("3:05:", "own.to"), ("3:04:", "prices.to")):
+                session.post(session.producer(queue, QUEUE), "coin")
+                said = manager.done("PREPARE", TRANSACTION, id_, transaction=session.id)
+                assert said == {"works": True}
+                assert session.commit() == ""
         trio.all["orders"].kill()
         manager.done("COMMIT", TRANSACTION, "3:04:")
         text = manager.refused(500, "COMMIT", TRANSACTION, "3:04:")
