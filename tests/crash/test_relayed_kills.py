@@ -27,6 +27,8 @@ SETTINGS = {"topic": {"duplicates_messages": 100_000}}
 PUBLISHERS = 3
 #: Seconds before a kill in which an outcome may have been given that the owner doesn't know.
 MARGIN = 1.0
+#: Between two messages of a publisher: the gateways and the kills want the machine, too.
+PAUSE_SECONDS = 0.005
 
 
 @pytest.fixture
@@ -65,6 +67,7 @@ class Load:
                 await client.publish(address, Message(body=f"{name}-{number}", group=name))
                 self.accepted.append(f"{name}-{number}")
                 number += 1
+                await asyncio.sleep(PAUSE_SECONDS)  # the stimulus: not as fast as it can
 
     async def consume(self, subscribe: Callable[..., object]) -> None:
         async with at(self.fleet.main, give_up_seconds=60) as client:
