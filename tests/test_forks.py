@@ -1,4 +1,4 @@
-"""`pytest --forks`: each test runs once, all of a file in one process; one that dies is a failure."""
+"""`pytest --forks`: each test runs once, a file in one process; one that dies is a failure."""
 
 import re
 import subprocess
