@@ -64,8 +64,8 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
 }
 #: The last one of them has no log.
 NODES = 5
-#: Between two turns of all clients.
-TURN_SECONDS = 0.003
+#: Between two turns of all clients, as in `world`.
+TURN_SECONDS = 0.01
 LOOK_SECONDS = 0.05
 #: Seconds until another client takes another connection.
 MOVES_SECONDS = (0.3, 2.0)
