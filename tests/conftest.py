@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import class_archive
 import pytest
-from forks import Forks
 from hypothesis import HealthCheck, settings
 from spark_lender import PLACE, borrow, lender
 
@@ -39,13 +38,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=7, help="what crash rounds do (default 7)")
-    parser.addoption("--forks", type=int, default=0, help="processes that run tests")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Where the Spark of this run is lent, told to the processes that pytest starts, too."""
-    if count := config.getoption("forks"):
-        config.pluginmanager.register(Forks(count))
     if PLACE not in os.environ:
         os.environ[PLACE] = tempfile.mkdtemp(prefix="lender-")
 

@@ -1,8 +1,8 @@
 """A lake of three logs on a store that fails, five gateways, and clients at any of them.
 
 Three gateways own a log each, one stands by, one has no log; what is done to them stands in
-`fleet_harms`. A topic and a queue are divided over logs, and transactions are of two. A gateway that has ended is started again
-as a standby. Clients of a gateway that doesn't answer go to
+`fleet_harms`. A topic and a queue are divided over logs, and a bank's transactions are of two. A
+gateway that has ended is started again as a standby. Clients of a gateway that doesn't answer go to
 another one, and most are at one that doesn't own what they use.
 
 with HarmedFleet(folder, draw) as world:

@@ -81,7 +81,7 @@ class Load:
     async def harm(self, change: Callable[["Load"], None]) -> None:
         for _ in range(KILLS):
             known = len(self.accepted)
-            while len(self.accepted) == known:  # until the next kill is noticed, too
+            while len(self.accepted) == known:  # noqa: ASYNC110 (the next kill is noticed, too)
                 await asyncio.sleep(0.05)
             await asyncio.sleep(self.chance.uniform(0.3, 1.5))
             await asyncio.to_thread(change, self)
