@@ -1,5 +1,4 @@
-"""Sums over a table's rows, made where its files lie: Arrow takes a tenth of what Spark takes to
-bring a row from a file to a sum.
+"""Sums over a table's rows, made where its files lie: no row passes through Spark's readers.
 
 Rule: all tasks of a query read the same version of the table, which one task finds out when the
       query runs.
