@@ -12,6 +12,7 @@ ROUND ?=
 FLEET ?=
 FRAMES ?= 20000
 SECONDS ?= 3600
+MODELS ?=
 STAY ?=
 EXTRAS ?= console,spark
 DIST_ENV := build/dist-env
@@ -58,8 +59,8 @@ crash: $(READY) ## Kills, power cuts, bad disks: ROUNDS of them drawn by SEED, o
 takeovers: $(READY) ## A home without a disk changes hands: ROUNDS drawn by SEED, or ROUND alone (FLEET=1: three logs, five gateways)
 	$(BIN)/python -m tests.crash.$(if $(FLEET),fleet_rounds,take_overs) --seed $(SEED) --rounds $(ROUNDS) $(if $(ROUND),--round $(ROUND))
 
-soak: $(READY) ## The models at random, for SECONDS, from SEED on: for nights
-	nice $(BIN)/python -m tests.soak --seed $(SEED) --seconds $(SECONDS)
+soak: $(READY) ## The models at random, for SECONDS, from SEED on: for nights (MODELS=typed: those)
+	nice $(BIN)/python -m tests.soak --seed $(SEED) --seconds $(SECONDS) --models "$(MODELS)"
 
 fuzz: $(READY) ## Random conversations, C with sanitizers: ROUNDS of FRAMES drawn by SEED, or ROUND alone
 	$(BIN)/python -m tests.fuzz --seed $(SEED) --rounds $(ROUNDS) --frames $(FRAMES) $(if $(ROUND),--round $(ROUND))

@@ -94,7 +94,7 @@ COLUMNS: Final = (
         "message",
         "binary",
         "message: all its sections as they came, header included; "
-        "prepared transaction: the work that its commit will do",
+        "prepared transaction: the work that its commit will do; decided one: its other logs",
         "bytes",
         "byte for byte what the publisher sent; null in other events",
     ),
@@ -102,7 +102,7 @@ COLUMNS: Final = (
         "subscription",
         "string",
         "settlement, subscription: whose it is, as SubscriptionKey.id; or schema/TOPIC, "
-        "transaction/GLOBAL-ID",
+        "transaction/GLOBAL-ID/USER",
         "",
         "always a durable one",
     ),
@@ -169,7 +169,8 @@ COLUMNS: Final = (
         "subscription: what happened to it",
         "",
         "created, redefined, rewound, purged, paused, resumed, configured, deleted; schema; or "
-        "prepared, committed, rolled_back of a prepared transaction",
+        "prepared, committed, rolled_back of a prepared transaction; or decided, completed of one "
+        "over several logs",
     ),
     Column(
         "shared",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import class_archive
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from spark_lender import PLACE, borrow, lender
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from spark_place import Place
 
 # A failure prints what replays it. There is no deadline: builds share their machine with others.
-settings.register_profile("house", deadline=None, print_blob=True)
+# On a busy machine examples are drawn slowly, and that is no fault of theirs.
+settings.register_profile(
+    "house", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("house")
 #: A time-out amid a call to the JVM leaves its answer for the next call: whatever asks the session
 #: after that is wrong. So there is none unless something hangs, however busy the machine is.

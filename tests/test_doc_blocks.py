@@ -198,6 +198,12 @@ RUN = {
             "::test_a_schema_from_its_first_version_to_its_end"
         ),
     },
+    "docs/guides/transactions-over-logs.md": {
+        "distributary transaction": (
+            f"{SAME}tests/crash/test_shared_moments.py"
+            "::test_users_end_what_logs_decide_by_force_alone"
+        ),
+    },
     "docs/guides/typed-tables.md": {
         "sql:": f"{SAME}tests/jobs/views/test_notebooks.py::test_typed_tables",
         "python:": (

@@ -21,12 +21,12 @@ from distributary.client.connection.conditions import hung_up, tell, told, will_
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
-from distributary.ingest.native.outgoing import Outgoing
+from distributary.ingest.native.outgoing import Outgoing, WriteBuffer
 from distributary.ingest.native.pump import Pump, Stop, address
 from distributary.ingest.native.runs import Outcomes, Received
 
-#: Bytes of one read and of one write of the socket.
-BUFFER_BYTES = 1 << 18
+#: Bytes of one read of the socket.
+READ_BYTES = 1 << 18
 
 
 class ClientLink(Protocol):
@@ -66,7 +66,7 @@ class Wire(asyncio.BufferedProtocol):
         self._server, self._settings = server, settings
         self._login: Login | None = Login(server, settings.scram_iterations_max)
         self._socket: asyncio.Transport | None = None
-        self._in, self._out = (bytearray(BUFFER_BYTES) for _ in range(2))
+        self._in, self._out = bytearray(READ_BYTES), WriteBuffer()
         self._pump = Pump(settings.message_bytes_max)
         self._pump.columns.late = self._pump.columns.reasons = True
         self._links: dict[int, ClientLink] = {}
@@ -266,15 +266,16 @@ class Wire(asyncio.BufferedProtocol):
     def write(self) -> bool:
         """Write what the engine has; whether all of it. Within one such pass it may write transfers
         before the outcomes that were given before them."""
-        room, socket = pumping.pointer(self._out), self._socket
+        socket = self._socket
         assert socket is not None  # noqa: S101
-        while (size := self.outgoing.output(room, BUFFER_BYTES)) > 0:
-            socket.write(bytes(memoryview(self._out)[:size]))
+        while chunk := self._out.take(self.outgoing):
+            socket.write(chunk)
+            self._out.written(chunk, socket)
             if self._paused:
                 return False
         if self.outgoing.holds:
             self.outgoing.written(engine_objects.EngineLinks(tuple(self._links)))
-        if size < 0 and proton.pn_connection_state(self.connection) & cproton.PN_REMOTE_CLOSED:
+        if chunk is None and proton.pn_connection_state(self.connection) & cproton.PN_REMOTE_CLOSED:
             socket.close()  # before, the other side may still have outcomes to work on
         return True
 

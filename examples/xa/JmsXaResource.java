@@ -66,6 +66,7 @@ public final class JmsXaResource implements XAResource {
     @Override
     public int prepare(Xid xid) throws XAException {
         String id = idOf(xid);
+        boolean works;
         try {
             Map<String, Object> said = Map.of("transaction", transaction());
             Answer answer = ask("PREPARE", id, said);
@@ -73,6 +74,7 @@ public final class JmsXaResource implements XAResource {
                 rollBack();
                 throw failure(XAException.XA_RBROLLBACK, answer.text);
             }
+            works = Boolean.TRUE.equals(answer.body.get("works"));
             open = "";
             work.commit();
         } catch (TransactionRolledBackException error) {
@@ -80,7 +82,7 @@ public final class JmsXaResource implements XAResource {
         } catch (JMSException error) {
             throw failure(XAException.XAER_RMFAIL, error.getMessage()); // recovery tells
         }
-        return XA_OK;
+        return works ? XA_OK : XA_RDONLY; // nothing waits where nothing was done
     }
 
     @Override
@@ -123,7 +125,7 @@ public final class JmsXaResource implements XAResource {
             for (int total = 1; found.size() < total; ) {
                 Answer answer = ask("QUERY", "", Map.of("offset", found.size()));
                 if (answer.status >= OK_BELOW) {
-                    throw failure(XAException.XAER_RMERR, answer.text);
+                    throw failure(XAException.XAER_RMFAIL, answer.text);
                 }
                 if (answer.body.get("missing") instanceof Map<?, ?> away && !away.isEmpty()) {
                     throw failure(XAException.XAER_RMFAIL, "logs that are away: " + away);
@@ -175,7 +177,9 @@ public final class JmsXaResource implements XAResource {
             throw failure(XAException.XAER_NOTA, answer.text);
         }
         if (answer.status >= OK_BELOW) {
-            throw failure(XAException.XAER_RMERR, answer.text);
+            // Its log may be away, or moving. XAER_RMERR would say that the branch is rolled back,
+            // and nobody would ask again.
+            throw failure(XAException.XAER_RMFAIL, answer.text);
         }
     }
 

@@ -21,6 +21,7 @@ _id = click.argument("id_", metavar="ID")
 _force = click.option(
     "--force", is_flag=True, help="Though another user's transaction manager is to end it."
 )
+_of = click.option("--of", default="", help="Whose it is, if several users have this ID.")
 
 
 @click.group()
@@ -56,38 +57,45 @@ def list_(client: "Client", as_json: bool) -> None:
 @transaction.command()
 @_id
 @_force
+@_of
 @yes_option
 @json_option
 @connected
-def commit(client: "Client", id_: str, force: bool, yes: bool, as_json: bool) -> None:
+def commit(client: "Client", id_: str, force: bool, of: str, yes: bool, as_json: bool) -> None:
     """Commit one.
 
     \b
     Example:
       distributary transaction commit 131077:0a1b:01 --yes
     """
-    _end(client, Verb.COMMIT, id_, force=force, yes=yes, as_json=as_json)
+    _end(client, Verb.COMMIT, id_, _said(force, of), yes=yes, as_json=as_json)
 
 
 @transaction.command()
 @_id
 @_force
+@_of
 @yes_option
 @json_option
 @connected
-def rollback(client: "Client", id_: str, force: bool, yes: bool, as_json: bool) -> None:
+def rollback(client: "Client", id_: str, force: bool, of: str, yes: bool, as_json: bool) -> None:
     """Roll one back: what it took comes again.
 
     \b
     Example:
       distributary transaction rollback 131077:0a1b:01 --force --yes
     """
-    _end(client, Verb.ROLLBACK, id_, force=force, yes=yes, as_json=as_json)
+    _end(client, Verb.ROLLBACK, id_, _said(force, of), yes=yes, as_json=as_json)
 
 
-def _end(client: "Client", verb: Verb, id_: str, *, force: bool, yes: bool, as_json: bool) -> None:
+def _said(force: bool, of: str) -> dict[str, object]:
+    return ({"force": True} if force else {}) | ({"user": of} if of else {})
+
+
+def _end(
+    client: "Client", verb: Verb, id_: str, said: dict[str, object], *, yes: bool, as_json: bool
+) -> None:
     sure(f"{verb.value} {id_}, whatever its transaction manager has decided?", yes=yes)
-    said = {"force": True} if force else {}
     done = client.ask(verb, Entity.TRANSACTION, id_, said)
     if as_json:
         print_json(done)

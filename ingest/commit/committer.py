@@ -238,6 +238,7 @@ class Committer:
     def flush_soon(self) -> None:
         """From now on commit again as soon as a commit ends; a stuck one is tried once more."""
         self._ending, self._stuck = True, False
+        self._journal.leave()
         self._upkeep.end()
 
     def catch_up(self, group: int) -> Callable[[], bool]:

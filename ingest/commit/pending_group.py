@@ -1,5 +1,6 @@
 """A group on its way to the disk: what gathers in it, and what of it is being written."""
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
@@ -37,16 +38,18 @@ class Inside(msgspec.Struct, frozen=True):
     only: SubscriptionKey | None = None
 
 
-class Former(msgspec.Struct, frozen=True):
-    """Who published in a transaction that was prepared, from before a start: a connection of this
-    container."""
+class Former(msgspec.Struct, frozen=True, eq=False):
+    """Who published in a transaction that was prepared: a connection of this container, which may
+    have ended since. A transaction waits for long, so it keeps nothing of that."""
 
     container: str
+    connection: "weakref.ref[Peer] | None" = None
 
     @property
-    def client(self) -> "Former":
-        """It has no connection by which it came."""
-        return self
+    def client(self) -> "Peer | Former":
+        """Whose connection it was, if that one is there yet."""
+        found = None if self.connection is None else self.connection()
+        return self if found is None else found.client
 
 
 #: Who publishes.

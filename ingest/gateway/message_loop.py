@@ -59,6 +59,7 @@ from distributary.ingest.subscriptions.subscription_directory import Subscriptio
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
 from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.ingest.transactions.coordinator import Coordinator
+from distributary.ingest.transactions.other_logs import OtherLogs
 from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
@@ -104,20 +105,16 @@ class MessageLoop:
         bare, style = Kind(limits.bare_address), host.settings.delivery.pattern_style
         self._addresses = AddressResolver(admission, self._subscriptions, bare, style)
         directory, turns = self._subscriptions.directory, TaskTurns(host.loop)
-        self.transactions = Coordinator(host, parts, directory, self.finish_pass)
+        self.transactions = Coordinator(host, parts, directory, relaying.log, self.finish_pass)
         self.relays = relaying.relays(self.finish_pass, self.transactions)
-        self._node = open_node(
-            ManagementParts(
-                host, parts, access, directory, self._validator, turns, self.finish_pass
-            ),
-            Peers(self.engine),
-            self._addresses.answering,
-            self.relays,
-            self.transactions,
-        )
+        finish, peers = self.finish_pass, Peers(self.engine)
+        managed = ManagementParts(host, parts, access, directory, self._validator, turns, finish)
+        resolve = self._addresses.answering
+        self._node = open_node(managed, peers, resolve, self.relays, self.transactions)
         nodes = (temporary, self.transactions, self._node, self.relays)
         link_parts = LinkParts(access, admission, self._subscriptions, *nodes)
         self._links = LinkService(host, parts, link_parts)
+        self._other_logs = OtherLogs(host, self.transactions, self.relays, finish)
         self._floors = IdleFloors(host, parts, directory)
         self._restore(store, policies)
 
@@ -384,6 +381,7 @@ class MessageLoop:
     def quiet(self) -> None:
         """The last peer has gone: begin nothing more of what no peer asks for."""
         self._node.close()
+        self._other_logs.close()
         self._validator.close()
         self._backlogs.close()
         self._floors.close()

@@ -6,8 +6,10 @@ changing the placement: so its sign of life is a look whether the placement is t
 began with. If not, it is lost, and like every owner it lets no byte out that it isn't sure of.
 """
 
+import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +18,20 @@ from msgspec.structs import replace
 from distributary.ingest.commit.home_opening import Store, open_store
 from distributary.ingest.gateway.ownership.any_home import OwnedHome, Waiting
 from distributary.ingest.runtime.settings import Settings
-from distributary.pipeline.errors import BeatFailed, HomeLost, InvalidRequest, StoreError
+from distributary.pipeline.errors import (
+    BeatFailed,
+    HomeLocked,
+    HomeLost,
+    InvalidRequest,
+    StoreError,
+)
 from distributary.pipeline.fleet.heirs import NOBODY
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, acquire
 from distributary.pipeline.tables.lake.lake import Lake
 
+#: How the folders are called, in the place for temporary files.
+_PREFIX: Final = "distributary-none-"
 #: Bytes of a segment of a journal that nothing is written to, the least that there may be.
 _SEGMENT_BYTES: Final = 1 << 20
 #: Signs of life in a lease.
@@ -75,7 +85,8 @@ class PrivateHome:
         self._lake, self.address = lake.within(lease_seconds / (2 * BEATS)), log
 
     def acquire(self) -> OwnedHome:
-        folder = Path(tempfile.mkdtemp(prefix="distributary-none-"))
+        _remove_left()
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         home = Home(folder)
         owner = acquire(home)
 
@@ -89,3 +100,16 @@ class PrivateHome:
         raise InvalidRequest(
             "--standby waits for a log, and --log none serves without one: leave one of both out"
         )
+
+
+def _remove_left() -> None:
+    """Remove the folders of those of this user that were killed: their locks are free. Who has no
+    lock yet is just starting."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        home = Home(folder)
+        with suppress(OSError, HomeLocked, StoreError):
+            is_ours = not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
+            if is_ours and home.lock_path.exists():
+                owner = acquire(home)
+                shutil.rmtree(folder, ignore_errors=True)
+                owner.release()

@@ -28,11 +28,13 @@ from distributary.ingest.net.relayed_link import OneLog
 from distributary.ingest.runtime.collecting import Collecting
 from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.logs import LineBudget
-from distributary.ingest.runtime.policies import Policies
+from distributary.ingest.runtime.policies import Policies, policies_written
 from distributary.ingest.runtime.settings import Settings
-from distributary.ingest.security.access import Access
+from distributary.ingest.runtime.watched import Part
+from distributary.ingest.security.access import Access, AccessFiles
 from distributary.pipeline.errors import HomeLost
 from distributary.pipeline.log.message_counts import MessageCounts
+from distributary.pipeline.subscriptions import policy_table
 from distributary.pipeline.tracing.tracer import Tracer
 
 _events = structlog.get_logger("gateway")
@@ -60,6 +62,13 @@ class _Probes(msgspec.Struct, frozen=True):
         self.http.close()
 
 
+class _Files(msgspec.Struct, frozen=True):
+    """What the files of the settings said when they could be used last: in all of its lives."""
+
+    access: AccessFiles
+    policies: Part[policy_table.Policies]
+
+
 def run(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bool = False) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. As a standby wait first until the home's owner
     has gone; a gateway that has given its log to another one goes on as a standby. `lines` says now
@@ -67,7 +76,9 @@ def run(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bo
     start."""
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        while (code := _live(served, settings, lines, standby=standby)) is None:
+        # What is wrong with its files is said now, not when the home has been taken over.
+        files = _Files(AccessFiles(settings), policies_written(settings))
+        while (code := _live(served, settings, files, lines, standby=standby)) is None:
             standby = True
             Collecting.end()
     finally:
@@ -75,18 +86,21 @@ def run(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bo
     return code
 
 
-def _live(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bool) -> int | None:
-    """One life as a standby, as an owner, or as both: nothing of it is left in the next one. The
-    exit code; None: it goes on."""
+def _live(
+    served: ServedLog, settings: Settings, files: _Files, lines: LineBudget, *, standby: bool
+) -> int | None:
+    """One life as a standby, as an owner, or as both: nothing of it is left in the next one but
+    what its files said. The exit code; None: it goes on."""
     home, sockets = served.home(settings), FewAtOnce()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(sockets)) as runner:
-        return runner.run(_run(served, home, settings, lines, sockets, standby=standby))
+        return runner.run(_run(served, home, settings, files, lines, sockets, standby=standby))
 
 
 async def _run(
     served: ServedLog,
     home: AnyHome,
     settings: Settings,
+    files: _Files,
     lines: LineBudget,
     sockets: FewAtOnce,
     *,
@@ -101,8 +115,7 @@ async def _run(
     for signum in _ENDS:
         loop.add_signal_handler(signum, host.halt.ask)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
-    # What is wrong with its files is said now, not when the home has been taken over.
-    access, policies = Access(loop, settings), Policies(loop, settings)
+    access, policies = Access(loop, settings, files.access), Policies(loop, files.policies)
     loop.add_signal_handler(signal.SIGHUP, _reload, access, policies)
     loop.add_signal_handler(signal.SIGUSR1, lines.turn)
     probes = _Probes(HttpServer(host, WaitingSite(_STANDS_BY)), ServiceNotice(loop, os.environ))

@@ -75,9 +75,10 @@ class AskedLogs:
 
     async def answer(self, link: Link, request: Request) -> Answer | NodeAnswer:
         """The answer of the first log that has what the request names: ours, or the one of its
-        owner's node. Who only looks has the answer of a log behind one that couldn't be asked,
-        and those that are known to have no owner are asked last. Who changes something has that
-        failure: what another log has under that name may not be what was meant."""
+        owner's node. Who only looks, or names a transaction by its global id, has the answer of a
+        log behind one that couldn't be asked, and those that are known to have no owner are asked
+        last. Who changes anything else has that failure: what another log has under that name may
+        not be what was meant."""
         logs = self._logs(link, request)
         match logs:
             case Answer():
@@ -86,15 +87,15 @@ class AskedLogs:
                 return await self._everywhere(link, request, there)
         if request.verb is Verb.QUERY:
             return await self._list(link, request, logs)
-        looks = request.verb in LOOKING
-        away = {one.log for one in self._relays.owners() if not one.connected and looks}
+        on = request.verb in LOOKING or request.entity is Entity.TRANSACTION
+        away = {one.log for one in self._relays.owners() if not one.connected and on}
         absent: list[Answer | NodeAnswer] = []
         failures: list[Answer] = []
         for log in sorted(logs, key=away.__contains__):
             found = await self._asked(link, log, request)
             if isinstance(found, NotAsked):
                 failures.append(refused(found))
-                if not looks:
+                if not on:
                     break
             elif found.status != ABSENT:
                 return found
@@ -211,7 +212,7 @@ class AskedLogs:
         them; all of which a change is made; or why none is asked."""
         own, others = self._relays.logs
         there = others if private_number(own) is not None else (own or MAIN, *others)
-        if request.log and request.log not in there:
+        if request.log and request.log not in (own, *there):
             known = ", ".join(sorted(there))
             return Answer(ABSENT, f"there is no log '{request.log}'; there are {known}")
         if not others:

@@ -8,6 +8,7 @@ letter: after a crash it is in one of the two places. All methods run on the loo
 import asyncio
 from array import array
 from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 
@@ -58,13 +59,17 @@ class Redriven(msgspec.Struct):
         return text
 
 
+#: A subscription, with its definition.
+_Target: TypeAlias = tuple[SubscriptionKey, Definition]
+
+
 class _Letter(msgspec.Struct, frozen=True):
     """A dead letter that goes back: its place among the dead, and where to (None: to all
-    subscriptions of the topic, as it never was a message of it)."""
+    subscriptions of the topic, as it never was a message of it), as that was when it was chosen."""
 
     sequence: int
     data: bytes
-    to: SubscriptionKey | None
+    to: _Target | None
     topic: str
 
 
@@ -185,11 +190,14 @@ class Redrive:
                 found.append(letter)
         fitting = await self._fitting(job, found)
         room = len(fitting) if job.most is None else job.most - job.done.redriven
-        letters: dict[tuple[SubscriptionKey | None, str], list[_Letter]] = {}
+        letters: dict[tuple[_Target | None, str], list[_Letter]] = {}
         for letter in fitting[:room]:
             letters.setdefault((letter.to, letter.topic), []).append(letter)
         for (to, topic), some in letters.items():
-            self._send(job, to, topic, some)
+            if self._is_as_it_was(to, topic):
+                self._send(job, None if to is None else to[0], topic, some)
+            else:
+                job.done.stayed += len(some)
 
     async def _fitting(self, job: _Job, letters: list[_Letter]) -> list[_Letter]:
         """Those that the schemas of their topics allow; the others stay."""
@@ -221,7 +229,15 @@ class Redrive:
         queue = topic.removeprefix(PREFIXES[Kind.QUEUE])
         return queue == topic or key_of_queue(Destination(Kind.QUEUE, queue)) in self._directory
 
-    def _target(self, job: _Job, where: Origin, data: bytes) -> SubscriptionKey | None:
+    def _is_as_it_was(self, to: _Target | None, topic: str) -> bool:
+        """Whether somebody is owed what goes there yet: the schemas take their time."""
+        if to is None:
+            return self._is_there(topic)
+        key, definition = to
+        found = self._directory.get(key)
+        return found is not None and found.definition == definition
+
+    def _target(self, job: _Job, where: Origin, data: bytes) -> _Target | None:
         """The subscription that gave it up, if it is there still, claims such a message still, and
         the user may send to it."""
         try:
@@ -231,7 +247,8 @@ class Redrive:
         found = self._directory.get(key)
         if found is None or not found.durable or not matches(found.definition.topic, where.topic):
             return None
-        return key if job.may(where.topic) and job.fits(found.definition, data) else None
+        fits = job.may(where.topic) and job.fits(found.definition, data)
+        return (key, found.definition) if fits else None
 
     def _send(
         self, job: _Job, to: SubscriptionKey | None, topic: str, letters: list[_Letter]

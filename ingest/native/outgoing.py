@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from distributary.ingest.native.pump import Pump, assert_sent, of_batch
+from distributary.ingest.native.pump import Pump, assert_sent, of_batch, pointer
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.pipeline.errors import DistributaryError
 from distributary.pipeline.model.record_batch import RecordBatch
@@ -11,6 +11,8 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 #: The protocol's header stands before the first frame.
 HEADER_BYTES = 8
+#: Bytes that one write of a socket gives: below what `ingest.runtime.memory` maps anew each time.
+WRITE_BYTES = 3 << 16
 
 
 class Queue(Protocol):
@@ -89,3 +91,41 @@ class Outgoing:
             self._state.waiting = 0
             self._state.era += 1
             self._held.clear()
+
+
+class Socket(Protocol):
+    """Takes what is written."""
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that it keeps, as they don't go out yet."""
+
+
+class WriteBuffer:
+    """Where output lies on its way to a socket; one for many connections."""
+
+    __slots__ = ("_bytes", "_pointer")
+
+    def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
+        # C points to the bytes, not to a view of them: a view that lies in a cycle is cleared when
+        # the interpreter ends, under whoever still points to it.
+        room = bytearray(WRITE_BYTES)
+        self._bytes, self._pointer = memoryview(room), pointer(room)
+
+    def take(self, outgoing: Outgoing) -> bytes | memoryview | None:
+        """What the engine has for a peer, at most WRITE_BYTES; None: it will never have any again.
+        These are the buffer's own bytes if they are most of it, as a copy of as many is dear, and
+        what waits for a socket then holds little more. Raises StaleReference."""
+        size = outgoing.output(self._pointer, WRITE_BYTES)
+        if size <= 0:
+            return None if size < 0 else b""
+        view = self._bytes[:size]
+        return view if size > WRITE_BYTES // 2 else view.tobytes()
+
+    def written(self, chunk: bytes | memoryview, socket: Socket) -> None:
+        """What was taken last was written to this socket. It keeps what doesn't go out yet, perhaps
+        without a copy: then the next output goes to another buffer."""
+        if not isinstance(chunk, bytes) and socket.get_write_buffer_size():
+            self._renew()

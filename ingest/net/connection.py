@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from proton import Condition, Endpoint
 
-from distributary.ingest.native.outgoing import Outgoing
+from distributary.ingest.native.outgoing import WRITE_BYTES, Outgoing
 from distributary.ingest.native.pump import address
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.ingest.net import endpoint_answers
 from distributary.ingest.net.containment import ContainedPeer, contained
-from distributary.ingest.net.engine import WRITE_BYTES, Engine
+from distributary.ingest.net.engine import Engine
 from distributary.ingest.net.frames.engine_error import NO_FRAME, BrokenFrame, engine_error
 from distributary.ingest.net.frames.frame_scanner import Inflow, Outflow
 from distributary.ingest.net.inbound import Inbound
@@ -355,17 +355,16 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     def _write(self) -> bool:
         """Whether all that the engine had is on its way."""
-        transport, engine = self._transport, self._engine
+        transport, buffer = self._transport, self._engine.write_buffer
         while self.alive and self.writable and transport is not None:
-            chunk = engine.output(self.outgoing)
+            chunk = buffer.take(self.outgoing)
             if chunk is None:
                 self._end(transport)
             if not chunk:
                 return chunk is not None
             last = len(chunk) < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
-            if not isinstance(chunk, bytes):
-                engine.wrote(transport)
+            buffer.written(chunk, transport)
             if last and not self.ending:
                 return True
         return False

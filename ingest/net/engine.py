@@ -20,7 +20,7 @@ from operator import methodcaller
 import structlog
 
 from distributary.ingest.native import pump as pumping
-from distributary.ingest.native.outgoing import Outgoing
+from distributary.ingest.native.outgoing import WriteBuffer
 from distributary.ingest.native.pump import Pump
 from distributary.ingest.net.handler import Handler
 from distributary.ingest.net.link import Peer
@@ -32,9 +32,6 @@ from distributary.ingest.security.access import Access
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED
 
 _events = structlog.get_logger("gateway")
-
-#: Bytes that one write of a socket gives: below what `ingest.runtime.memory` maps anew each time.
-WRITE_BYTES = 3 << 16
 
 
 class Engine:
@@ -52,11 +49,10 @@ class Engine:
         self.loop, self.handler, self.limits, self.sure = loop, handler, limits, sure
         self.access = access
         self.pump = Pump(limits.message_bytes_max)
-        # C points to the bytes, not to a view of them: a view that lies in a cycle is cleared when
-        # the interpreter ends, under whoever still points to it.
+        # As in `WriteBuffer`.
         read = bytearray(READ_BYTES)
         self.read_buffer, self.read_pointer = memoryview(read), pumping.pointer(read)
-        self._renew_write_buffer()
+        self.write_buffer = WriteBuffer()
         self.ends = Ends()
         #: Bugs that have ended one peer each.
         self.internal_errors = 0
@@ -70,26 +66,6 @@ class Engine:
         self.connections: set[Peer] = set()
         #: Those whose peer doesn't take what is written to it; who has stood still longest first.
         self._stalled: dict[Peer, None] = {}
-
-    def _renew_write_buffer(self) -> None:
-        write = bytearray(WRITE_BYTES)
-        self._write_buffer, self.write_pointer = memoryview(write), pumping.pointer(write)
-
-    def output(self, outgoing: Outgoing) -> bytes | memoryview | None:
-        """What the engine has for a peer, at most WRITE_BYTES; None: it will never have any again.
-        These are the write buffer's own bytes if they are most of it, as a copy of as many is dear,
-        and what waits for a socket then holds little more."""
-        size = outgoing.output(self.write_pointer, WRITE_BYTES)
-        if size <= 0:
-            return None if size < 0 else b""
-        view = self._write_buffer[:size]
-        return view if size > WRITE_BYTES // 2 else view.tobytes()
-
-    def wrote(self, transport: asyncio.WriteTransport) -> None:
-        """The write buffer's own bytes were handed to this transport. It keeps what its socket
-        didn't take, perhaps without a copy: then the next output goes to another buffer."""
-        if transport.get_write_buffer_size():
-            self._renew_write_buffer()
 
     def add(self, connection: Peer) -> bool:
         """Whether there is room for one more connection."""

@@ -59,12 +59,23 @@ class NotAsked(AmqpError):
 Ending: TypeAlias = AmqpError | InDoubt | None
 
 
-class WorkElsewhere(Protocol):
-    """The work of a client's transaction in another gateway's log."""
+class Branch(Protocol):
+    """The work of a client's transaction in one log, ours or another gateway's. Each is ended once,
+    by `prepare` or `end`; `then` is called when its log has answered."""
 
-    @property
-    def own_refusal(self) -> AmqpError:
-        """Why nothing of our own log can be done in it."""
+    def name(
+        self, decision: str, logs: tuple[str, ...], then: Callable[[AmqpError | None], None]
+    ) -> None:
+        """Its commit will decide the transaction with this id, of which these other logs have
+        branches."""
+
+    def prepare(self, branch: str, then: Callable[[Ending], None]) -> None:
+        """It waits for the decision of another log, under this global id. Who can't say that it is
+        prepared has no say in it: the decision won't be made."""
+
+    def end(self, *, commit: bool, global_id: str, then: Callable[[Ending], None]) -> None:
+        """Commit it or roll it back. With the global id of a transaction manager its commit
+        prepares it under that."""
 
     def spoil(self, reason: AmqpError) -> None:
         """A part of the transaction can't be done: it can only be rolled back."""
@@ -73,10 +84,6 @@ class WorkElsewhere(Protocol):
         """It has taken too long, or holds too many deliveries: those that were given an outcome in
         it aren't held for it any more."""
 
-    def end(self, *, commit: bool, global_id: str, then: Callable[[Ending], None]) -> None:
-        """The client ends the transaction: so does the owner of the log; then do this. With a
-        global id its commit prepares it under that."""
-
 
 class ClientTransactions(Protocol):
     """The transactions that clients have declared here, to relayed links."""
@@ -84,12 +91,12 @@ class ClientTransactions(Protocol):
     def knows(self, connection: Peer, number: int) -> bool:
         """Whether a connection has such an open transaction."""
 
-    def elsewhere(self, number: int) -> WorkElsewhere | None:
-        """What a known transaction has in another gateway's log."""
+    def elsewhere(self, number: int, log: str) -> Branch | None:
+        """What a known transaction has in this log, of another gateway or relayed to ourselves."""
 
-    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> AmqpError | None:
-        """A known transaction gets work in another gateway's log, its first one there. Why that
-        can't be, if so: it has some in ours, or had failed before."""
+    def relay(self, connection: Peer, number: int, log: str, branch: Branch) -> AmqpError | None:
+        """A known transaction gets work in such a log, its first one there. Why that can't be, if
+        so: a part of it has failed before."""
 
     def watch(self, connection: Peer, number: int) -> None:
         """Something is done in it in another gateway's log: from now on, if no time ran, it has so
@@ -106,6 +113,10 @@ class ClientTransactions(Protocol):
 
 class Relaying(Protocol):
     """A gateway's part in a lake."""
+
+    @property
+    def log(self) -> str:
+        """The log that it owns; empty where the home is no lake."""
 
     def temporary_name(self, unique: str) -> str:
         """The name of a temporary destination of its log."""
@@ -140,6 +151,11 @@ class Relays(Protocol):
         """What the node of the owner of another log answers to a request that came by this link,
         which is encoded with a message-id and the address of its answer; or why there is no
         answer."""
+
+    async def ask_owner(
+        self, log: str, encoded: Callable[[int, str], bytes]
+    ) -> NodeAnswer | AmqpError:
+        """The same, of what this gateway itself has to ask there."""
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...]:
         """The logs where this link belongs: another one, or several, ours perhaps among them; or
@@ -181,6 +197,8 @@ class Relays(Protocol):
 class OneLog:
     """The part in a lake of a gateway whose home is none."""
 
+    log = ""
+
     def temporary_name(self, unique: str) -> str:
         """Nobody else looks for it."""
         return unique
@@ -220,6 +238,12 @@ class NoRelays:
 
     async def ask(
         self, link: Link, log: str, encoded: Callable[[int, str], bytes]
+    ) -> NodeAnswer | AmqpError:
+        """There is no other log."""
+        raise NotImplementedError
+
+    async def ask_owner(
+        self, log: str, encoded: Callable[[int, str], bytes]
     ) -> NodeAnswer | AmqpError:
         """There is no other log."""
         raise NotImplementedError

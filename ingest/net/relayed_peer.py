@@ -64,6 +64,7 @@ class RelayedPeer(ContainedPeer):
         self._client: Peer | None = None
         self.sole, self.outflow, self.outgoing = said.sole, real.outflow, real.outgoing
         self.accepted = self.closing = False
+        self.sessions = 0  #: how many it has here
         self.refusal: AmqpError | None = None
         self._ended = False
 
@@ -179,7 +180,7 @@ class RelayedPeers:
     def __init__(self, real: Peer, engine: BugReports, handler: Handler, log: str) -> None:
         self._real, self._engine, self._handler, self._log = real, engine, handler, log
         self._peers: dict[int, RelayedPeer] = {}
-        self._of_session: dict[int, int] = {}
+        self._of_session: dict[int, RelayedPeer] = {}
         self._held: set[RelayedPeer] = set()
 
     def of(self, attach: WalkedAttach, session: int) -> OwnedLink:
@@ -199,18 +200,20 @@ class RelayedPeers:
             peer = RelayedPeer(self._real, self._engine, self, said)
             self._peers[said.connection] = peer
             self._handler.opened(peer)
-        self._of_session[session] = said.connection
+        if self._of_session.get(session) is not peer:
+            self._of_session[session] = peer
+            peer.sessions += 1
         return peer
 
     def session_ended(self, session: int) -> None:
         """A session has ended, and its links before it."""
-        number = self._of_session.pop(session, None)
-        if number is None:
+        peer = self._of_session.pop(session, None)
+        if peer is None:
             return
-        peer = self._peers[number]
         self._handler.session_ended(peer, session)
-        if number not in self._of_session.values():
-            self._close(self._peers.pop(number))
+        peer.sessions -= 1
+        if not peer.sessions:
+            self._close(self._peers.pop(peer.number))
 
     def closed(self) -> None:
         """The connection has ended, and all links before it. May be said again."""

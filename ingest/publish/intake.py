@@ -12,7 +12,7 @@ from distributary.ingest.commit.group_log import Log, Receipt
 from distributary.ingest.commit.pending_group import Former
 from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Received
-from distributary.ingest.net.link import Link, Peer
+from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.memory_intake import MemoryIntake
@@ -98,8 +98,9 @@ class Intake:
             posted.append(Posted(one, ids(received, start, stop) if seeks else [], unrouted))
         return posted, routed
 
-    def full(self, posted: Sequence[Posted]) -> AmqpError | None:
-        """Why not all of this can be published together, if it can't. If it can, it is."""
+    def full(self, posted: Sequence[Posted], *, publishes: bool) -> AmqpError | None:
+        """Why not all of this can be published together, if it can't. If it can and the caller
+        `publishes`, it is; else its room isn't kept."""
         if not self._backlogs.refuses:
             return None
         lengths: dict[str, bytes] = {}
@@ -107,26 +108,26 @@ class Intake:
             lengths[one.run.topic] = lengths.get(one.run.topic, b"") + bytes(one.run.lengths)
         answers = [self._backlogs.admit(topic, sizes) for topic, sizes in lengths.items()]
         amqp_error = next((amqp_error for _, amqp_error in answers if amqp_error is not None), None)
-        if amqp_error is not None:
+        if amqp_error is not None or not publishes:
             self._backlogs.published()  # nothing of it will be
         return amqp_error
 
     def publish(self, posted: Sequence[Posted], receipt: Receipt) -> None:
         """A transaction is committed: all of this lies in one group, with what was settled just
-        before. Duplicates aren't kept again."""
+        before. Duplicates aren't kept again. A queue that was deleted meanwhile is made again."""
         self._log.publish_together(self._new(posted), receipt)
         self._backlogs.published()
 
-    def publish_prepared(self, posted: Sequence[Posted], publisher: Peer | Former) -> None:
+    def publish_prepared(self, posted: Sequence[Posted], publisher: Former) -> None:
         """The same, of a transaction that was prepared."""
-        if posted:
-            self._log.write(self._new(posted), [], publisher)
+        self._log.write(self._new(posted), [], publisher)
         self._backlogs.published()
 
     def _new(self, posted: Sequence[Posted]) -> list[PublishBatch]:
         """What isn't there yet, with its copies."""
         runs: list[PublishBatch] = []
         for one in posted:
+            self._routes.ensure_of(one.run.topic)
             policy = self._policies.of_topic(one.run.topic)
             places = self._seen(one.run.topic, policy, one.ids) if one.ids else ()
             runs += self._copied(one.routed, places, policy.routes, one.unrouted)

@@ -16,7 +16,7 @@ from distributary.ingest.native import pump
 from distributary.ingest.native.batch_reader import BatchReader
 from distributary.ingest.publish.relay import Kept, Unrouted, dead_letter
 from distributary.pipeline.errors import SelectorFailed
-from distributary.pipeline.model.address import Destination
+from distributary.pipeline.model.address import PREFIXES, Destination, Kind
 from distributary.pipeline.model.message import PublishBatch
 from distributary.pipeline.model.policy import Route
 from distributary.pipeline.model.record_batch import RecordBatch
@@ -71,6 +71,12 @@ class Routes:
     def ensure(self, queue: Destination) -> None:
         """A queue of dead letters is there, in the pending group."""
         self._ensure_queue(queue)
+
+    def ensure_of(self, topic: str) -> None:
+        """If this is a queue's topic, the queue is there, in the pending group."""
+        name = topic.removeprefix(PREFIXES[Kind.QUEUE])
+        if name != topic:
+            self._ensure_queue(Destination(Kind.QUEUE, name))
 
     def _dead_letters(
         self, run: PublishBatch, route: Route, kept: Mapping[int, Kept]

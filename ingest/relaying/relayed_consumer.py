@@ -12,7 +12,6 @@ Rule 3: what was delivered before the owner was lost is nobody's at the next one
 
 from array import array
 from collections import deque
-from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -132,7 +131,7 @@ class RelayedConsumer(RetiringLink):
         first, self._next = self._next, self._next + count
         numbers = range(first, first + count)
         if not self._presettled:
-            self._of_owner.update(zip(numbers, deliveries, strict=True))
+            self._of_owner.add(first, deliveries)
         self._window = max(self._window_bytes // max(len(blob) // count, 1), 1)
         self._wait(_Part(RecordBatch(first, count, blob, offsets), numbers))
         self._send()
@@ -159,21 +158,19 @@ class RelayedConsumer(RetiringLink):
             else:
                 number = self._before.pop(tag)
                 del self._tags[number]
-                self._of_owner[number] = delivery
+                self._of_owner.have_again(number, delivery)
         return b"".join(parts), bytearray(new.tobytes()), left
 
     def _owner_lost(self) -> None:
         for part in self._waiting if not self._presettled else ():
-            for number in part.run:
-                self._of_owner.pop(number, None)
+            self._of_owner.take(part.run)
         if not self._presettled:
             self._forget_waiting()
         if self._confirming[0] or self._retired.awaited:
             self._confirming = array("Q"), array("Q")
             self._for_client(lambda: self._end(FORCED, UNCONFIRMED))
-        self._retired.clear()
-        numbers, deliveries = list(self._of_owner), array("Q", self._of_owner.values())
-        self._of_owner.clear()
+        self._lose_retired()
+        numbers, deliveries = self._of_owner.take_all()
         if not self._terms.durable:
             return  # what it was of has ended with its owner
         for number, tag in zip(numbers, dispositions.tags(deliveries), strict=True):
@@ -214,8 +211,7 @@ class RelayedConsumer(RetiringLink):
             part.run = part.run[: len(part.run) - most]
             if not part.run:
                 self._waiting.pop()
-            found = array("Q", [self._of_owner.pop(number, 0) for number in back])
-            dispositions.dispose(found, pumping.RELEASED)
+            dispositions.dispose(self._of_owner.take(back), pumping.RELEASED)
             self._waiting_count -= most
             count -= most
 
@@ -240,7 +236,7 @@ class RelayedConsumer(RetiringLink):
             self._retire(outcomes)
             return
         said = self._link.delivery_state(outcomes)
-        found = array("Q", map(self._of_owner.pop, outcomes.run, repeat(0)))
+        found = self._of_owner.take(outcomes.run)
         confirm = array("Q", outcomes.confirm)
         if self._tags:
             self._keep_given(outcomes.run, said)

@@ -13,6 +13,23 @@ from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
 from distributary.pipeline.model.header_attributes import PRIORITY
+from distributary.pipeline.subscriptions.attach_intent import Attach
+
+#: A link whose messages name where they go, or whose topic stands beside this.
+UNNAMED = Attach(
+    name="",
+    outgoing=False,
+    present=True,
+    coordinator=False,
+    dynamic=False,
+    address=None,
+    durable=False,
+    copy=False,
+    capabilities=frozenset(),
+    desired=frozenset(),
+    filters=(),
+    selectors=(),
+)
 
 
 class RelayedPart(RelayedProducer):

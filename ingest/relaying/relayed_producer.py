@@ -12,7 +12,6 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 from cproton import lib as proton
@@ -29,10 +28,12 @@ from distributary.ingest.relaying.held_bytes import SendersBytes
 from distributary.ingest.relaying.owner_link import OwnerLink
 from distributary.ingest.relaying.owners.owner_terms import OwnerTerms, open_producer
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
+from distributary.ingest.relaying.transactions.client_messages import ClientMessages, alike
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
 from distributary.pipeline.lake.relayed_transaction import Step
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.record_batch import RecordBatch
+from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.attach_intent import offered
 from distributary.pipeline.transactions.transaction import ILLEGAL_STATE
 
@@ -40,34 +41,6 @@ from distributary.pipeline.transactions.transaction import ILLEGAL_STATE
 _TOLD = 1
 #: Bytes of messages that one turn of the loop hands to the owner's engine.
 TURN_BYTES = 1 << 20
-
-
-class _Run:
-    """Messages that came together: `first` is the number of the first one on the owner's link, when
-    they are sent. `deliveries` are the client's, 0 for what has its outcome. `work` is the
-    transaction that they are part of, if any: all of it has an outcome of the owner's, for its end
-    waits for that."""
-
-    __slots__ = ("blob", "deliveries", "first", "left", "offsets", "sent", "settled", "work")
-
-    def __init__(
-        self,
-        blob: bytes,
-        offsets: "array[int]",
-        deliveries: "array[int]",
-        work: RelayedWork | None,
-    ) -> None:
-        self.blob, self.offsets, self.deliveries = blob, offsets, deliveries
-        self.work = work
-        #: Whether nobody wants an outcome; how many were sent, and how many wait for theirs.
-        self.settled = not deliveries[0] and work is None
-        self.first = self.sent = 0
-        self.left = len(deliveries)
-
-    @property
-    def size(self) -> int:
-        """Bytes of its messages."""
-        return self.offsets[-1] - self.offsets[0]
 
 
 class RelayedProducer(OwnerLink):
@@ -86,9 +59,9 @@ class RelayedProducer(OwnerLink):
         super().__init__(link, sessions, terms)
         self._held, self._works, self._credit_max = held, works, credit_max
         self._next = 0  #: the number of the next message on this owner's link
-        self._waiting: deque[_Run] = deque()
+        self._waiting: deque[ClientMessages] = deque()
         self._waiting_count = 0
-        self._sent: list[_Run] = []
+        self._sent: list[ClientMessages] = []
         dispositions.accept_late(link.address)
 
     # The client's side.
@@ -106,12 +79,10 @@ class RelayedProducer(OwnerLink):
                 return
         self._held.add(self._link.connection, len(received.blob))
         offsets = array("i", bytes(pumping.offsets(received.lengths, received.count)))
-        deliveries, start = array("Q", received.deliveries), 0
-        for _, group in groupby(deliveries, bool):  # nearly always one
-            stop = start + sum(1 for _ in group)
-            run = _Run(received.blob, offsets[start : stop + 1], deliveries[start:stop], work)
-            self._waiting.append(run)
-            start = stop
+        deliveries = array("Q", received.deliveries)
+        for start, stop in alike(deliveries, received.unsettled):
+            part = offsets[start : stop + 1], deliveries[start:stop]
+            self._waiting.append(ClientMessages(received.blob, *part, work))
         self._waiting_count += received.count
         if self._wire is not None:
             self._wire.touch(self)
@@ -173,7 +144,7 @@ class RelayedProducer(OwnerLink):
             self._end_there(closed=self._leaving)
         self._grant(credit - self._waiting_count)
 
-    def _send(self, run: _Run, credit: int) -> tuple[int, int]:
+    def _send(self, run: ClientMessages, credit: int) -> tuple[int, int]:
         """Send the next messages of the first run that waits; how many went, and their bytes."""
         begin = run.sent
         count = min(len(run.deliveries) - begin, credit)
@@ -231,10 +202,7 @@ class RelayedProducer(OwnerLink):
             if run is None or numbers[at] >= run.first + len(run.deliveries):
                 at += 1  # its transaction is lost: nobody waits for it any more
                 continue
-            stop = at + 1
-            end = run.first + len(run.deliveries)
-            while stop < count and numbers[stop] == numbers[stop - 1] + 1 and numbers[stop] < end:
-                stop += 1
+            stop = _stop(numbers, at, run.first + len(run.deliveries))
             there = whys and whys[at:stop]
             answered += self._give(run, numbers[at] - run.first, stop - at, outcomes, there)
             self._forget_answered(run)
@@ -244,7 +212,12 @@ class RelayedProducer(OwnerLink):
         link.answered(answered)
 
     def _give(
-        self, run: _Run, start: int, count: int, outcomes: Outcomes, whys: "memoryview[int] | None"
+        self,
+        run: ClientMessages,
+        start: int,
+        count: int,
+        outcomes: Outcomes,
+        whys: "memoryview[int] | None",
     ) -> int:
         """How many of the client's deliveries have their outcome by it."""
         stop = start + count
@@ -267,7 +240,7 @@ class RelayedProducer(OwnerLink):
         )
         return count
 
-    def _forget_answered(self, run: _Run) -> None:
+    def _forget_answered(self, run: ClientMessages) -> None:
         if not run.left and run in self._sent:  # nearly always the first one
             self._sent.remove(run)
             self._held.remove(run.size)
@@ -304,7 +277,7 @@ class RelayedProducer(OwnerLink):
         elif self._wire is not None:
             self._wire.touch(self)
 
-    def _drop_run(self, work: RelayedWork, run: _Run) -> None:
+    def _drop_run(self, work: RelayedWork, run: ClientMessages) -> None:
         """No owner will give it an outcome."""
         if run in self._sent:
             self._sent.remove(run)
@@ -312,7 +285,7 @@ class RelayedProducer(OwnerLink):
         self._refuse(work, run.deliveries, run.left)
         work.answered(run.left)
 
-    def _drop_rest(self, work: RelayedWork, run: _Run) -> None:
+    def _drop_rest(self, work: RelayedWork, run: ClientMessages) -> None:
         """What of it wasn't sent."""
         size, rest = run.size, run.deliveries[run.sent :]
         run.deliveries, run.offsets = run.deliveries[: run.sent], run.offsets[: run.sent + 1]
@@ -342,12 +315,12 @@ class RelayedProducer(OwnerLink):
 
     def _owner_lost(self) -> None:
         """Rule 3. What was sent settled is gone with its owner."""
-        again: list[_Run] = []
+        again: list[ClientMessages] = []
         for run in self._sent:
             if self._waiting and run is self._waiting[0]:  # it was sent in part
                 self._waiting.popleft()
                 self._waiting_count -= len(run.deliveries) - run.sent
-            parts = _unanswered(run)
+            parts = run.unanswered()
             self._held.remove(run.size - sum(one.size for one in parts))
             if lost := run.left - sum(one.left for one in parts):  # sent settled, in a transaction
                 self._for_client(partial(self._refused, lost))
@@ -358,7 +331,7 @@ class RelayedProducer(OwnerLink):
         self._waiting.extendleft(reversed(again))
         self._waiting_count += sum(len(run.deliveries) for run in again)
 
-    def _trim(self, run: _Run) -> None:
+    def _trim(self, run: ClientMessages) -> None:
         """A run that was sent in part, and waits for no outcomes."""
         if run.sent:
             size = run.size
@@ -367,16 +340,14 @@ class RelayedProducer(OwnerLink):
             self._held.remove(size - run.size)
 
 
-def _unanswered(run: _Run) -> list[_Run]:
-    """What of a run has no outcome, as runs that weren't sent."""
-    found, start = [], 0
-    for waits, group in groupby(run.deliveries, bool):
-        stop = start + sum(1 for _ in group)
-        if waits:
-            left = run.deliveries[start:stop]
-            found.append(_Run(run.blob, run.offsets[start : stop + 1], left, run.work))
-        start = stop
-    return found
+def _stop(numbers: Run, at: int, end: int) -> int:
+    """Where those end that follow the one at `at` without a gap, and are below `end`."""
+    if isinstance(numbers, range) and numbers.step == 1:
+        return min(len(numbers), at + end - numbers[at])
+    stop = at + 1
+    while stop < len(numbers) and numbers[stop] == numbers[stop - 1] + 1 and numbers[stop] < end:
+        stop += 1
+    return stop
 
 
 def _give_in(

@@ -8,6 +8,7 @@ import msgspec
 from distributary.ingest.native.runs import Received
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.relayed_link import ClientTransactions, NotAsked, OwnerSeen
+from distributary.ingest.relaying.gateway_requests import GatewayRequests
 from distributary.ingest.relaying.gathered_consumer import ConsumerPart, GatheredConsumer, Place
 from distributary.ingest.relaying.gathered_link import GatheredLink
 from distributary.ingest.relaying.gathered_lookup import GatheredLookup, LookupPart
@@ -25,6 +26,7 @@ from distributary.ingest.relaying.owners.owner_terms import (
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.relayed_part import (
+    UNNAMED,
     RelayedPart,
     RelayedParts,
     divided,
@@ -59,21 +61,6 @@ from distributary.pipeline.tables.lake.lake import Lake
 
 #: No session of a client has this number.
 _BESIDE = 0
-#: A link whose messages name where they go, or whose topic stands beside this.
-_UNNAMED = Attach(
-    name="",
-    outgoing=False,
-    present=True,
-    coordinator=False,
-    dynamic=False,
-    address=None,
-    durable=False,
-    copy=False,
-    capabilities=frozenset(),
-    desired=frozenset(),
-    filters=(),
-    selectors=(),
-)
 
 
 class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
@@ -110,12 +97,14 @@ class LakeRelays:
         self._host, self._log, self._placement = host, part.log, part.placement
         self._looks = LakeLooks(part.lake, host.loop)
         self._sessions = ClientSessions(host, self._looks, finish_pass, part.placement.logs)
-        self._works = RelayedWorks(part.log, transactions, self._coordinator)
+        self._works = RelayedWorks(transactions, self._coordinator)
         self._coordinators: dict[Peer, dict[str, OwnerCoordinator]] = {}
         fleet = host.settings.fleet
         self._senders = SendersBytes(fleet.held_bytes_max)
         self._receivers = ReceiversBytes(fleet.held_bytes_max)
         self._requests = RequestsBytes(fleet.held_bytes_max)
+        container = host.settings.gateway.container_id
+        self._own_requests = GatewayRequests(container, self._requests, self._sessions)
         self._numbers: dict[Peer, int] = {}
         self._clients: dict[int, Peer] = {}
         self._count = count(1)
@@ -165,6 +154,12 @@ class LakeRelays:
             said = self._for(link, log)
             requests = asking[log] = OwnerRequests(session, name, said, self._requests)
         return await requests.ask(encoded)
+
+    async def ask_owner(
+        self, log: str, encoded: Callable[[int, str], bytes]
+    ) -> NodeAnswer | AmqpError:
+        """The same, of what this gateway itself has to ask there."""
+        return await self._own_requests.ask(log, encoded)
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...]:
         """The logs where this link belongs; none: ours, or each of its messages in one of them."""
@@ -273,7 +268,7 @@ class LakeRelays:
             parts = link.parts = RelayedParts()
         part = parts.of.get(log)
         if part is None:
-            terms = OwnerTerms(_UNNAMED, topic, self._for(link, log))
+            terms = OwnerTerms(UNNAMED, topic, self._for(link, log))
             credit = self._host.settings.amqp.producer_credit
             session, held = self._session(link, log), self._senders
             if why := session.refusal:

@@ -5,11 +5,11 @@ is rolled back, it has as before.
 """
 
 from array import array
-from itertools import repeat
 
 from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.link import Link
 from distributary.ingest.relaying.owner_link import FORCED, OwnerLink
+from distributary.ingest.relaying.owners.owner_deliveries import OwnerDeliveries
 from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWork, RelayedWorks
@@ -20,6 +20,7 @@ from distributary.pipeline.transactions.transaction import ILLEGAL_STATE
 
 #: Any number but 0, as for a producer.
 TOLD = 1
+_LOST = AmqpError(ILLEGAL_STATE, "the owner of its log was lost before what came of it was settled")
 UNCONFIRMED = "the owner of its log was lost, and nobody knows whether it has heard outcomes"
 
 
@@ -38,7 +39,7 @@ class RetiringLink(OwnerLink):
     ) -> None:
         super().__init__(link, sessions, terms)
         self._works, self._retired = works, RetiredDeliveries(self._token)
-        self._of_owner: dict[int, int] = {}  #: number -> the owner's delivery
+        self._of_owner = OwnerDeliveries()
         #: What the client holds of an owner of before: tag -> number, and the other way round.
         self._before: dict[int, int] = {}
         self._tags: dict[int, int] = {}
@@ -52,13 +53,12 @@ class RetiringLink(OwnerLink):
             return
         work, step = taken
         numbers = array("Q", outcomes.run)
-        found = array("Q", map(self._of_owner.pop, outcomes.run, repeat(0)))
+        found = self._of_owner.take(outcomes.run)
         for number in numbers if self._tags else ():
             if (tag := self._tags.pop(number, None)) is not None:
                 del self._before[tag]  # whose owner is lost: it comes again
         if found.count(0):
-            text = "the owner of its log was lost before what came of it was settled"
-            work.spoil(AmqpError(ILLEGAL_STATE, text))
+            work.spoil(_LOST)
         clients = array("Q", outcomes.confirm)
         retired = Retired(numbers, found, clients, link.delivery_state(outcomes), step)
         self._retired.add(work, retired)
@@ -91,7 +91,9 @@ class RetiringLink(OwnerLink):
 
     def _have_again(self, pairs: "array[int]") -> None:
         """The client may give these deliveries another outcome."""
-        self._of_owner.update(zip(pairs[::2], pairs[1::2], strict=True))
+        for number, delivery in zip(pairs[::2], pairs[1::2], strict=True):
+            if delivery:
+                self._of_owner.have_again(number, delivery)
         self._touch()
 
     def _touch(self) -> None:
@@ -104,6 +106,13 @@ class RetiringLink(OwnerLink):
     def _end_there(self, *, closed: bool) -> None:
         if not self._retired.held:  # what the owner has yet to be told of goes before
             super()._end_there(closed=closed)
+
+    def _lose_retired(self) -> None:
+        """The owner is lost, and with it what it has yet to be told of: another one has no such
+        deliveries. Its transaction may wait for another one all the same."""
+        for work in self._retired.works():
+            work.spoil(_LOST)
+        self._retired.clear()
 
     def _forget_retired(self) -> None:
         """The client's link has ended. What the owner was told of stays in its transaction; what it

@@ -21,7 +21,7 @@ OF_PEERS = frozenset(
     {
         *("connection.opened", "connection.closed", "connection.failed", "connection.bug"),
         *("permission.refused", "client_id.refused", "transaction.failed", "management.answered"),
-        "transaction.ended",
+        *("transaction.ended", "transaction.completed", "transaction.waits"),
         *("temporary.made", "temporary.ended", "connections.waiting", "selector.failed"),
         *("route.failed", "messages.misfit", "schema.set", "schema.dropped"),
         "schemas.check_failed",

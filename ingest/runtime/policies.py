@@ -34,11 +34,11 @@ _events = structlog.get_logger("gateway")
 class Policies:
     """The policies in force; each answer is that of the moment."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
-        """Raises InvalidRequest when the file can't be used."""
-        file = settings.delivery.policies
-        policy, topic_policy = settings.policy, settings.topic_policy
-        self._written = Part("policies", (file,), lambda: _read(file, policy, topic_policy))
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, written: Part[policy_table.Policies]
+    ) -> None:
+        """`written` outlasts it: a process has that once, from its start on."""
+        self._written = written
         self._of_topics: dict[str, TopicPolicy] = {}
         self._followers: list[Callable[[], None]] = []
         self._watch = Watch(loop, partial(self._renew, anyway=False))
@@ -114,6 +114,13 @@ class Policies:
         self._of_topics.clear()
         for changed in self._followers:
             changed()
+
+
+def policies_written(settings: Settings) -> Part[policy_table.Policies]:
+    """What the settings and the file say. Raises InvalidRequest when the file can't be used."""
+    file = settings.delivery.policies
+    policy, topic_policy = settings.policy, settings.topic_policy
+    return Part("policies", (file,), lambda: _read(file, policy, topic_policy))
 
 
 def keeps_dead_letters(key: SubscriptionKey, topic: str, policy: Policy) -> bool:

@@ -128,6 +128,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logs_max: int
     rules_max: int
     owner_wait_ms: int
+    decision_ask_ms: int
     look_ms: int
     window_bytes: int
     held_bytes_max: int

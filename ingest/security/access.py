@@ -37,29 +37,39 @@ T = TypeVar("T")
 _events = structlog.get_logger("gateway")
 
 
-class Access:
-    """Answers what peers may do, as the files say at that moment."""
+class AccessFiles:
+    """The four parts as they could be used last. A process has them once, from its start on:
+    each `Access` of its is of one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, settings: Settings) -> None:
+    def __init__(self, settings: Settings) -> None:
         """Raises InvalidRequest when a file can't be used."""
-        self._loop = loop
-        self._gateway: GatewayLogin | None = None
-        self._anonymous, self._loopback = settings.anonymous, settings.gateway.loopback
         security = settings.security
-        self._secret = secret = new_secret()
-        self._users = Part("users", (security.users,), lambda: _users(security.users, secret))
-        self._permissions = Part(
+        self.secret = secret = new_secret()
+        self.users = Part("users", (security.users,), lambda: _users(security.users, secret))
+        self.permissions = Part(
             "permissions", (security.permissions,), lambda: _permissions(security.permissions)
         )
-        self._names = Part(
-            "client_ids", (security.client_ids,), lambda: _names(security.client_ids)
-        )
-        alone = not security.users and not self._anonymous
-        self._tls = Part(
+        self.names = Part("client_ids", (security.client_ids,), lambda: _names(security.client_ids))
+        alone = not security.users and not settings.anonymous
+        self.tls = Part(
             "tls",
             (security.tls_certificate, security.tls_key, security.tls_client_ca),
             lambda: context_of(security, certificates_needed=alone),
         )
+
+
+class Access:
+    """Answers what peers may do, as the files say at that moment."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, settings: Settings, files: AccessFiles
+    ) -> None:
+        self._loop = loop
+        self._gateway: GatewayLogin | None = None
+        self._anonymous, self._loopback = settings.anonymous, settings.gateway.loopback
+        self._secret, self._users, self._permissions = files.secret, files.users, files.permissions
+        self._names, self._tls = files.names, files.tls
+        security = settings.security
         self._checks = ThreadPoolExecutor(security.password_checks_max, "login")
         self._watch = Watch(loop, partial(self._renew, anyway=False))
         if not self._loopback:

@@ -1,4 +1,4 @@
-"""Local transactions as peers ask for them: declared, worked in, discharged.
+"""Transactions as peers ask for them: declared, worked in, discharged, prepared.
 
 It may import `subscriptions` and what is below it. Start with `coordinator`.
 """

@@ -20,32 +20,32 @@ from distributary.ingest.native import pump
 from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net import termini, transactional
 from distributary.ingest.net.link import Link, Peer
-from distributary.ingest.net.relayed_link import Ending, WorkElsewhere
+from distributary.ingest.net.relayed_link import Branch, Ending
 from distributary.ingest.publish.intake import Posted
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.relay import Goals, Unrouted
-from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.ingest.transactions.controller import Controller, say
-from distributary.ingest.transactions.post_answers import Fine, PostAnswers, reject, will_be
+from distributary.ingest.transactions.decision_service import DecisionService
+from distributary.ingest.transactions.own_work import OwnWork, taken
+from distributary.ingest.transactions.post_answers import Fine, PostAnswers, reject
 from distributary.ingest.transactions.prepared_service import PreparedService
-from distributary.ingest.transactions.prepared_work import PreparedWork
 from distributary.ingest.transactions.retiring import Retired, Retiring
+from distributary.ingest.transactions.shared_ends import OwnBranch, SharedEnding, decide
 from distributary.ingest.transactions.transaction_timers import TransactionTimers
-from distributary.pipeline.amqp.coordinator_command import Declare, Discharge, command
+from distributary.pipeline.amqp.coordinator_command import Decide, Declare, Discharge, command
 from distributary.pipeline.codec.amqp_types import DecodeError
 from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
+from distributary.pipeline.model.subscription import SubscriptionEvent
 from distributary.pipeline.transactions.transaction import (
     ILLEGAL_STATE,
     TIMED_OUT,
-    Ended,
     Held,
     InDoubt,
     Limits,
     Step,
     Transactions,
-    Work,
     unknown,
 )
 
@@ -53,12 +53,12 @@ _events = structlog.get_logger("gateway")
 
 #: Commands that a controller may send ahead of their answers: JMS clients send two.
 COMMAND_CREDIT = 64
-#: Bytes of a command; none has more than an id of its own to say.
-COMMAND_BYTES_MAX = 4_096
+#: Bytes of a command; between gateways it may have the names of all logs of a lake.
+COMMAND_BYTES_MAX = 16_384
 FORCED = "amqp:link:detach-forced"
+_DECIDED = SubscriptionEvent.DECIDED
 
 _Transactions: TypeAlias = Transactions[Posted, Retired]
-_Work: TypeAlias = Work[Posted, Retired]
 
 
 class Coordinator:
@@ -69,16 +69,22 @@ class Coordinator:
         host: Host,
         parts: MessageParts,
         directory: SubscriptionDirectory,
+        log: str,
         finish_pass: Callable[[], None],
     ) -> None:
-        """`finish_pass` hands on what was gathered, where no peer's frames are the cause. Raises
-        StoreError for what a later version of the program has prepared."""
+        """`log` is our log's name. `finish_pass` hands on what was gathered, where no peer's frames
+        are the cause. Raises StoreError for what a later version of the program has prepared."""
         limits = host.settings.amqp
-        self._log, self._intake = parts.log, parts.intake
+        self._log, self._intake, self._log_name = parts.log, parts.intake, log
         self._retiring = Retiring(parts.delivery, parts.log)
         self._finish_pass = finish_pass
-        #: Those that wait for a transaction manager.
+        before = parts.store.snapshot.open
+        #: Those that wait for a transaction manager, or for the decision of another log.
         self.prepared = PreparedService(host, parts, directory)
+        #: What our log decides for other logs, too.
+        self.decisions = DecisionService(
+            host, parts.log, tuple(one for one in before if one.record.event is _DECIDED)
+        )
         self._limits = Limits(
             limits.transactions_max, limits.transaction_bytes_max, limits.unfinished_bytes_max
         )
@@ -86,8 +92,12 @@ class Coordinator:
         seconds = limits.transaction_timeout_seconds
         self._timers = TransactionTimers(host.loop, seconds, self._too_long)
         self._of: dict[Peer, _Transactions] = {}
-        self._elsewhere: dict[int, WorkElsewhere] = {}
+        #: What transactions have in other gateways' logs, by the log.
+        self._elsewhere: dict[int, dict[str, Branch]] = {}
         self._fine = PostAnswers()
+        self._own = OwnWork(
+            parts, self._retiring, self.prepared, self.decisions, self._timers, self._fine
+        )
         self._controllers = count(1)
         #: Numbers go on where no run of the gateway before could have come: who asks for one of
         #: before gets nobody else's.
@@ -109,9 +119,9 @@ class Coordinator:
         discharge is rolled back."""
         if isinstance(link.owner, Controller):
             for ended in self._of[link.connection].lose(link.owner.number):
-                self._undo(ended)
-                if (elsewhere := self._elsewhere.pop(ended.number, None)) is not None:
-                    elsewhere.end(commit=False, global_id="", then=_nobody_waits)
+                self._own.undo(ended)
+                for branch in self._elsewhere.pop(ended.number, {}).values():
+                    branch.end(commit=False, global_id="", then=_nobody_waits)
 
     def closed(self, connection: Peer) -> None:
         """A connection is gone; its links were, before."""
@@ -128,12 +138,14 @@ class Coordinator:
         receipt = Receipt(link, delivery, 1 if delivery else 0, 1)
         match said:
             case Declare(distributed=True):
-                text = "only local transactions are served, none with a global-id"
+                text = "a transaction gets its global id by PREPARE at $management, not here"
                 link.owner.refuse(receipt, AmqpError(NOT_IMPLEMENTED, text))
             case Declare():
                 self._declare(receipt, link.owner)
             case Discharge():
                 self._discharge(receipt, said, link.owner)
+            case Decide():
+                self._decide(receipt, said, link.owner)
             case _ as never:
                 assert_never(never)
         return None
@@ -146,34 +158,73 @@ class Coordinator:
             return
         controller.answer(receipt, partial(transactional.declared, receipt.deliveries, number))
 
-    def _discharge(self, receipt: Receipt, said: Discharge, controller: Controller) -> None:
+    def _decide(self, receipt: Receipt, said: Decide, controller: Controller) -> None:
         transactions = self._of[receipt.link.connection]
-        if said.number not in transactions:
-            controller.refuse(receipt, unknown(said.number))
-            return
-        if said.global_id and receipt.link.attach.relayed is not None:
-            amqp_error = self.name(receipt.link.connection.user, said.number, said.global_id)
-            if amqp_error is not None:
-                transactions.spoil(said.number, amqp_error)
-        end = transactions.roll_back if said.fail else transactions.commit
-        ended = end(said.number)
-        elsewhere = self._elsewhere.pop(said.number, None)
-        if elsewhere is not None:
-            self._undo(ended)  # what was done of our own log isn't part of it
-            if ended.amqp_error is not None:
-                elsewhere.spoil(ended.amqp_error)
-            controller.writing += 1
-            answer = partial(self._ended_elsewhere, receipt, controller)
-            elsewhere.end(commit=not said.fail, global_id=ended.global_id, then=answer)
-        elif said.fail:
-            self._undo(ended)
+        if receipt.link.attach.relayed is None:
+            amqp_error: AmqpError | None = AmqpError(NOT_IMPLEMENTED, "only gateways say so")
+        else:
+            amqp_error = decide(transactions, self.decisions, said.number, said.decision, said.logs)
+        if amqp_error is None:
             controller.accept(receipt)
         else:
-            self._commit(ended, receipt, controller)
+            controller.refuse(receipt, amqp_error)
+
+    def _discharge(self, receipt: Receipt, said: Discharge, controller: Controller) -> None:
+        transactions, number = self._of[receipt.link.connection], said.number
+        if number not in transactions:
+            controller.refuse(receipt, unknown(number))
+            return
+        if said.global_id and receipt.link.attach.relayed is not None:
+            named = self.name(receipt.link.connection.user, number, said.global_id)
+            if isinstance(named, AmqpError):
+                transactions.spoil(number, named)
+        elsewhere = self._elsewhere.pop(number, {})
+        if not elsewhere:
+            self._end(receipt, said, controller)
+            return
+        controller.writing += 1
+        then = partial(self._ended_elsewhere, receipt, controller)
+        if len(elsewhere) > 1 or transactions.works(number):
+            self._end_all(receipt, said, elsewhere, then)
+            return
+        ended = transactions.roll_back(number) if said.fail else transactions.commit(number)
+        self._own.undo(ended)  # there is none
+        for branch in elsewhere.values():
+            if ended.amqp_error is not None:
+                branch.spoil(ended.amqp_error)
+            branch.end(commit=not said.fail, global_id=ended.global_id, then=then)
+
+    def _end_all(
+        self,
+        receipt: Receipt,
+        said: Discharge,
+        elsewhere: dict[str, Branch],
+        then: Callable[[Ending], None],
+    ) -> None:
+        """It has work in several logs."""
+        transactions, number = self._of[receipt.link.connection], said.number
+        reason, global_id = transactions.reason(number), transactions.global_id(number)
+        transactions.close(number)
+        if global_id and reason is None:
+            text = "it has work in several logs of the lake, and a transaction manager prepares one"
+            reason = AmqpError(NOT_IMPLEMENTED, f"{text} transaction for each")
+        branches = [(log, elsewhere[log]) for log in sorted(elsewhere)]
+        if transactions.works(number):
+            own = OwnBranch(number, transactions, self._own, self.decisions, receipt)
+            branches.insert(0, (self._log_name, own))
+        else:
+            self._own.undo(transactions.roll_back(number))
+        ending = SharedEnding(branches, then)
+        if said.fail:
+            ending.roll_back(None)
+        elif reason is not None:
+            ending.roll_back(reason)
+        else:
+            ending.commit()
 
     def _ended_elsewhere(self, receipt: Receipt, controller: Controller, ending: Ending) -> None:
-        """The owner of its log has ended it, or is lost. Of a commit that nobody knows of there is
-        no answer: its controller ends instead."""
+        """Its logs have ended it, or are lost. Of a commit that nobody knows of there is no
+        answer: its controller ends instead."""
         match ending:
             case InDoubt(description):
                 receipt.link.end(FORCED, description)
@@ -186,69 +237,33 @@ class Coordinator:
                 assert_never(never)
         controller.written()
 
-    def _commit(
-        self, ended: Ended[Posted, Retired], receipt: Receipt, controller: Controller
-    ) -> None:
-        """All of it, in one group; or nothing, and the controller hears why."""
-        work, amqp_error = ended.work, ended.amqp_error
-        if ended.step is not Step.UNDO and not all(map(self._retiring.holds, work.retired)):
-            amqp_error = AmqpError(ILLEGAL_STATE, _taken("a subscription was rewound or purged"))
-        now = clock.now()
-        if amqp_error is None and any(one.expired(now) for one in work.posted):
-            # Of all conditions Qpid JMS takes amqp:transaction:rollback for a commit in doubt.
-            amqp_error = AmqpError(TIMED_OUT, "a message that was sent in it has expired since")
-        amqp_error = amqp_error or self._intake.full(work.posted)
-        if amqp_error is None and ended.step is Step.PREPARE:
-            amqp_error = self._prepare(ended, receipt, controller)
-            if amqp_error is None:
-                return
-        if amqp_error is not None:
-            self._tell_failed(receipt, amqp_error)
-            self._undo(ended)
-            controller.refuse(receipt, amqp_error)
-            return
-        self._timers.stop(ended.number)
-        for retired in work.retired:
-            self._retiring.settle(retired)
-        self._retiring.forget(ended.number, work.retired)
-        if not work:
+    def _end(self, receipt: Receipt, said: Discharge, controller: Controller) -> None:
+        """All of it is in our log."""
+        transactions = self._of[receipt.link.connection]
+        if said.fail:
+            self._own.undo(transactions.roll_back(said.number))
             controller.accept(receipt)
             return
-        # A peer that sends its work and the commit at once gets all answers at once.
-        controller.writing += 1
-        self._intake.publish(work.posted, Receipt(receipt.link, b"", 0, 1))
-        fine = self._fine.take(ended.number)
+        ended = transactions.commit(said.number)
+        prepares = ended.step is Step.PREPARE
+        # A client of another gateway was told that there is work.
+        unsaid = ended.step is Step.APPLY or (prepares and receipt.link.attach.relayed is None)
+        if unsaid and not ended.work and not ended.decides:
+            self._own.undo(ended)
+            controller.accept(receipt)
+            return
         # The credit comes back with the accept of what is published.
-        done = partial(self._committed, structs.replace(receipt, credit=0), controller, fine)
-        self._log.after(receipt.link.later(done))
-
-    def _prepare(
-        self, ended: Ended[Posted, Retired], receipt: Receipt, controller: Controller
-    ) -> AmqpError | None:
-        """The first phase: its work is recorded under its global id, and the controller has done
-        with it. Or why it can't be."""
-        connection, retired = receipt.link.connection, ended.work.retired
-        held = [self._retiring.held(one) for one in retired]
-        work = PreparedWork(-ended.number, connection, ended.work.posted, held)
-        fine = self._fine.take(ended.number)
-        done = receipt.link.later(partial(self._committed, receipt, controller, fine))
-        amqp_error = self.prepared.prepare(ended.global_id, connection.user, work, done)
-        if amqp_error is not None:
-            for one in fine:
-                self._fine.add(one)
-            return amqp_error
-        self._timers.stop(ended.number)
-        for one_retired in retired:
-            self._retiring.hand_over(one_retired)
+        answered = receipt if prepares else structs.replace(receipt, credit=0)
         controller.writing += 1
-        return None
+        done = partial(self._committed, answered, controller)
+        if (amqp_error := self._own.commit(ended, receipt, done)) is not None:
+            controller.writing -= 1
+            self._tell_failed(receipt, amqp_error)
+            controller.refuse(receipt, amqp_error)
 
-    def _committed(self, receipt: Receipt, controller: Controller, fine: Sequence[Fine]) -> None:
+    def _committed(self, receipt: Receipt, controller: Controller) -> None:
         """It is durable."""
-        for one in fine:
-            will_be(one)
-        answer = partial(pump.settle, receipt.deliveries, pump.ACCEPTED)
-        say(receipt, answer)
+        say(receipt, partial(pump.settle, receipt.deliveries, pump.ACCEPTED))
         controller.written()
 
     def _tell_failed(self, receipt: Receipt, amqp_error: AmqpError) -> None:
@@ -264,41 +279,34 @@ class Coordinator:
         in this pass, are answered."""
         self._fine.passed()
 
-    def _undo(self, ended: Ended[Posted, Retired]) -> None:
-        for one in self._fine.take(ended.number):
-            will_be(one)
-        self._timers.stop(ended.number)
-        self._give_back(ended.number, ended.work)
-
-    def _give_back(self, number: int, work: _Work) -> None:
-        for retired in work.retired:
-            self._retiring.undo(retired)
-        self._retiring.forget(number, work.retired)
-
     # Work.
 
     def knows(self, connection: Peer, number: int) -> bool:
         """Whether a connection has such an open transaction."""
         return connection in self._of and number in self._of[connection]
 
-    def name(self, user: str, number: int, global_id: str) -> AmqpError | None:
+    def name(self, user: str, number: int, global_id: str) -> bool | AmqpError:
         """The commit of a transaction of this user, on any connection, will prepare it under this
-        id. Why that can't be, if so."""
+        id: whether there is work in it. Or why that can't be; what its work elsewhere is in the way
+        of the owner there says at its commit."""
         for connection, transactions in self._of.items():
             if connection.user == user and number in transactions:
-                amqp_error = self.prepared.amqp_error(global_id, user)
-                return amqp_error or transactions.name(number, global_id)
+                works, amqp_error = transactions.works(number), None
+                if works:
+                    amqp_error = self.prepared.amqp_error(global_id, user)
+                amqp_error = amqp_error or transactions.name(number, global_id)
+                return works or number in self._elsewhere if amqp_error is None else amqp_error
         return unknown(number)
 
-    def elsewhere(self, number: int) -> WorkElsewhere | None:
-        """What a known transaction has in another gateway's log."""
-        return self._elsewhere.get(number)
+    def elsewhere(self, number: int, log: str) -> Branch | None:
+        """What a known transaction has in this log, of another gateway or relayed to ourselves."""
+        return self._elsewhere.get(number, {}).get(log)
 
-    def relay(self, connection: Peer, number: int, work: WorkElsewhere) -> AmqpError | None:
-        """A known transaction gets work in another gateway's log, its first one there. Why that
-        can't be, if so: it has some in ours, or had failed before."""
-        self._elsewhere[number] = work
-        return self._of[connection].relay(number, work.own_refusal)
+    def relay(self, connection: Peer, number: int, log: str, branch: Branch) -> AmqpError | None:
+        """A known transaction gets work in such a log, its first one there. Why that can't be, if
+        so: a part of it has failed before."""
+        self._elsewhere.setdefault(number, {})[log] = branch
+        return self._of[connection].relay(number)
 
     def watch(self, connection: Peer, number: int) -> None:
         """Something is done in it in another gateway's log."""
@@ -312,20 +320,14 @@ class Coordinator:
     def spoil(self, connection: Peer, number: int, reason: AmqpError) -> None:
         """A part of it can't be done: it can only be rolled back. Nothing, if it isn't known any
         more."""
-        if self.knows(connection, number):
+        if connection in self._of and self._of[connection].has(number):
             self._of[connection].spoil(number, reason)
 
     def _fail(self, connection: Peer, number: int, reason: AmqpError) -> None:
-        """A part of it can't be done, which its owner must know, too."""
-        if (elsewhere := self._elsewhere.get(number)) is not None:
-            elsewhere.spoil(reason)
-        else:
-            self.spoil(connection, number, reason)
-
-    def _here(self, number: int) -> None:
-        """Something of our own log is done in it: a transaction is of one log."""
-        if (elsewhere := self._elsewhere.get(number)) is not None:
-            elsewhere.spoil(elsewhere.own_refusal)
+        """A part of it can't be done, which the owners of other logs must know, too."""
+        self.spoil(connection, number, reason)
+        for branch in tuple(self._elsewhere.get(number, {}).values()):
+            branch.spoil(reason)
 
     def post(self, link: Link, received: Received, goals: Goals, unrouted: Unrouted) -> None:
         """Add messages to a known transaction, each to its goal. Their sender is told at once the
@@ -338,8 +340,6 @@ class Coordinator:
         for complaint in routed.complaints:
             self._fail(link.connection, number, complaint.amqp_error)
             reject(link, complaint.deliveries, number, complaint.amqp_error)
-        if posted:
-            self._here(number)
         amqp_error = self._keep(transactions, number, posted)
         if amqp_error is not None:
             reject(link, fine, number, amqp_error)
@@ -366,15 +366,14 @@ class Coordinator:
         """Deliveries were given an outcome in a transaction that is known."""
         connection, number = consumer.link.connection, outcomes.transaction
         transactions = self._of[connection]
-        self._here(number)
         count = 0
         for retired in self._retiring.retire(consumer, outcomes):
             count += len(retired.run)
             given_back = transactions.retire(number, retired, len(retired.run))
             if given_back is not None:
-                self._give_back(number, given_back)
+                self._own.give_back(number, given_back)
         if count < len(outcomes.run):
-            text = _taken("a delivery was given back before it was settled")
+            text = taken("a delivery was given back before it was settled")
             self._fail(connection, number, AmqpError(ILLEGAL_STATE, text))
         self._timers.watch(connection, number)
 
@@ -387,14 +386,10 @@ class Coordinator:
         self._finish_pass()
 
     def _give_up(self, connection: Peer, number: int, reason: AmqpError) -> None:
-        self._give_back(number, self._of[connection].give_up(number, reason))
-        if (elsewhere := self._elsewhere.get(number)) is not None:
-            elsewhere.give_up()
+        self._own.give_back(number, self._of[connection].give_up(number, reason))
+        for branch in tuple(self._elsewhere.get(number, {}).values()):
+            branch.give_up()
 
 
 def _nobody_waits(_ending: Ending) -> None:
     """The controller is gone."""
-
-
-def _taken(how: str) -> str:
-    return f"what it retired isn't all its own any more: {how}"

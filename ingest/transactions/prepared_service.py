@@ -18,14 +18,17 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
+from distributary.ingest.security.gateway_login import GATEWAY
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.ingest.transactions.prepared_work import HeldRun, PreparedWork, decoded, encoded
 from distributary.ingest.transactions.retiring import undone
 from distributary.pipeline.errors import InvalidRequest, StoreError
-from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.log_names import private_number
+from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
 from distributary.pipeline.model.message import TransactionRecord
 from distributary.pipeline.model.subscription import SubscriptionEvent, SubscriptionKey
 from distributary.pipeline.model.transitions import DeliveryState
+from distributary.pipeline.transactions.global_id import is_of_lake
 from distributary.pipeline.transactions.prepared_transactions import (
     Event,
     Limits,
@@ -33,10 +36,16 @@ from distributary.pipeline.transactions.prepared_transactions import (
     PreparedTransactions,
     State,
     Step,
+    absent,
     ended_otherwise,
 )
 
 _events = structlog.get_logger("gateway")
+
+_PRIVATE = (
+    "it is about temporary destinations of a gateway that owns no log, and ends with that one: "
+    "nothing of it can be prepared"
+)
 
 PreparedOne: TypeAlias = Prepared[PreparedWork]
 
@@ -53,13 +62,16 @@ class PreparedService:
         self._all: PreparedTransactions[PreparedWork] = PreparedTransactions(
             Limits(limits.prepared_max, limits.prepared_of_user_max, limits.prepared_bytes_max)
         )
+        self._private = private_number(host.log) is not None
         #: Of those of before the start: apart from the numbers of declared ones, which go on from
         #: the time.
         self._holders = count(-1, -1)
-        for event in parts.store.snapshot.prepared:
+        for event in parts.store.snapshot.open:
             record = event.record
+            if record.event is not SubscriptionEvent.PREPARED:
+                continue  # our log has decided it
             work = decoded(record.work, next(self._holders), self._living)
-            facts = work.facts(record.by, event.recorded_at, len(record.work))
+            facts = work.facts(record.user, event.recorded_at, len(record.work))
             one = Prepared(record.transaction, facts, work)
             for held in work.held:
                 held.subscription.dispatcher.withhold(work.holder, held.run)
@@ -75,9 +87,11 @@ class PreparedService:
 
     # Preparing.
 
-    def amqp_error(self, id_: str, user: str) -> AmqpError | None:
-        """Why this user can't prepare a transaction under this id now."""
-        return self._all.amqp_error(id_, user)
+    def amqp_error(self, id_: str, user: str, size: int = 0) -> AmqpError | None:
+        """Why this user can't prepare a transaction under this id now, with so many bytes."""
+        if self._private and not is_of_lake(id_):
+            return AmqpError(NOT_IMPLEMENTED, _PRIVATE)
+        return self._all.amqp_error(id_, user, size)
 
     def prepare(
         self, id_: str, user: str, work: PreparedWork, then: Callable[[], None]
@@ -85,13 +99,14 @@ class PreparedService:
         """Record this work, which may be done as a whole, under the id; `then` is called when that
         is durable. Or why that can't be: then nothing was done."""
         data = encoded(work)
-        amqp_error = self._all.amqp_error(id_, user, len(data))
+        size = len(data) + work.unwritten_bytes
+        amqp_error = self.amqp_error(id_, user, size)
         if amqp_error is not None:
             return amqp_error
-        one = Prepared(id_, work.facts(user, clock.now(), len(data)), work)
+        one = Prepared(id_, work.facts(user, clock.now(), size), work)
         self._all.add(one)
         head = self._log.next_sequence
-        record = TransactionRecord(SubscriptionEvent.PREPARED, id_, head, user, data)
+        record = TransactionRecord(SubscriptionEvent.PREPARED, id_, head, user, data, user)
         self._log.record(record, partial(self._done, one, then))
         return None
 
@@ -101,21 +116,41 @@ class PreparedService:
 
     # Their ends.
 
-    def get(self, id_: str) -> PreparedOne | AmqpError:
-        """The one that is prepared under this id, or that there is none."""
+    def get(self, id_: str) -> list[PreparedOne]:
+        """Those that are prepared under this id, each by another user."""
         return self._all.get(id_)
 
     def listed(self) -> Iterable[PreparedOne]:
         """Those that wait for a transaction manager's word, the oldest first."""
         return self._all.listed()
 
-    async def end(self, id_: str, user: str, *, commit: bool) -> AmqpError | None:
+    def undecided(self, before: int) -> Iterable[PreparedOne]:
+        """Those that were prepared for another log's decision before this time (microseconds), and
+        haven't heard of it."""
+        found = [one for one in self._all.listed() if one.facts.at <= before]
+        return [one for one in found if one.state is State.PREPARED and is_of_lake(one.id)]
+
+    async def sure(self) -> None:
+        """Returns when a group has become durable that was formed after this was called: what our
+        memory said then was the truth of the log, which no other process owned."""
+        done = self._loop.create_future()
+        self._log.after(partial(_resolve, done))
+        self._log.flush()
+        await done
+
+    async def end_all(self, id_: str, user: str, *, commit: bool) -> AmqpError | None:
+        """The same of what is prepared under an id that gateways made."""
+        amqp_error: AmqpError | None = absent(id_)
+        for one in self._all.get(id_):
+            amqp_error = await self.end(one, user, commit=commit)
+        return amqp_error
+
+    async def end(self, one: PreparedOne, user: str, *, commit: bool) -> AmqpError | None:
         """Commit it, or roll it back, for a user who may; returns when that is durable. Or why it
         can't end so."""
         while True:
-            one = self._all.get(id_)
-            if isinstance(one, AmqpError):
-                return one
+            if one.state is State.GONE:
+                return absent(one.id)
             done = self._loop.create_future()
             match one.step(Event.COMMIT if commit else Event.ROLL_BACK):
                 case Step.APPLY:
@@ -130,9 +165,7 @@ class PreparedService:
                     return None
                 case Step.WAIT:
                     ending = one.state is not State.PREPARING
-                    self._log.after(partial(_resolve, done))
-                    self._log.flush()
-                    await done
+                    await self.sure()
                     if ending:
                         return None  # who asked before has had it ended so
                 case Step.REFUSE:
@@ -162,8 +195,11 @@ class PreparedService:
     def _record(
         self, one: PreparedOne, event: SubscriptionEvent, user: str, then: Callable[[], None]
     ) -> None:
-        record = TransactionRecord(event, one.id, self._log.next_sequence, user)
+        head, of = self._log.next_sequence, one.facts.user
+        record = TransactionRecord(event, one.id, head, user, b"", of)
         self._log.record(record, partial(self._done, one, then))
+        if user == GATEWAY and event is SubscriptionEvent.COMMITTED:
+            return  # as nearly all end that are of several logs
         _events.info(
             "transaction.ended",
             transaction=one.id,

@@ -12,7 +12,6 @@ import msgspec
 
 from distributary.ingest.commit.pending_group import Former
 from distributary.ingest.delivery.consumer import Subscription
-from distributary.ingest.net.link import Peer
 from distributary.ingest.publish.intake import Posted
 from distributary.ingest.publish.relay import Kept, RoutedRun
 from distributary.pipeline.amqp.dead_letter import MisfitInfo
@@ -23,9 +22,10 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.transactions.prepared_transactions import Facts
+from distributary.pipeline.transactions.transaction import EACH_BYTES, RUN_BYTES
 
 #: The format of the bytes; it changes when a reader of the former one would misread them.
-VERSION = 1
+VERSION = 2
 
 
 class HeldRun(msgspec.Struct, frozen=True, eq=False):
@@ -43,20 +43,31 @@ class HeldRun(msgspec.Struct, frozen=True, eq=False):
 
 class PreparedWork(msgspec.Struct, frozen=True, eq=False):
     """All of it. Dispatchers know the transaction by the number `holder`, below 0; `publisher` has
-    sent the messages."""
+    sent the messages. `topics`: what it was about when it was prepared, whatever is left of it."""
 
     holder: int
-    publisher: Peer | Former
+    publisher: Former
     posted: list[Posted]
     held: list[HeldRun]
+    topics: tuple[str, ...]
 
     def facts(self, user: str, at: int, size: int) -> Facts:
         """What is shown of it."""
-        topics = {one.run.topic for one in self.posted}
-        topics |= {one.subscription.definition.topic for one in self.held}
         messages = sum(one.run.count for one in self.posted)
         deliveries = sum(len(one.run) for one in self.held)
-        return Facts(user, at, tuple(sorted(topics)), messages, deliveries, size)
+        return Facts(user, at, self.topics, messages, deliveries, size)
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """What those of its outcomes hold in memory that its bytes don't say."""
+        unwritten = [one for one in self.held if not one.subscription.durable]
+        return sum(RUN_BYTES + EACH_BYTES * len(one.run) for one in unwritten)
+
+
+def topics_of(posted: Iterable[Posted], held: Iterable[HeldRun]) -> tuple[str, ...]:
+    """The topics that such work is about."""
+    topics = {one.run.topic for one in posted}
+    return tuple(sorted(topics | {one.subscription.definition.topic for one in held}))
 
 
 class _KeptRow(msgspec.Struct, array_like=True, frozen=True):
@@ -102,10 +113,15 @@ class _WorkRow(msgspec.Struct, array_like=True, frozen=True):
     container: str
     posted: list[_PostedRow]
     held: list[_HeldRow]
+    topics: tuple[str, ...]
+
+
+class _Version(msgspec.Struct, array_like=True, frozen=True):
+    version: int
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_VERSION = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw, msgspec.Raw, msgspec.Raw])
+_VERSION = msgspec.msgpack.Decoder(_Version)
 _DECODER = msgspec.msgpack.Decoder(_WorkRow)
 
 
@@ -113,7 +129,7 @@ def encoded(work: PreparedWork) -> bytes:
     """Its bytes."""
     posted = [_posted_row(one) for one in work.posted]
     held = [_held_row(one) for one in work.held if one.subscription.durable]
-    return _ENCODER.encode(_WorkRow(VERSION, work.publisher.container, posted, held))
+    return _ENCODER.encode(_WorkRow(VERSION, work.publisher.container, posted, held, work.topics))
 
 
 def decoded(
@@ -125,11 +141,11 @@ def decoded(
     Raises StoreError for bytes of a later version of the program.
     """
     try:
-        version, *_ = _VERSION.decode(data)
+        version = _VERSION.decode(data).version
         if version != VERSION:
             raise StoreError(
-                f"a prepared transaction is of format {version}, this program knows {VERSION}: a "
-                "later version wrote it. Start that one"
+                f"a prepared transaction is of format {version}, this program knows {VERSION}: "
+                "another version wrote it. Start that one"
             )
         row = _DECODER.decode(data)
     except msgspec.MsgspecError as error:
@@ -146,7 +162,8 @@ def decoded(
         for one in row.held
         if (subscription := of(one.subscription, one.began)) is not None
     ]
-    return PreparedWork(holder, Former(row.container), [*map(_posted, row.posted)], held)
+    posted = [*map(_posted, row.posted)]
+    return PreparedWork(holder, Former(row.container), posted, held, row.topics)
 
 
 def _posted_row(one: Posted) -> _PostedRow:

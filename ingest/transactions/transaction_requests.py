@@ -2,10 +2,11 @@
 
 Rule: who prepared a transaction may see it and end it. Who may `manage` all topics that it is about
       sees it, too, and ends it by saying `force`: the transaction manager hears of that late or
-      never. To all others it isn't there.
+      never. To all others it isn't there; each user has global ids of its own.
 """
 
 from distributary.ingest.security.access import Access
+from distributary.ingest.security.gateway_login import GATEWAY
 from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.ingest.transactions.prepared_service import PreparedOne
 from distributary.pipeline.amqp.coordinator_command import NO_NUMBER, number_of
@@ -15,6 +16,7 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import (
     ABSENT,
     BAD_REQUEST,
+    CONFLICT,
     NO_CONTENT,
     OK,
     Answer,
@@ -22,9 +24,16 @@ from distributary.pipeline.management.management_messages import (
     Verb,
     refused,
 )
-from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
+from distributary.pipeline.model.amqp_error import (
+    INVALID_FIELD,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    AmqpError,
+)
 from distributary.pipeline.subscriptions.permission import Action
-from distributary.pipeline.transactions.global_id import GlobalId
+from distributary.pipeline.transactions.decisions import Outcome
+from distributary.pipeline.transactions.global_id import OF_LAKES, GlobalId, is_of_lake
+from distributary.pipeline.transactions.prepared_transactions import absent
 
 _NAMES = (
     "name",
@@ -54,6 +63,8 @@ class TransactionRequests:
             if request.verb is Verb.QUERY:
                 return self._query(user, request)
             id_ = GlobalId.parse(request.name).text
+            if user == GATEWAY:
+                return await self._answer_gateway(id_, request)
             return await self._answer(user, id_, request)
         except InvalidRequest as error:
             return Answer(BAD_REQUEST, str(error))
@@ -62,34 +73,80 @@ class TransactionRequests:
         verb = request.verb
         if verb is Verb.PREPARE:
             return self._name(user, id_, request)
-        found = self._prepared.get(id_)
+        found = self._meant(user, id_, request.attributes.get("user"))
         if isinstance(found, AmqpError):
             return refused(found)
         own = found.facts.user == user
-        if not own and not self._manages(user, found):
-            absent = f"no transaction is prepared under the global id {id_}: it ended, or never "
-            return Answer(ABSENT, f"{absent}was one")
         if verb is Verb.READ:
             return Answer(OK, "the transaction", self._row(user, found))
-        if not own and request.attributes.get("force") is not True:
+        shared = is_of_lake(id_)
+        if (shared or not own) and request.attributes.get("force") is not True:
             text = f"the transaction {id_} was prepared by user '{found.facts.user}', whose "
             text += "transaction manager is to end it; say force to end it all the same"
+            if shared:
+                decider = quoted(GlobalId.parse(id_).decider)
+                text = f"the transaction {id_} is of several logs, of which {decider} decides, and "
+                text += "ends with what that one says; say force to end it here all the same"
             return refused(AmqpError(UNAUTHORIZED, text))
         commit = verb is Verb.COMMIT
-        amqp_error = await self._prepared.end(id_, user, commit=commit)
+        amqp_error = await self._prepared.end(found, user, commit=commit)
         if amqp_error is not None:
             return refused(amqp_error)
         return Answer(NO_CONTENT, f"{id_} is {'committed' if commit else 'rolled back'}")
 
+    def _meant(self, user: str, id_: str, of: Value) -> PreparedOne | AmqpError:
+        """Which one a user means by an id: its own, or the one that it may manage, of the user
+        `of` if that is said."""
+        seen = [one for one in self._prepared.get(id_) if self._sees(user, one)]
+        if of is not None:
+            seen = [one for one in seen if one.facts.user == of]
+        own = [one for one in seen if one.facts.user == user]
+        found = own or seen
+        if not found:
+            return absent(id_)
+        if len(found) > 1:
+            users = ", ".join(sorted(one.facts.user for one in found))
+            text = f"{id_} is prepared by each of the users {users}: say in 'user' whose is meant"
+            return AmqpError(INVALID_FIELD, text)
+        return found[0]
+
+    async def _answer_gateway(self, id_: str, request: Request) -> Answer:
+        """Another gateway asks what we have decided, or says what its log has. That there is
+        nothing ends what another log keeps, so it is said by the log's owner alone: one that lost
+        the log since its answer was asked for, and doesn't know, makes no group durable."""
+        if request.verb is Verb.READ:
+            outcome = self._transactions.decisions.outcome(id_)
+            if outcome is Outcome.OPEN:
+                return Answer(CONFLICT, f"{id_} isn't decided yet")
+            if outcome is Outcome.COMMITTED:
+                return Answer(OK, f"{id_} is to be committed")
+            await self._prepared.sure()
+            return Answer(ABSENT, f"{id_} is rolled back, or was committed in all of its logs")
+        if not is_of_lake(id_) or request.verb not in (Verb.COMMIT, Verb.ROLLBACK):
+            return Answer(BAD_REQUEST, "gateways end what other logs decide, and ask for it")
+        commit = request.verb is Verb.COMMIT
+        amqp_error = await self._prepared.end_all(id_, GATEWAY, commit=commit)
+        if amqp_error is None:
+            return Answer(NO_CONTENT, f"{id_} is {'committed' if commit else 'rolled back'}")
+        if amqp_error.condition == NOT_FOUND:
+            await self._prepared.sure()
+        return refused(amqp_error)
+
     def _name(self, user: str, id_: str, request: Request) -> Answer:
+        if is_of_lake(id_):
+            text = f"the format {OF_LAKES} is of ids that gateways make"
+            return Answer(BAD_REQUEST, f"{text} for transactions over several logs: take another")
         said = request.attributes["transaction"]
         number = number_of(said)
         if number == NO_NUMBER:
             return Answer(BAD_REQUEST, "'transaction' is no id of a declared transaction: 8 bytes")
-        amqp_error = self._transactions.name(user, number, id_)
-        if amqp_error is not None:
-            return refused(amqp_error)
-        return Answer(OK, f"the commit of the transaction prepares it as {id_}")
+        works = self._transactions.name(user, number, id_)
+        if isinstance(works, AmqpError):
+            return refused(works)
+        text = f"the commit of the transaction prepares it as {id_}"
+        if not works:
+            text = "the transaction has no work; without any its commit is all, and nothing waits"
+        return Answer(OK, text, {"works": works})
 
     def _query(self, user: str, request: Request) -> Answer:
         said = request.attributes
@@ -115,8 +172,8 @@ class TransactionRequests:
         return one.facts.user == user or self._manages(user, one)
 
     def _manages(self, user: str, one: PreparedOne) -> bool:
-        may = self._access.rights.permissions.allow
-        return all(may(user, Action.MANAGE, topic) for topic in one.facts.topics)
+        may, topics = self._access.rights.permissions.allow, one.facts.topics
+        return bool(topics) and all(may(user, Action.MANAGE, topic) for topic in topics)
 
     def _row(self, user: str, one: PreparedOne) -> dict[str, Value]:
         facts = one.facts
@@ -129,6 +186,6 @@ class TransactionRequests:
             "deliveries": facts.deliveries,
             "bytes": facts.bytes,
             "topics": list[Value](facts.topics),
-            "own": facts.user == user,
+            "own": facts.user == user and not is_of_lake(one.id),
             "log": self._log,
         }

@@ -1,4 +1,5 @@
-"""What a message to a transaction coordinator asks for: declare, or discharge.
+"""What a message to a transaction coordinator asks for: declare, or discharge; between the gateways
+of a lake also to decide for other logs.
 
 AMQP 1.0 part 4, sections 4.5.1 to 4.5.3. Hostile bytes cost a DecodeError, nothing else.
 """
@@ -9,7 +10,8 @@ from typing import TypeAlias
 import msgspec
 
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
-from distributary.pipeline.codec.amqp_types import DecodeError, Described, Value, read
+from distributary.pipeline.codec.amqp_types import DecodeError, Described, Symbol, Value, read
+from distributary.pipeline.codec.amqp_writer import write
 from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.codec.sections import decode
 
@@ -21,6 +23,7 @@ NO_NUMBER = 2**64 - 1
 #: An amqp-value section begins so.
 _VALUE = descriptor(Kind.VALUE)
 _DECLARE = (Descriptor.DECLARE, Descriptor.DECLARE.symbol)
+_DECIDE = Symbol("distributary:decide:list")
 _DISCHARGE = (Descriptor.DISCHARGE, Descriptor.DISCHARGE.symbol)
 
 
@@ -39,7 +42,21 @@ class Discharge(msgspec.Struct, frozen=True):
     global_id: str = ""
 
 
-Command: TypeAlias = Declare | Discharge
+class Decide(msgspec.Struct, frozen=True):
+    """The commit of a transaction will decide the one of several logs with this id, in which these
+    other logs have a part. Gateways of a lake alone say so."""
+
+    number: int
+    decision: str
+    logs: tuple[str, ...]
+
+    def encoded(self) -> bytes:
+        """The message."""
+        fields: list[Value] = [id_of(self.number), self.decision, list(self.logs)]
+        return _VALUE + write(Described(_DECIDE, fields))
+
+
+Command: TypeAlias = Declare | Discharge | Decide
 
 
 def command(message: Bytes) -> Command:
@@ -59,6 +76,8 @@ def command(message: Bytes) -> Command:
         if value.descriptor in _DISCHARGE:
             global_id = third if isinstance(third, str) else ""
             return Discharge(number_of(first), fail=second is True, global_id=global_id)
+        if value.descriptor == _DECIDE and isinstance(second, str) and isinstance(third, list):
+            return Decide(number_of(first), second, tuple(map(str, third)))
     raise DecodeError("a coordinator takes an amqp-value of declare or discharge")
 
 

@@ -7,9 +7,11 @@ move makes the list of loads smaller, read from the largest on, so there is a la
 The owner of the log gives; all others, who see the same, do nothing. One whose view may be wrong
 does nothing either: what members say must be whole, without contradiction, and the same for a
 while, and so must the order that stands (`moves`), which is replaced by one of them alone.
+What failed isn't tried again for AGAIN_SECONDS while members are the same: an heir that wasn't
+ready has read for nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from fractions import Fraction
 from typing import Final, TypeAlias
 
@@ -20,6 +22,8 @@ from distributary.pipeline.fleet.moves import OLD_SECONDS, SPREADING, Move, Stat
 
 #: A machine of weight 0 has none of its logs by right.
 _NO_SHARE: Final = Fraction(1 << 32)
+#: Seconds after which an heir that wasn't ready is asked again for the same log.
+AGAIN_SECONDS: Final = 3_600.0
 
 #: What decides, of each member: number, machine, log, for what it waits, if it spreads, weight.
 _Sight: TypeAlias = tuple[int, str, str, tuple[str, ...], bool, float]
@@ -33,9 +37,12 @@ class Choice(msgspec.Struct, frozen=True):
     heir: Member
 
 
-def choose(members: Sequence[Member], logs: Sequence[str]) -> Choice | None:
-    """The move that makes the most loaded machine less so; None where each has its share, or where
-    what members say isn't whole: a log without an owner, or with two."""
+def choose(
+    members: Sequence[Member], logs: Sequence[str], failed: Container[tuple[str, int]] = ()
+) -> Choice | None:
+    """The move that makes the most loaded machine less so, none of those `failed` (of a log to the
+    number of an heir); None where each has its share, or where what members say isn't whole: a log
+    without an owner, or with two."""
     owners = {one.log: one for one in members if one.log}
     if len(owners) != sum(1 for one in members if one.log) or set(owners) != set(logs):
         return None
@@ -53,6 +60,8 @@ def choose(members: Sequence[Member], logs: Sequence[str]) -> Choice | None:
         for log in heir.waits:
             owner = owners.get(log)
             if owner is None or not owner.spreads or owner.machine == heir.machine:
+                continue
+            if (log, heir.number) in failed:
                 continue
             load = _load(counts[owner.machine], weights[owner.machine])
             if then < load:
@@ -73,8 +82,10 @@ class Spreading:
     def __init__(self, me: int, rest_seconds: float) -> None:
         """`rest_seconds`: for how long all must be as it is."""
         self._me, self._rest = me, rest_seconds
-        self._seen: tuple[tuple[_Sight, ...], Move | None] | None = None
+        self._seen: tuple[tuple[_Sight, ...], Move | None] = (), None
         self._since = 0.0
+        #: Which moves failed while members were the same, and when.
+        self._failed: dict[tuple[str, int], float] = {}
 
     def look(
         self, members: Sequence[Member], logs: Sequence[str], move: Move | None, now: float
@@ -82,12 +93,17 @@ class Spreading:
         """The order that it is to put in the place of the one that stands; None: nothing is to be
         done by this one now."""
         seen = (tuple(sorted(_sight(one) for one in members)), move)
+        if seen[0] != self._seen[0]:
+            self._failed.clear()
         if seen != self._seen:
             self._seen, self._since = seen, now
+            if move is not None and move.state is State.FAILED:
+                self._failed[move.log, move.heir] = now
         under_way = move is not None and move.state is State.ASKED
         if now - self._since < max(self._rest, OLD_SECONDS * under_way):
             return None
-        choice = choose(members, logs)
+        failed = {one for one, since in self._failed.items() if now - since < AGAIN_SECONDS}
+        choice = choose(members, logs, failed)
         if choice is None or choice.owner != self._me:
             return None
         return ask(move, choice.log, choice.heir, SPREADING, old=under_way)

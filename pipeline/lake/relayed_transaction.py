@@ -8,6 +8,9 @@ Rule 2: the owner is asked once at most to end it, and when it has all of the wo
 Rule 3: a commit is answered as done only where the owner has said so. Where the owner was lost
         before it was asked nothing is done; where it was lost after that nobody knows.
 Rule 4: of what a part failed can only be rolled back.
+Rule 5: where other logs have work of the transaction, too, the owner prepares its part of it, and
+        nothing of it is in doubt: the log that decides hasn't been asked. Or it is the one that
+        decides, and is told of that before.
 """
 
 from enum import StrEnum
@@ -15,7 +18,7 @@ from enum import StrEnum
 import msgspec
 
 from distributary.pipeline.errors import IllegalTransition
-from distributary.pipeline.model.amqp_error import NOT_IMPLEMENTED, AmqpError
+from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.transactions.transaction import InDoubt
 
 
@@ -25,6 +28,7 @@ class Owned(StrEnum):
     WAITING = "waiting"  #: no owner has heard of it
     DECLARING = "declaring"  #: the owner is asked for it
     OPEN = "open"  #: the owner has it
+    NAMING = "naming"  #: the owner is told that its commit decides for other logs, too
     COMMITTING = "committing"  #: the client has; the owner hasn't all of the work yet
     COMMIT_ASKED = "commit_asked"
     ROLLING_BACK = "rolling_back"  #: what the owner was sent of it isn't all answered yet
@@ -39,6 +43,8 @@ class Event(StrEnum):
     DECLARED = "declared"  #: the owner has given it a number
     SPOIL = "spoil"  #: a part of the work can't be done
     LOSE = "lose"  #: the owner is lost, doesn't want it, or was waited for long enough
+    NAME = "name"  #: the owner is to hear that its commit decides
+    NAMED = "named"  #: it knows, or doesn't want to
     COMMIT = "commit"
     ROLL_BACK = "roll_back"
     PASSED = "passed"  #: the owner has answered all that it was sent
@@ -54,6 +60,8 @@ class Step(StrEnum):
     DROP = "drop"  #: what waits never goes there
     REFUSE = "refuse"  #: neither does what comes
     DECLARE = "declare"  #: ask the owner
+    NAME = "name"
+    TELL = "tell"  #: who wanted the owner to hear it hears whether it has
     COMMIT = "commit"
     ROLL_BACK = "roll_back"
     DONE = "done"  #: the client's answer is the owner's
@@ -66,19 +74,25 @@ ROWS: dict[tuple[Owned, Event], tuple[Owned, Step]] = {
     (Owned.WAITING, Event.DECLARE): (Owned.DECLARING, Step.DECLARE),
     (Owned.WAITING, Event.SPOIL): (Owned.WAITING, Step.KEEP),
     (Owned.WAITING, Event.LOSE): (Owned.LOST, Step.DROP),
+    (Owned.WAITING, Event.NAME): (Owned.WAITING, Step.HOLD),
     (Owned.WAITING, Event.COMMIT): (Owned.WAITING, Step.HOLD),
     (Owned.WAITING, Event.ROLL_BACK): (Owned.GONE, Step.UNDONE),
     (Owned.DECLARING, Event.WORK): (Owned.DECLARING, Step.HOLD),
     (Owned.DECLARING, Event.DECLARED): (Owned.OPEN, Step.SEND),
     (Owned.DECLARING, Event.SPOIL): (Owned.DECLARING, Step.KEEP),
     (Owned.DECLARING, Event.LOSE): (Owned.LOST, Step.DROP),
+    (Owned.DECLARING, Event.NAME): (Owned.DECLARING, Step.HOLD),
     (Owned.DECLARING, Event.COMMIT): (Owned.DECLARING, Step.HOLD),
     (Owned.DECLARING, Event.ROLL_BACK): (Owned.DECLARING, Step.HOLD),
     (Owned.OPEN, Event.WORK): (Owned.OPEN, Step.SEND),
     (Owned.OPEN, Event.SPOIL): (Owned.OPEN, Step.KEEP),
     (Owned.OPEN, Event.LOSE): (Owned.LOST, Step.DROP),
+    (Owned.OPEN, Event.NAME): (Owned.NAMING, Step.NAME),
     (Owned.OPEN, Event.COMMIT): (Owned.COMMITTING, Step.KEEP),
     (Owned.OPEN, Event.ROLL_BACK): (Owned.ROLLING_BACK, Step.DROP),
+    (Owned.NAMING, Event.NAMED): (Owned.OPEN, Step.TELL),
+    (Owned.NAMING, Event.SPOIL): (Owned.NAMING, Step.KEEP),
+    (Owned.NAMING, Event.LOSE): (Owned.LOST, Step.DROP),
     (Owned.COMMITTING, Event.PASSED): (Owned.COMMIT_ASKED, Step.COMMIT),
     (Owned.COMMITTING, Event.SPOIL): (Owned.ROLLING_BACK, Step.DROP),
     (Owned.COMMITTING, Event.LOSE): (Owned.GONE, Step.UNDONE),
@@ -93,11 +107,12 @@ ROWS: dict[tuple[Owned, Event], tuple[Owned, Step]] = {
     (Owned.LOST, Event.WORK): (Owned.LOST, Step.REFUSE),
     (Owned.LOST, Event.SPOIL): (Owned.LOST, Step.KEEP),
     (Owned.LOST, Event.LOSE): (Owned.LOST, Step.KEEP),
+    (Owned.LOST, Event.NAME): (Owned.LOST, Step.TELL),
     (Owned.LOST, Event.COMMIT): (Owned.GONE, Step.UNDONE),
     (Owned.LOST, Event.ROLL_BACK): (Owned.GONE, Step.UNDONE),
 }
 #: Whether work goes to the owner: it has the transaction, and has yet to be asked for its end.
-PASSING = frozenset({Owned.OPEN, Owned.COMMITTING})
+PASSING = frozenset({Owned.OPEN, Owned.NAMING, Owned.COMMITTING})
 ENDS = frozenset({Step.DONE, Step.UNDONE, Step.IN_DOUBT})
 
 
@@ -110,7 +125,8 @@ class RelayedTransaction(msgspec.Struct, eq=False):
     left: int = 0
     there: int = 0  #: the owner's number for it
     reason: AmqpError | None = None  #: why it can only be rolled back
-    wanted: Event | None = None  #: how the client ends it
+    wanted: Event | None = None  #: how the client ends it; before that, that the owner hears NAME
+    branch: bool = False  #: its commit prepares the owner's part of it
     answer: AmqpError | InDoubt | None = None  #: of that end, when it is GONE; None: it is done
 
     @property
@@ -155,8 +171,21 @@ class RelayedTransaction(msgspec.Struct, eq=False):
         self.reason = self.reason or reason
         return self._go_on([self._step(Event.LOSE)])
 
-    def end(self, *, commit: bool) -> list[Step]:
-        """The client ends it."""
+    def name(self) -> list[Step]:
+        """The owner is to hear that with its commit it decides. Work may be on its way to it; none
+        comes any more."""
+        self.wanted = Event.NAME
+        return self._go_on([])
+
+    def named(self, refusal: AmqpError | None) -> list[Step]:
+        """The owner has heard it, or says why it can't be."""
+        self.wanted = None
+        self.reason = self.reason or refusal
+        return [self._step(Event.NAMED)]
+
+    def end(self, *, commit: bool, branch: bool = False) -> list[Step]:
+        """The client ends it; with other logs in it a commit prepares this `branch` of it."""
+        self.branch = branch
         self.wanted = Event.COMMIT if commit else Event.ROLL_BACK
         return self._go_on([])
 
@@ -168,8 +197,11 @@ class RelayedTransaction(msgspec.Struct, eq=False):
     def _go_on(self, steps: list[Step]) -> list[Step]:
         """What is due then: the end that waited, the question that waited for all of the work."""
         if self.wanted is not None and (self.state, self.wanted) in ROWS:
-            event = Event.ROLL_BACK if self.reason else self.wanted
+            commits = self.wanted is Event.COMMIT
+            event = Event.ROLL_BACK if commits and self.reason else self.wanted
             steps.append(self._step(event))
+            if steps[-1] is Step.TELL:
+                self.wanted = None
         if self.left == 0 and (self.state, Event.PASSED) in ROWS:
             steps.append(self._step(Event.PASSED))
         return steps
@@ -179,7 +211,7 @@ class RelayedTransaction(msgspec.Struct, eq=False):
             self.state, step = ROWS[self.state, event]
         except KeyError:
             raise IllegalTransition(self.state, event) from None
-        if step is Step.IN_DOUBT:
+        if step is Step.IN_DOUBT and not self.branch:
             self.answer = InDoubt(
                 f"the owner of the log '{self.log}' was lost while it committed: nobody knows "
                 "whether the transaction is done"
@@ -188,12 +220,3 @@ class RelayedTransaction(msgspec.Struct, eq=False):
             refused = step is Step.DONE or self.wanted is Event.COMMIT
             self.answer = self.reason if refused else None
         return step
-
-
-def two_logs(first: str, second: str) -> AmqpError:
-    """Why work in the log `second` can't be part of a transaction that has its work in `first`."""
-    return AmqpError(
-        NOT_IMPLEMENTED,
-        f"its topic is in the log '{second}', and what was done in the transaction before is in "
-        f"'{first}': a transaction is of one log. Roll it back, and use one for each log",
-    )

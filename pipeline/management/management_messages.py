@@ -199,9 +199,9 @@ REQUESTS: dict[Entity, dict[Verb, Attributes]] = {
     },
     Entity.TRANSACTION: {
         Verb.PREPARE: {"transaction": Attribute((bytes,), required=True)},
-        Verb.COMMIT: _FORCE,
-        Verb.ROLLBACK: _FORCE,
-        Verb.READ: {},
+        Verb.COMMIT: {**_FORCE, "user": _TEXT},
+        Verb.ROLLBACK: {**_FORCE, "user": _TEXT},
+        Verb.READ: {"user": _TEXT},
         Verb.QUERY: _QUERY,
     },
     Entity.NODE: {Verb.READ: _MAY, Verb.GET_TYPES: {}, Verb.GET_OPERATIONS: {}},

@@ -125,11 +125,12 @@ class SchemaRecord(msgspec.Struct, frozen=True):
 
 
 class TransactionRecord(msgspec.Struct, frozen=True):
-    """A transaction was prepared under a global id, or a prepared one ended.
+    """A transaction was prepared under a global id, or decided for several logs, or one ended.
 
-    `transaction` is the global id (`pipeline.transactions.global_id`), `work` all that it will have
-    done, in the words of `ingest.transactions.prepared_work`, empty at its end. `floor` is the head
-    of the log then, `by` the user who did this.
+    `transaction` is the global id (`pipeline.transactions.global_id`), `work` all that a prepared
+    one will have done, in the words of `ingest.transactions.prepared_work`, or the other logs of a
+    decided one; it is empty at its end. `floor` is the head of the log then, `by` the user who did
+    this, `user` who prepared it: each user has ids of its own; empty of a decided one.
     """
 
     event: SubscriptionEvent
@@ -137,11 +138,12 @@ class TransactionRecord(msgspec.Struct, frozen=True):
     floor: int
     by: str = ""
     work: bytes = b""
+    user: str = ""
 
     @property
     def id(self) -> str:
         """Where a subscription's event has the subscription's id."""
-        return f"transaction/{self.transaction}"
+        return f"transaction/{self.transaction}" + (f"/{quote(self.user, '')}" if self.user else "")
 
 
 #: An event of the log: a row of the record `subscription`.

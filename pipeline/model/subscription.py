@@ -31,6 +31,8 @@ class SubscriptionEvent(StrEnum):
     PREPARED = "prepared"  #: no subscription's: a transaction waits for its transaction manager
     COMMITTED = "committed"  #: a prepared transaction ended: its work is in the same group
     ROLLED_BACK = "rolled_back"  #: a prepared transaction ended without effect
+    DECIDED = "decided"  #: a transaction of several logs is to be; its work here is in this group
+    COMPLETED = "completed"  #: a decided one is committed in all of its logs
 
 
 class Origin(StrEnum):
@@ -65,11 +67,15 @@ BEGINNINGS = frozenset(
 )
 
 
-#: How prepared transactions end.
-ENDS_OF_PREPARED = frozenset({SubscriptionEvent.COMMITTED, SubscriptionEvent.ROLLED_BACK})
-#: Events that are no subscription's: of schemas, and of prepared transactions.
+#: Transactions that wait for their end: what is prepared, and what is decided here.
+OPEN_TRANSACTIONS = frozenset({SubscriptionEvent.PREPARED, SubscriptionEvent.DECIDED})
+#: How they end.
+ENDS_OF_TRANSACTIONS = frozenset(
+    {SubscriptionEvent.COMMITTED, SubscriptionEvent.ROLLED_BACK, SubscriptionEvent.COMPLETED}
+)
+#: Events that are no subscription's: of schemas, and of transactions.
 NOT_OF_SUBSCRIPTIONS = frozenset(
-    {SubscriptionEvent.SCHEMA, SubscriptionEvent.PREPARED, *ENDS_OF_PREPARED}
+    {SubscriptionEvent.SCHEMA, *OPEN_TRANSACTIONS, *ENDS_OF_TRANSACTIONS}
 )
 
 

@@ -7,7 +7,9 @@ It says which epochs were claimed, which owner's journal is *live*, and the last
    still, and nothing that it lacks is removed from the live journal.
 2. *Close.* The live journal's groups behind the table's last one are taken in, one after the other;
    at the first name that is free a seal is put. The former owner's put or the seal wins that name.
-   When a seal stands, the former owner can accept nothing more.
+   When a seal stands, the former owner can accept nothing more. The first name behind the table's
+   last group is tried before anything is listed: it is free where an owner has handed its home
+   over, or nothing was published.
 3. *Replay.* What was taken in is committed.
 4. *Appoint.* A version that says that the journal of the new epoch is the live one.
 5. *Serve.* Only now anything is put there, or accepted.
@@ -104,13 +106,16 @@ class TakeOver:
         self._table = found
         self._epoch = found.epoch + 1
         self._there: dict[int, Kind] = {}
+        self._looked = False
         self._last = found.group
         self.step: Step = Claim(found, self._epoch)
 
     def claimed(self) -> None:
         """The version with our claim is made: nobody older commits or removes anything now."""
-        live = self._table.live
-        self.step = Look(live) if live else Appoint(self._epoch)
+        if self._table.live:
+            self._close()
+        else:
+            self.step = Appoint(self._epoch)
 
     def overtaken(self, found: Standing | None = None) -> None:
         """Somebody else made the version that was asked for. A claim is tried again behind it."""
@@ -122,7 +127,8 @@ class TakeOver:
 
     def listed(self, there: Mapping[int, Kind]) -> None:
         """What stands in the live journal, at least of what stood there before it was asked for."""
-        self._there = dict(there)
+        self._there.update(there)
+        self._looked = True
         self._close()
 
     def stands(self, kind: Kind) -> None:
@@ -133,7 +139,9 @@ class TakeOver:
 
     def _close(self) -> None:
         self._last = last_standing(self._last, self._there)
-        if self._there.get(self._last + 1) is not Kind.SEAL:
+        if self._last > self._table.group and not self._looked:
+            self.step = Look(self._table.live)
+        elif self._there.get(self._last + 1) is not Kind.SEAL:
             self.step = Seal(self._table.live, self._last + 1)
         elif self._last > self._table.group:
             self.step = Replay(self._table.live, range(self._table.group + 1, self._last + 1))

@@ -8,6 +8,7 @@ Rule 1: what one does next is a row of ROWS; a row that isn't there can't come.
 Rule 2: a prepared one ends by an answer to COMMIT or ROLLBACK alone: no time, no loss of a
         connection, no restart ends it. Both may be asked for again until they are answered.
 Rule 3: what is asked while the record of the step before isn't durable waits for that.
+Rule 4: each user has global ids of its own: what one has prepared is in no other one's way.
 """
 
 from collections.abc import Iterable
@@ -107,18 +108,19 @@ class Prepared(msgspec.Struct, Generic[W], eq=False):
 
 
 class PreparedTransactions(Generic[W]):
-    """All of one log, by their global ids."""
+    """All of one log, by their users and global ids."""
 
-    __slots__ = ("_all", "_limits")
+    __slots__ = ("_all", "_by_id", "_limits")
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._all: dict[str, Prepared[W]] = {}
+        self._all: dict[tuple[str, str], Prepared[W]] = {}
+        self._by_id: dict[str, list[Prepared[W]]] = {}
 
     def amqp_error(self, id_: str, user: str, size: int = 0) -> AmqpError | None:
         """Why this user can't prepare one more under this id, with a record of so many bytes."""
         limits, all_ = self._limits, self._all.values()
-        if id_ in self._all:
+        if (user, id_) in self._all:
             text = f"a transaction is prepared under the global id {id_} already"
             return AmqpError(PRECONDITION_FAILED, text)
         if len(self._all) >= limits.count_max:
@@ -137,25 +139,33 @@ class PreparedTransactions(Generic[W]):
     def add(self, one: Prepared[W]) -> None:
         """It is prepared, or was before a restart. The caller has asked `amqp_error`; what was
         prepared before is kept whatever the limits are now."""
-        assert one.id not in self._all, one.id  # noqa: S101
-        self._all[one.id] = one
+        key = one.facts.user, one.id
+        assert key not in self._all, key  # noqa: S101
+        self._all[key] = one
+        self._by_id.setdefault(one.id, []).append(one)
 
-    def get(self, id_: str) -> Prepared[W] | AmqpError:
-        """That one, or that there is none: it ended, or never was one."""
-        if (found := self._all.get(id_)) is not None:
-            return found
-        text = f"no transaction is prepared under the global id {id_}: it ended, or never was one"
-        return AmqpError(NOT_FOUND, text)
+    def get(self, id_: str) -> list[Prepared[W]]:
+        """Those that are prepared under this id, each by another user."""
+        return [*self._by_id.get(id_, ())]
 
     def durable(self, one: Prepared[W]) -> None:
         """What was recorded of it last is on the disk."""
         one.step(Event.DURABLE)
         if one.state is State.GONE:
-            del self._all[one.id]
+            del self._all[one.facts.user, one.id]
+            self._by_id[one.id].remove(one)
+            if not self._by_id[one.id]:
+                del self._by_id[one.id]
 
     def listed(self) -> Iterable[Prepared[W]]:
         """Those that wait for a transaction manager's word, the oldest first."""
         return [one for one in self._all.values() if one.state in LISTED]
+
+
+def absent(id_: str) -> AmqpError:
+    """That there is none: it ended, or never was one."""
+    text = f"no transaction is prepared under the global id {id_}: it ended, or never was one"
+    return AmqpError(NOT_FOUND, text)
 
 
 def ended_otherwise(one: Prepared[W]) -> AmqpError:

@@ -9,8 +9,10 @@ Rule 2: work is applied as a whole and only once, by `commit`; whatever else end
         undoes all of it.
 Rule 3: a transaction of which a part failed can only be rolled back; its commit is refused with
         the reason of the first failure.
-Rule 4: where its client has given it a global id, its commit is the first of two phases: the work
-        is prepared under that id, and is no more the connection's.
+Rule 4: where it has a global id, its commit is the first of two phases: the work is prepared under
+        that id, and is no more the connection's.
+Rule 5: when other logs have work of it, too, its client ends it before it ends here: nothing comes
+        in it any more, and what becomes of it here is the business of who ends all of it.
 """
 
 from collections.abc import Iterator
@@ -38,7 +40,6 @@ EACH_BYTES = 16
 class State(StrEnum):
     IDLE = "idle"  #: nothing was done in it
     OPEN = "open"
-    RELAYED = "relayed"  #: what is done in it is in another gateway's log, whose owner has it
     DOOMED = "doomed"  #: a part of it failed: it can only be rolled back
     GONE = "gone"  #: committed or rolled back; nobody knows its id any more
 
@@ -64,13 +65,12 @@ class Step(StrEnum):
     UNDO = "undo"
     APPLY = "apply"
     PREPARE = "prepare"  #: it is recorded, and waits for its transaction manager
-    RELAY = "relay"  #: the owner of another log ends it
 
 
 ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
     (State.IDLE, Event.POST): (State.OPEN, Step.KEEP),
     (State.IDLE, Event.RETIRE): (State.OPEN, Step.KEEP),
-    (State.IDLE, Event.RELAY): (State.RELAYED, Step.KEEP),
+    (State.IDLE, Event.RELAY): (State.OPEN, Step.KEEP),
     (State.IDLE, Event.SPOIL): (State.DOOMED, Step.DISCARD),
     (State.IDLE, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
     (State.IDLE, Event.COMMIT): (State.GONE, Step.APPLY),
@@ -79,21 +79,13 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
     (State.IDLE, Event.LOSE): (State.GONE, Step.UNDO),
     (State.OPEN, Event.POST): (State.OPEN, Step.KEEP),
     (State.OPEN, Event.RETIRE): (State.OPEN, Step.KEEP),
-    (State.OPEN, Event.RELAY): (State.DOOMED, Step.DISCARD),
+    (State.OPEN, Event.RELAY): (State.OPEN, Step.KEEP),
     (State.OPEN, Event.SPOIL): (State.DOOMED, Step.DISCARD),
     (State.OPEN, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
     (State.OPEN, Event.COMMIT): (State.GONE, Step.APPLY),
     (State.OPEN, Event.PREPARE): (State.GONE, Step.PREPARE),
     (State.OPEN, Event.ROLL_BACK): (State.GONE, Step.UNDO),
     (State.OPEN, Event.LOSE): (State.GONE, Step.UNDO),
-    # Its first work decides the one log that it is of: work of ours spoils it first.
-    (State.RELAYED, Event.RELAY): (State.RELAYED, Step.KEEP),
-    (State.RELAYED, Event.SPOIL): (State.DOOMED, Step.DISCARD),
-    (State.RELAYED, Event.GIVE_UP): (State.DOOMED, Step.UNDO),
-    (State.RELAYED, Event.COMMIT): (State.GONE, Step.RELAY),
-    (State.RELAYED, Event.PREPARE): (State.GONE, Step.RELAY),
-    (State.RELAYED, Event.ROLL_BACK): (State.GONE, Step.UNDO),
-    (State.RELAYED, Event.LOSE): (State.GONE, Step.UNDO),
     # What was retired in it is not given to anybody before its end: the peer that has yet to hear
     # that it failed would get the same messages again and again.
     (State.DOOMED, Event.POST): (State.DOOMED, Step.REFUSE),
@@ -139,13 +131,15 @@ class Work(msgspec.Struct, Generic[P, R], eq=False):
 
 class Ended(msgspec.Struct, Generic[P, R], frozen=True, eq=False):
     """A transaction ended: apply its work as a whole (`step` APPLY), prepare it under `global_id`,
-    or undo it. `amqp_error` is why its commit failed, if that was asked for and failed."""
+    or undo it. `amqp_error` is why its commit failed, if that was asked for and failed. With its
+    work the transaction of several logs is decided that has the id `decides`."""
 
     number: int
     work: Work[P, R]
     step: Step
     amqp_error: AmqpError | None = None
     global_id: str = ""
+    decides: str = ""
 
 
 class InDoubt(msgspec.Struct, frozen=True):
@@ -162,6 +156,8 @@ class _Transaction(msgspec.Struct, Generic[P, R], eq=False):
     posted_bytes: int = 0  #: what the work holds
     retired_bytes: int = 0
     global_id: str = ""  #: under which its commit prepares it
+    decides: str = ""  #: which transaction of several logs its commit decides
+    closed: bool = False  #: its client has ended it
 
     def step(self, event: Event) -> Step:
         try:
@@ -189,8 +185,28 @@ class Transactions(Generic[P, R]):
         return self._bytes
 
     def __contains__(self, number: int) -> bool:
-        """Whether there is such a transaction."""
+        """Whether there is such a transaction, and its client hasn't ended it."""
+        return number in self._open and not self._open[number].closed
+
+    def has(self, number: int) -> bool:
+        """Whether it hasn't ended here, though its client may have ended it."""
         return number in self._open
+
+    def works(self, number: int) -> bool:
+        """Whether there is work of it here."""
+        return bool(self._open[number].work)
+
+    def reason(self, number: int) -> AmqpError | None:
+        """Why it can only be rolled back, if so."""
+        return self._open[number].reason
+
+    def global_id(self, number: int) -> str:
+        """Under which its commit prepares it; empty, if it doesn't."""
+        return self._open[number].global_id
+
+    def close(self, number: int) -> None:
+        """Its client has ended it: nothing comes in it any more."""
+        self._open[number].closed = True
 
     def declare(self, controller: int) -> int | AmqpError:
         """Begin a transaction: its number, or why there can't be one more."""
@@ -232,14 +248,10 @@ class Transactions(Generic[P, R]):
         self._hold(size)
         return None if amqp_error is None else self.give_up(number, amqp_error)
 
-    def relay(self, number: int, reason: AmqpError) -> AmqpError | None:
-        """Something is done in it in another gateway's log. Why it may not be, if so: with work of
-        our own log in it the transaction can only be rolled back, for this reason."""
+    def relay(self, number: int) -> AmqpError | None:
+        """Something is done in it in another gateway's log. Why it may not be, if so."""
         one = self._open[number]
-        step = one.step(Event.RELAY)
-        if step is Step.DISCARD:
-            self._discard(one, reason)
-        return None if step is Step.KEEP else one.reason
+        return None if one.step(Event.RELAY) is Step.KEEP else one.reason
 
     def hold(self, number: int, count: int) -> AmqpError | None:
         """So many deliveries of another gateway's log were given an outcome in it, and are held
@@ -257,9 +269,6 @@ class Transactions(Generic[P, R]):
         messages are dropped at once."""
         one = self._open[number]
         one.step(Event.SPOIL)
-        self._discard(one, reason)
-
-    def _discard(self, one: _Transaction[P, R], reason: AmqpError) -> None:
         one.reason = one.reason or reason
         one.work.posted.clear()
         self._hold(-one.posted_bytes)
@@ -283,6 +292,10 @@ class Transactions(Generic[P, R]):
         one.global_id = global_id
         return None
 
+    def decide(self, number: int, decides: str) -> None:
+        """With its commit the transaction of several logs with this id is decided."""
+        self._open[number].decides = decides
+
     def commit(self, number: int) -> Ended[P, R]:
         """Commit for its controller: all of the work, or why there is nothing of it. One that has a
         global id is prepared."""
@@ -303,7 +316,7 @@ class Transactions(Generic[P, R]):
         one = self._open.pop(number)
         step = one.step(event)
         reason = one.reason if event in (Event.COMMIT, Event.PREPARE) else None
-        return Ended(number, self._take(one), step, reason, one.global_id)
+        return Ended(number, self._take(one), step, reason, one.global_id, one.decides)
 
     def _take(self, one: _Transaction[P, R]) -> Work[P, R]:
         work, one.work = one.work, Work()

@@ -41,7 +41,7 @@ CREDIT = 40
 #: Where a gateway listens, if nothing else is said.
 LOCAL = "127.0.0.1"
 #: Turns that a consumer sits on a message which it settles late.
-LATE_TURNS = 30
+LATE_TURNS = 10
 _STATES = {
     Said.ACCEPTED: Delivery.ACCEPTED,
     Said.REJECTED: Delivery.REJECTED,

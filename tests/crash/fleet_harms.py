@@ -65,7 +65,6 @@ class HarmedFleet(FleetWorld):
         """Do this to the fleet, and wait until it is whole again."""
         owner, other = self.draw.sample([node for node in self.nodes if node.serves], 2)
         self.restless = False
-        self.transfer(self.draw.randrange(1, 4))
         self.history.add(Harmed(f"{harm}: {owner} with {owner.serves}"))
         _ACTS[harm](self, owner, other)
         self.until(
@@ -73,7 +72,6 @@ class HarmedFleet(FleetWorld):
             f"the fleet is whole ({harm})",
         )
         self.history.add(Recovered())
-        self.transfer(self.draw.randrange(1, 4))
         self.restless = True
         self.work_for(self.draw.randrange(10, 40))
 

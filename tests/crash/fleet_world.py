@@ -1,8 +1,8 @@
 """A lake of three logs on a store that fails, five gateways, and clients at any of them.
 
 Three gateways own a log each, one stands by, one has no log; what is done to them stands in
-`fleet_harms`. A topic and a queue are divided over logs. A gateway that has ended is started again
-as a standby. Clients of a gateway that doesn't answer go to
+`fleet_harms`. A topic and a queue are divided over logs, and a bank's transactions are of two. A
+gateway that has ended is started again as a standby. Clients of a gateway that doesn't answer go to
 another one, and most are at one that doesn't own what they use.
 
 with HarmedFleet(folder, draw) as world:
@@ -18,9 +18,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Self
 
-from bank import Bank
+from bank import ACCOUNTS, Bank
 from checker import Checker, Report
 from clients import Consumer, Publisher, Subscription, search
 from faulty_s3 import Plan, faulty_s3
@@ -28,7 +29,7 @@ from fleet_clients import Traveller
 from fleet_nodes import ADDRESS, Node
 from fork_server import SCRIPT
 from gateway_peer import PeerLost
-from history import Drained, Event, Harmed, History, Recovered
+from history import Drained, Harmed, History, Recovered
 from namespaces import Host, Network
 
 from distributary.pipeline.lake.placement import Placement, Rule
@@ -45,6 +46,8 @@ PLACEMENT = Placement(
         *(Rule(f"{kind}{log}.#", (log,)) for log in LOGS[1:] for kind in ("", "queue://")),
         Rule("hot.#", LOGS, partitions=3),
         Rule("queue://hot.#", LOGS[1:], partitions=2),
+        # Each transfer is a transaction of two logs, at any gateway.
+        *(Rule(f"queue://{one}", (log,)) for one, log in zip(ACCOUNTS, LOGS[1:], strict=True)),
     ),
 )
 TOPICS = {"main": "rain", "orders": "orders.new", "prices": "prices.now"}
@@ -61,8 +64,8 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
 }
 #: The last one of them has no log.
 NODES = 5
-#: Between two turns of all clients.
-TURN_SECONDS = 0.003
+#: Between two turns of all clients, as in `world`.
+TURN_SECONDS = 0.01
 LOOK_SECONDS = 0.05
 #: Seconds until another client takes another connection.
 MOVES_SECONDS = (0.3, 2.0)
@@ -94,8 +97,10 @@ class FleetWorld:
             for number in range(NODES)
         ]
         self.travellers = self._clients()
-        #: Its accounts are in `main`, and it is at the owner of that: transactions aren't relayed.
-        self.bank = Bank(draw, lambda: True)
+        self._bank_draw = random.Random(draw.random())
+        self.bank = Bank(self._bank_draw, lambda: True)
+        self._bank_rests = Event()
+        self._banking = Thread(target=self._bank_works, daemon=True)
         self.restless = True
         self._moves_at = self._look_at = 0.0
         self._again: dict[Node, float] = {}  #: when a gateway is started again
@@ -139,6 +144,7 @@ class FleetWorld:
     def __exit__(self, *_: object) -> None:
         for node in self.nodes:
             node.kill()
+        self._bank_rests.set()
         self.bank.close()
         self.history.save(self.folder / "history.jsonl")
         self._stack.close()
@@ -164,18 +170,20 @@ class FleetWorld:
             publisher.paused = False
         self._open_bank()
         self.bank.fill()
+        self._banking.start()
         self.work_for(20)
 
     def _open_bank(self) -> None:
-        [owner] = (node for node in self.nodes if node.serves == "main")
-        self.bank.open(owner.port, owner.host)
+        node = self._bank_draw.choice([node for node in self.nodes if node.hears])
+        self.bank.open(node.port, node.host)
 
-    def transfer(self, times: int) -> None:
-        """So many transactions, or fewer if the owner is lost meanwhile."""
-        with suppress(OSError, AssertionError, ValueError):
-            self._open_bank()
-        for _ in range(times):
-            self.bank.turn()
+    def _bank_works(self) -> None:
+        """In a thread of its own: transfers go on while harm is done, at one gateway or another."""
+        while not self._bank_rests.wait(self._bank_draw.uniform(0.0, 0.2)):
+            with suppress(OSError, AssertionError, ValueError, IndexError):  # a gateway is lost
+                self._open_bank()
+                for _ in range(self._bank_draw.randrange(1, 8)):
+                    self.bank.turn()
 
     def served(self) -> set[str]:
         return {node.serves for node in self.nodes if node.hears and not node.relay}
@@ -225,7 +233,7 @@ class FleetWorld:
                 node.spawn(standby=True)
         self._reachable = [node for node in self.nodes if node.hears]
 
-    def _last_trouble(self) -> Event | None:
+    def _last_trouble(self) -> Harmed | Recovered | None:
         troubles = (e for e in reversed(self.history.events) if isinstance(e, Harmed | Recovered))
         return next(troubles, None)
 
@@ -310,17 +318,21 @@ class FleetWorld:
         return Checker(once=True).read(self.history).report()
 
     def _audit(self) -> None:
-        """All the money is there; again, if the owner is lost meanwhile."""
+        """All the money is there: soon, as a transaction whose end nobody has said holds coins
+        until its logs have asked one another."""
+        self._bank_rests.set()
+        self._banking.join()
+        assert self.bank.committed
+        deadline = time.monotonic() + PATIENCE
         while True:
             self.until(lambda: self.served() == set(LOGS), "all logs are served", clients=False)
-            [owner] = (node for node in self.nodes if node.serves == "main")
-            life = owner.life
             try:
-                self.bank.open(owner.port, owner.host)
+                self._open_bank()
                 self.bank.audit()
             except (OSError, AssertionError):
-                if not owner.gone(life):
+                if time.monotonic() > deadline:
                     raise
+                time.sleep(LOOK_SECONDS)  # until it is asked again
             else:
                 self.bank.close()
                 return

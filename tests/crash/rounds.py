@@ -45,7 +45,7 @@ KILLS: Mapping[str, Scenario] = {
     "at any call": of.in_turn(
         of.killed_at_birth(2), of.killed_anywhere(1), of.killed_while_it_stops(1)
     ),
-    "handed over": of.handed_over(20),
+    "handed over": of.handed_over(6),
     "paused": of.paused_owners("before the journal is synced", "before a commit is linked"),
 }
 
@@ -201,6 +201,7 @@ _LONG: Mapping[str, tuple[int, Callable[[random.Random], Scenario]]] = {
     ),
     "full journal": (1, lambda draw: disks.full_disk("journal", 2)),
     "full tables": (1, lambda draw: disks.full_disk("tables", 2)),
+    "handed over": (1, lambda _: of.handed_over(20)),
     "paused owner": (2, _paused),
     "held owner": (2, _held),
     "without a journal": (3, _delta),

@@ -106,7 +106,7 @@ def check_commits(home: Path, moved: dict[str, int]) -> None:
         for name in [row["subscription"] for row in rows if row["event"] == "committed"]:
             taken = sum(len(row["sequences"]) for row in rows if row["final"])
             given = sum(row["record"] == "message" for row in rows)
-            done[name.removeprefix("transaction/")] = taken, given
+            done[name.split("/")[1]] = taken, given
     assert done == {name: (count, count) for name, count in moved.items()}
 
 

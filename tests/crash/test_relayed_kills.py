@@ -27,6 +27,8 @@ SETTINGS = {"topic": {"duplicates_messages": 100_000}}
 PUBLISHERS = 3
 #: Seconds before a kill in which an outcome may have been given that the owner doesn't know.
 MARGIN = 1.0
+#: Between two messages of a publisher: the gateways and the kills want the machine, too.
+PAUSE_SECONDS = 0.005
 
 
 @pytest.fixture
@@ -65,6 +67,7 @@ class Load:
                 await client.publish(address, Message(body=f"{name}-{number}", group=name))
                 self.accepted.append(f"{name}-{number}")
                 number += 1
+                await asyncio.sleep(PAUSE_SECONDS)  # the stimulus: not as fast as it can
 
     async def consume(self, subscribe: Callable[..., object]) -> None:
         async with at(self.fleet.main, give_up_seconds=60) as client:
@@ -77,6 +80,9 @@ class Load:
 
     async def harm(self, change: Callable[["Load"], None]) -> None:
         for _ in range(KILLS):
+            known = len(self.accepted)
+            while len(self.accepted) == known:  # noqa: ASYNC110 (the next kill is noticed, too)
+                await asyncio.sleep(0.05)
             await asyncio.sleep(self.chance.uniform(0.3, 1.5))
             await asyncio.to_thread(change, self)
         await asyncio.sleep(0.5)

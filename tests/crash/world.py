@@ -37,7 +37,7 @@ SETTINGS: dict[str, dict[str, object]] = {
     "commit": {"interval_ms": 50},
 }
 #: Between two turns of all clients; they needn't be fast, and the gateway wants the machine too.
-TURN_SECONDS = 0.003
+TURN_SECONDS = 0.01
 #: Seconds until the next consumer takes another connection: by the clock, as turns are slow on a
 #: machine that has much to do.
 MOVES_SECONDS = (0.2, 2.0)

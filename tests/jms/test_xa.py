@@ -1,13 +1,16 @@
 """Distributed transactions with a real transaction manager (Atomikos), the Qpid JMS client by the
 `XAResource` of `examples/xa`, and a second resource (H2): whoever is killed, an order is in the
-table, its receipt in the queue and the order gone, or none of that.
+table, its receipt in the queue and the order gone, or none of that. And what the resource tells a
+transaction manager while a log is away.
 """
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+from gateway_fleet import Fleet
 from gateway_jms import QUEUE, Jms, source
 from gateway_management import Manager
 from gateway_peer import Peer
@@ -16,7 +19,11 @@ from jms_suite import ROOT
 from maven_jars import JAVAC, SHORT_LIFE, jdk_missing, needs_of
 
 SOURCES = ROOT / "examples" / "xa"
+BRANCH = Path(__file__).parent / "java" / "xa" / "Branch.java"
 ORDERS = [f"order {nth}" for nth in range(4)]
+#: What a resource says of a commit that is to be asked for again (XAException.XAER_RMFAIL), of one
+#: that is done, and of one that it doesn't know (XAER_NOTA); of a prepare without work (XA_RDONLY).
+AGAIN, DONE, UNKNOWN, READ_ONLY = "-7", "0", "-4", "3"
 #: How the program ends where it halts itself.
 HALTED = 9
 SECONDS_MAX = 120
@@ -25,7 +32,7 @@ pytestmark = pytest.mark.timeout(600)
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The classes of the example with all that they need."""
+    """The classes of the example with all that they need, and of a branch by itself."""
     missing = jdk_missing()
     if missing:
         assert os.environ.get("CI") != "true", missing
@@ -33,7 +40,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     jars = needs_of(SOURCES / "pom.xml")
     classes = tmp_path_factory.mktemp("classes")
     path = ":".join(map(str, [classes, *jars]))
-    sources = sorted(map(str, SOURCES.glob("*.java")))
+    sources = [*sorted(map(str, SOURCES.glob("*.java"))), str(BRANCH)]
     options = ["-Xlint:all", "-Werror", "-cp", path, "-d", str(classes)]
     subprocess.run([*JAVAC, *options, *sources], check=True)
     return path
@@ -99,3 +106,32 @@ def test_an_order_is_taken_as_a_whole_or_not_at_all(
         assert left(gateway, "orders", 0) == []
         gateway.stop()
         gateway.verified()
+
+
+def test_a_log_that_is_away_is_asked_again(path: str, tmp_path: Path) -> None:
+    """It says nothing of what became of the branch: a transaction manager that heard of an error
+    would take it for rolled back."""
+    settings = {"fleet": {"owner_wait_ms": 1_000}}
+    with Fleet(
+        tmp_path, lambda given: Gateway(tmp_path / f"at-{time.time_ns()}", given), settings
+    ) as fleet:
+        url = f"amqp://127.0.0.1:{fleet.main.port}"
+        words = ["java", *SHORT_LIFE, "-cp", path, "Branch", url, "orders.to"]
+        with subprocess.Popen(
+            words, cwd=tmp_path, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as asked:
+            said, to = asked.stdout, asked.stdin
+            assert said is not None
+            assert to is not None
+
+            def committed() -> str:
+                print(file=to, flush=True)
+                return said.readline().strip()
+
+            assert [said.readline().strip() for _ in range(2)] == [READ_ONLY, DONE]
+            fleet.orders.kill()
+            assert committed() == AGAIN
+            fleet.orders.start()
+            assert [committed(), committed()] == [DONE, UNKNOWN]
+            to.close()
+        assert left(fleet.orders, "orders.to", 1) == ["one"]

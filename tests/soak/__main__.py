@@ -1,5 +1,8 @@
 """The long run of the models: `python -m tests.soak --seed 7 --seconds 3600`. Rounds of the state
 machines and random histories, each with a seed of its own, until the time is over or one fails.
+
+`--models typed` runs those alone that have this in their names. Ten thousand evolutions of schemas
+are twenty rounds of them.
 """
 
 import argparse
@@ -8,6 +11,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +29,11 @@ MODELS: Final = (
     "tests/pipeline/log/test_cursor.py",
     "tests/pipeline/log/test_recent_messages.py",
     "tests/pipeline/tables/verify/test_verify_histories.py",
+    "tests/pipeline/transforms/typed/test_typed_rows.py",
+    "tests/pipeline/transforms/typed/test_body_reader.py",
 )
+#: Evolutions of a round: pytest gives a test 300 seconds, also on a busy machine.
+EVOLUTIONS: Final = 500
 #: A round takes about half a minute; one that takes so long hangs.
 ROUND_SECONDS_MAX: Final = 900
 
@@ -34,17 +42,25 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--seed", type=int, default=7, help="the first round's; each adds one")
     parser.add_argument("--seconds", type=int, default=3600, help="no round begins after them")
-    return parser.parse_args()
+    parser.add_argument("--models", default="", help="those with this in their names; else all")
+    said = parser.parse_args()
+    if not any(said.models in one for one in MODELS):
+        parser.error(f"no model has {said.models!r} in its name: {', '.join(MODELS)}")
+    return said
 
 
-def _round(seed: int) -> tuple[bool, int, int, str]:
+def _round(seed: int, models: Sequence[str]) -> tuple[bool, int, int, str]:
     """Whether all held, examples of Hypothesis, histories, and what was printed."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-    command += [f"--hypothesis-seed={seed}", "--hypothesis-show-statistics", "-rA", *MODELS]
+    command += [f"--hypothesis-seed={seed}", "--hypothesis-show-statistics", "-rA", *models]
     run = subprocess.run(
         command,
         cwd=ROOT,
-        env={**os.environ, "HISTORIES_SEED": str(seed)},
+        env={
+            **os.environ,
+            "HISTORIES_SEED": str(seed),
+            "TYPED_EVOLUTIONS": str(EVOLUTIONS),
+        },
         capture_output=True,
         text=True,
         timeout=ROUND_SECONDS_MAX,
@@ -59,9 +75,10 @@ def main() -> int:
     """Rounds, one after the other; the exit code."""
     said = _arguments()
     began, seed = time.monotonic(), said.seed
+    models = [one for one in MODELS if said.models in one]
     examples = histories = 0
     while time.monotonic() - began < said.seconds:
-        held, more, lived, printed = _round(seed)
+        held, more, lived, printed = _round(seed, models)
         examples, histories = examples + more, histories + lived
         minutes = (time.monotonic() - began) / 60
         print(  # noqa: T201
@@ -70,7 +87,8 @@ def main() -> int:
         )
         if not held:
             print(printed)  # noqa: T201
-            print(f"seed {seed} failed; again: make soak SEED={seed} SECONDS=1")  # noqa: T201
+            again = f"make soak SEED={seed} SECONDS=1 MODELS={said.models}"
+            print(f"seed {seed} failed; again: {again}")  # noqa: T201
             return 1
         seed += 1
     return 0

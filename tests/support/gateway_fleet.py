@@ -168,18 +168,30 @@ PARTITIONED = Placement(
 )
 
 
+#: Each queue is in one of three logs.
+THREE_LOGS = Placement(
+    1,
+    ("main", "orders", "prices"),
+    (Rule("queue://orders.#", ("orders",)), Rule("queue://prices.#", ("prices",))),
+)
+
+
 class Trio:
-    """Three gateways, each with a log; topics are partitioned. `make` gives a gateway that doesn't
-    run yet."""
+    """Three gateways, each with a log; topics are partitioned, unless they are placed otherwise.
+    `make` gives a gateway that doesn't run yet."""
 
     def __init__(
-        self, folder: Path, make: Callable[..., Gateway], settings: Settings | None = None
+        self,
+        folder: Path,
+        make: Callable[..., Gateway],
+        settings: Settings | None = None,
+        placement: Placement = PARTITIONED,
     ) -> None:
         self.home = folder / "lake"
         self.lake = DiskLake(self.home)
-        self.lake.replace(None, PARTITIONED)
+        self.lake.replace(None, placement)
         self.all: dict[str, Gateway] = {}
-        for log in PARTITIONED.logs:
+        for log in placement.logs:
             gateway = self.all[log] = make(settings)
             gateway.home, gateway.options = self.home, ["--log", log]
 

@@ -1,6 +1,5 @@
 """`distributary upgrade --check`: what this version would do with a home."""
 
-import asyncio
 import json
 import sys
 from dataclasses import asdict, replace
@@ -100,17 +99,15 @@ def _spark() -> "dict[str, SparkFormat] | None":
 
 def _of_settings(config: Path, settings: Settings) -> "PartFormat":
     """Whether the files that the settings name can be used, read as a start reads them."""
-    from distributary.ingest.runtime.policies import Policies  # noqa: PLC0415 (as in `upgrade`)
-    from distributary.ingest.security.access import Access  # noqa: PLC0415 (as above)
+    from distributary.ingest.runtime.policies import policies_written  # noqa: PLC0415 (as in `upgrade`)
+    from distributary.ingest.security.access import AccessFiles  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify.home_formats import Fate, PartFormat  # noqa: PLC0415 (as above)
 
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        try:
-            Access(loop, settings).close()
-            Policies(loop, settings).close()
-        except InvalidRequest as error:
-            return PartFormat("settings", "", "", Fate.REFUSED, str(error))
+    try:
+        AccessFiles(settings)
+        policies_written(settings)
+    except InvalidRequest as error:
+        return PartFormat("settings", "", "", Fate.REFUSED, str(error))
     return PartFormat("settings", "", "", Fate.SAME, f"{config} and the files it names can be used")
 
 

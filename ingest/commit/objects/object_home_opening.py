@@ -220,9 +220,10 @@ class _Opening:
     def _prepared(self, epoch: int) -> Store:
         """What is served with: the marks are durable before the journal of this epoch is live."""
         table = self._table
-        state = _asked(lambda: recovered(table, self._ahead))
-        found = _asked(partial(read_marks, self._store, table.state.live))
-        left = left_in(found, b"", self._home.url)
+        with ThreadPoolExecutor(1) as beside:
+            found = beside.submit(_asked, partial(read_marks, self._store, table.state.live))
+            state = _asked(lambda: recovered(table, self._ahead))
+        left = left_in(found.result(), b"", self._home.url)
         marks, uncertain = _asked(
             lambda: DispatchMarks.begin(
                 ObjectMarks(self._store, epoch),

@@ -51,6 +51,10 @@ class ClientSessions:
         sessions[number, log] = session
         return session
 
+    def of_gateway(self, log: str) -> RelayedSession:
+        """One more session of this gateway itself at the owner of a log; its caller ends it."""
+        return RelayedSession(self._owner(log))
+
     def _forget_idle(self, sessions: dict[tuple[int, str], RelayedSession]) -> None:
         """Those of gateways without a log that no link is on."""
         for key, session in tuple(sessions.items()):

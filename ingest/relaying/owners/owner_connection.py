@@ -17,7 +17,7 @@ from typing import Protocol
 
 import structlog
 
-from distributary.client.connection.client_errors import ClientError, ConnectionFailed
+from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
 from distributary.client.connection.client_settings import ConnectionSettings
 from distributary.client.connection.dialing import Dialing
 from distributary.client.connection.server_url import Files, Identity, server_of
@@ -29,6 +29,8 @@ from distributary.ingest.runtime.workers import WhileWanted
 from distributary.ingest.security.gateway_login import GATEWAY
 from distributary.ingest.security.scram import MECHANISM
 from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.log_names import private_number
+from distributary.pipeline.model.amqp_error import NOT_FOUND
 
 _events = structlog.get_logger("gateway")
 
@@ -86,6 +88,9 @@ class OwnerConnection:
         self.sessions = self.users = self._losses = 0
         self._lost_at = 0.0
         self._why = "it isn't connected yet"
+        #: Since when the lake knows of none, for a log that only one gateway ever has.
+        self._gone_since: float | None = None
+        self._gone_seconds = fleet.member_ms / 1_000
         self._doubted = ""  #: who wasn't the owner, where the last connection was to that one
         self._closing = False
         self._work = WhileWanted(self._serve, self._wanted, host.loop, "relaying")
@@ -156,6 +161,7 @@ class OwnerConnection:
                     _events.warning("relay.waits", log=self.log, reason=self._why)
                 told = True
                 self._give_up()
+                self._refuse_gone()
             await asyncio.sleep(self._pause())
 
     def _pause(self) -> float:
@@ -167,6 +173,10 @@ class OwnerConnection:
     async def _dial(self) -> Wire:
         """Raises ClientError, InvalidRequest, StoreError."""
         found = await self._looks.owner(self.log)
+        if found is not None:
+            self._gone_since = None
+        elif self._gone_since is None and private_number(self.log) is not None:
+            self._gone_since = self._loop.time()
         if found is None:
             raise ConnectionFailed("its owner hasn't said where it listens")
         dialing = asyncio.ensure_future(self._dial_at(found))
@@ -250,6 +260,16 @@ class OwnerConnection:
             one = next(iter(self._waiting))
             del self._waiting[one]
             one.give_up(self.late)
+        self._finish_pass()
+
+    def _refuse_gone(self) -> None:
+        """A gateway without a log says in the lake that it is there when it begins. One that isn't
+        there after that time is gone for good, with its clients' temporary destinations."""
+        if self._gone_since is None or self._loop.time() < self._gone_since + self._gone_seconds:
+            return
+        text = f"there is no gateway of the log '{self.log}' any more"
+        for link in tuple(self._links):
+            link.fail(Refused(text, NOT_FOUND, text))
         self._finish_pass()
 
 

@@ -18,11 +18,12 @@ from distributary.ingest.native.runs import Outcomes, Received
 from distributary.ingest.net.relayed_peer import NOT_OWNER
 from distributary.ingest.relaying.owners.owner_terms import open_coordinator
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
-from distributary.pipeline.amqp.coordinator_command import id_of, number_of
+from distributary.pipeline.amqp.coordinator_command import Decide, id_of, number_of
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.codec.amqp_codes import Descriptor, Kind, descriptor
 from distributary.pipeline.codec.amqp_writer import write
 from distributary.pipeline.codec.raw_values import list_of
+from distributary.pipeline.lake.relayed_transaction import Step
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.transactions.transaction import UNKNOWN_ID
 
@@ -46,11 +47,18 @@ class OwnedTransaction(Protocol):
     def global_id(self) -> str:
         """Under which its commit prepares it; empty: it commits it."""
 
+    @property
+    def decides(self) -> tuple[str, tuple[str, ...]]:
+        """The id of what its commit will decide, and the other logs with branches of it."""
+
     def declare(self) -> None:
         """There is an owner to be asked."""
 
     def declared(self, there: int) -> None:
         """The owner has it, under this number."""
+
+    def named(self, refusal: AmqpError | None) -> None:
+        """The owner knows what its commit decides, or says why that can't be."""
 
     def ended(self, refusal: AmqpError | None) -> None:
         """The owner has ended it, or says why it didn't commit."""
@@ -60,17 +68,21 @@ class OwnedTransaction(Protocol):
 
 
 class _Command(msgspec.Struct, frozen=True, eq=False):
-    """A message to the coordinator; `fail` as of a discharge, None for a declare."""
+    """A message to the coordinator."""
 
     transaction: OwnedTransaction
-    fail: bool | None
+    step: Step
 
     def encoded(self) -> bytes:
-        if self.fail is None:
-            return _DECLARE
         one = self.transaction
-        fields = [write(id_of(one.there)), write(self.fail)]
-        if one.global_id and not self.fail:
+        match self.step:
+            case Step.DECLARE:
+                return _DECLARE
+            case Step.NAME:
+                return Decide(one.there, *one.decides).encoded()
+        commits = self.step is Step.COMMIT
+        fields = [write(id_of(one.there)), write(not commits)]
+        if one.global_id and commits:
             fields.append(write(one.global_id))
         return _VALUE + descriptor(Descriptor.DISCHARGE) + list_of(fields)
 
@@ -113,9 +125,9 @@ class OwnerCoordinator:
             self.joined = True
             self._session.join(self)
 
-    def ask(self, transaction: OwnedTransaction, fail: bool | None) -> None:
-        """Have the owner declare it, or (`fail` isn't None) end it: it has all of its work."""
-        self._commands.append(_Command(transaction, fail))
+    def ask(self, transaction: OwnedTransaction, step: Step) -> None:
+        """Have the owner declare it, or hear what it decides, or end it: it has all of its work."""
+        self._commands.append(_Command(transaction, step))
         if self._wire is not None:
             self._wire.touch(self)
 
@@ -186,9 +198,11 @@ class OwnerCoordinator:
         match answer:
             case int():
                 command.transaction.declared(answer)
-            case AmqpError() if command.fail is None:
+            case AmqpError() if command.step is Step.DECLARE:
                 self.forget(command.transaction)  # there is nothing to be lost with the owner
                 command.transaction.lose(answer)
+            case _ if command.step is Step.NAME:
+                command.transaction.named(answer)
             case _:
                 command.transaction.ended(answer)
 

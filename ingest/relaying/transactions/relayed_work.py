@@ -1,7 +1,7 @@
 """The work of clients' transactions in the logs of other gateways.
 
 Each is a machine (`pipeline.lake.relayed_transaction`) with the links that have work of it, and the
-client's coordinator at the owner. A transaction is of one log, that of its first work.
+client's coordinator at the owner. A transaction has one for each log with work of it.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,6 @@ from distributary.pipeline.lake.relayed_transaction import (
     Owned,
     RelayedTransaction,
     Step,
-    two_logs,
 )
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.transactions.transaction import InDoubt, unknown
@@ -40,22 +39,25 @@ class WorkLink(Protocol):
 
 
 class RelayedWork:
-    """One transaction. Implements `WorkElsewhere` for the coordinator of the client."""
+    """One transaction, in one log. Implements `Branch` for the coordinator of the client."""
 
     def __init__(
         self,
         client: Peer,
         number: int,
-        logs: tuple[str, str],
+        log: str,
         clients: ClientTransactions,
         coordinator: OwnerCoordinator,
     ) -> None:
-        """`number` is the client's; of the `logs` the first one has its work, the other is ours."""
-        self.client, self.number, self._logs = client, number, logs
+        """`number` is the client's."""
+        self.client, self.number = client, number
         self._clients, self._coordinator = clients, coordinator
-        self._machine = RelayedTransaction(logs[0])
+        self._machine = RelayedTransaction(log)
         self._links: dict[WorkLink, None] = {}
+        self._named: Callable[[AmqpError | None], None] | None = None
         self._then: Callable[[Ending], None] | None = None
+        #: What its commit will decide, once the owner has heard it.
+        self.decides: tuple[str, tuple[str, ...]] = "", ()
         #: Under which its commit prepares it at the owner; empty: it commits it.
         self.global_id = ""
 
@@ -101,12 +103,9 @@ class RelayedWork:
         """Whether nobody knows if the owner has committed it."""
         return isinstance(self._machine.answer, InDoubt)
 
-    def take(self, link: WorkLink, log: str, messages: int) -> Step:
-        """Messages in a topic of this log are part of it, or (none) outcomes of deliveries."""
+    def take(self, link: WorkLink, messages: int) -> Step:
+        """Messages on this link are part of it, or (none) outcomes of deliveries."""
         self._links[link] = None
-        if log != self._machine.log:
-            self.spoil(two_logs(self._machine.log, log))
-            return Step.REFUSE
         return self._machine.work(messages)
 
     def hold(self, deliveries: int) -> None:
@@ -118,11 +117,6 @@ class RelayedWork:
         self._perform(self._machine.answered(messages))
 
     # What the client's coordinator says.
-
-    @property
-    def own_refusal(self) -> AmqpError:
-        """Why nothing of our own log can be done in it."""
-        return two_logs(*self._logs)
 
     def spoil(self, reason: AmqpError) -> None:
         """A part of it can't be done: it can only be rolled back."""
@@ -140,6 +134,16 @@ class RelayedWork:
         self._then, self.global_id = then, global_id
         self._perform(self._machine.end(commit=commit))
 
+    def prepare(self, branch: str, then: Callable[[Ending], None]) -> None:
+        self._then, self.global_id = then, branch
+        self._perform(self._machine.end(commit=True, branch=True))
+
+    def name(
+        self, decision: str, logs: tuple[str, ...], then: Callable[[AmqpError | None], None]
+    ) -> None:
+        self._named, self.decides = then, (decision, logs)
+        self._perform(self._machine.name())
+
     # What the owner says.
 
     def declare(self) -> None:
@@ -149,6 +153,10 @@ class RelayedWork:
     def declared(self, there: int) -> None:
         """The owner has it, under this number."""
         self._perform(self._machine.declared(there))
+
+    def named(self, refusal: AmqpError | None) -> None:
+        """The owner knows what its commit decides, or says why that can't be."""
+        self._perform(self._machine.named(refusal))
 
     def ended(self, refusal: AmqpError | None) -> None:
         """The owner has ended it, or says why it didn't commit."""
@@ -167,10 +175,11 @@ class RelayedWork:
                         self.client.attempt(partial(link.pass_work, self))
                 case Step.DROP:
                     self._drop()
-                case Step.DECLARE:
-                    self._coordinator.ask(self, None)
-                case Step.COMMIT | Step.ROLL_BACK:
-                    self._coordinator.ask(self, step is Step.ROLL_BACK)
+                case Step.DECLARE | Step.NAME | Step.COMMIT | Step.ROLL_BACK:
+                    self._coordinator.ask(self, step)
+                case Step.TELL:
+                    assert self._named is not None  # noqa: S101
+                    self.client.attempt(partial(self._named, self.reason))
                 case Step.DONE | Step.UNDONE | Step.IN_DOUBT:
                     self._finish()
                 case Step.KEEP | Step.HOLD | Step.REFUSE:
@@ -194,16 +203,15 @@ class RelayedWork:
 
 
 class RelayedWorks:
-    """All of them, of a gateway that owns `log`."""
+    """All of them, of one gateway."""
 
     def __init__(
         self,
-        log: str,
         clients: ClientTransactions,
         coordinator: Callable[[Link, str], OwnerCoordinator],
     ) -> None:
         """`coordinator` is the client's at the owner of a log."""
-        self._log, self._clients, self._coordinator = log, clients, coordinator
+        self._clients, self._coordinator = clients, coordinator
 
     def take(
         self, link: Link, number: int, log: str, holder: WorkLink, messages: int
@@ -214,12 +222,12 @@ class RelayedWorks:
             amqp_error = unknown(number)
             link.end(amqp_error.condition, f"link '{link.name}': {amqp_error.description}")
             return None
-        work = self._clients.elsewhere(number)
+        work = self._clients.elsewhere(number, log)
         if work is None:
             work = self._begin(link, number, log)
         assert isinstance(work, RelayedWork)  # noqa: S101
         self._clients.watch(link.connection, number)
-        return work, work.take(holder, log, messages)
+        return work, work.take(holder, messages)
 
     def stay(self, link: Link, log: str) -> None:
         """The client has a subscription in this log that lasts as long as its connection: it isn't
@@ -228,9 +236,8 @@ class RelayedWorks:
 
     def _begin(self, link: Link, number: int, log: str) -> RelayedWork:
         coordinator, client = self._coordinator(link, log), link.connection
-        logs = log, self._log
-        work = RelayedWork(client, number, logs, self._clients, coordinator)
-        refusal = self._clients.relay(client, number, work)
+        work = RelayedWork(client, number, log, self._clients, coordinator)
+        refusal = self._clients.relay(client, number, log, work)
         if refusal is None:
             coordinator.add(work)
         else:

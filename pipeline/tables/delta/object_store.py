@@ -7,6 +7,7 @@ store doesn't have is an fsync that can fail.
 
 import io
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,8 @@ T = TypeVar("T")
 
 #: Bytes of an object's end that come with its size.
 END_BYTES: Final = 64 << 10
+#: Bytes of small data files that are kept.
+SMALL_BYTES_MAX: Final = 256 << 10
 #: Objects that are read at the same time where many are.
 AHEAD: Final = 16
 #: The shortest and the longest pause between two attempts of the client's own.
@@ -74,6 +77,8 @@ class ObjectStore:
         patience: float = 0.0,
     ) -> None:
         self._url, self._options = url.rstrip("/"), dict(options)
+        self._lock = threading.Lock()  # guards what is kept of small files, in the order of reading
+        self._small: dict[str, bytes] = {}
         names = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): value for name, value in os.environ.items()} | names
         client: dict[str, str] = {}
@@ -210,11 +215,27 @@ class ObjectStore:
 
     def parquet(self, path: str) -> pq.ParquetFile:
         size, end = self._end(path)
-        source = cast("IO[bytes]", _Ranges(self._store, path, size, end))
-        return pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
+        return _parquet(_Ranges(self._store, path, size, end))
 
     def parquets(self, paths: Sequence[str]) -> Iterator[pq.ParquetFile]:
-        return _ahead(self.parquet, paths)
+        return _ahead(self._data_file, paths)
+
+    def _data_file(self, path: str) -> pq.ParquetFile:
+        """As `parquet`; a small one that was read is kept for a while, as it never changes and a
+        start reads some twice."""
+        data = self._small.get(path)
+        if data is None:
+            size, data = self._end(path)
+            if len(data) < size:
+                return _parquet(_Ranges(self._store, path, size, data))
+            self._keep(path, data)
+        return _parquet(io.BytesIO(data))
+
+    def _keep(self, path: str, data: bytes) -> None:
+        with self._lock:
+            self._small[path] = data
+            while sum(map(len, self._small.values())) > SMALL_BYTES_MAX:
+                del self._small[next(iter(self._small))]
 
     def _end(self, path: str) -> tuple[int, bytes]:
         """An object's size and its last bytes: of a Parquet file what one needs first, and all of a
@@ -299,6 +320,11 @@ class _Ranges(io.RawIOBase):
                 data = bytes(obstore.get_range(self._store, self._path, start=self._at, end=end))
         self._at = end
         return data
+
+
+def _parquet(source: io.IOBase) -> pq.ParquetFile:
+    file = cast("IO[bytes]", source)
+    return pq.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
 
 
 def _ahead(read: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]:

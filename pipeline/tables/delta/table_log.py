@@ -14,6 +14,7 @@ import msgspec
 
 from distributary.pipeline import topic_log_columns as columns
 from distributary.pipeline.errors import StoreError
+from distributary.pipeline.log.log_identity import digest
 from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import LOG, AddedFile
@@ -50,13 +51,15 @@ class TableHead(msgspec.Struct, frozen=True):
 
 class TableLog(msgspec.Struct, frozen=True):
     """A `topic_log` at `version`: the positions of applications, the data files. `entry` is that
-    version's entry of the log; None where it wasn't read, as a checkpoint stands for it."""
+    version's entry of the log; None where it wasn't read, as a checkpoint stands for it. `digests`
+    are those of all entries that were read, by version."""
 
     version: int
     head: TableHead
     transactions: Mapping[str, int]
     files: tuple[AddedFile, ...]
     entry: bytes | None = None
+    digests: Mapping[int, str] = {}
 
 
 class _Fold(msgspec.Struct):
@@ -66,6 +69,7 @@ class _Fold(msgspec.Struct):
     metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
     transactions: dict[str, int] = msgspec.field(default_factory=dict)
     adds: dict[str, Mapping[str, Any]] = msgspec.field(default_factory=dict)
+    digests: dict[int, str] = msgspec.field(default_factory=dict)
 
     def add(self, action: Mapping[str, Any]) -> None:
         if "add" in action:
@@ -97,16 +101,17 @@ def checkpoint_name(version: int) -> str:
     return f"{LOG}/{version:020d}{CHECKPOINT_SUFFIX}"
 
 
-def exists(store: Store) -> bool:
-    """Whether there is a table: an entry or a checkpoint of one."""
-    return any(version_of(name) is not None for name in store.files(LOG))
+def is_table(names: Iterable[str]) -> bool:
+    """Whether these files of a log's folder are a table: an entry or a checkpoint of one."""
+    return any(version_of(name) is not None for name in names)
 
 
-def read(store: Store) -> TableLog:
-    """The table as its newest version says. Raises StoreError when its log can't be read, lacks an
-    entry, or is that of another table than a `topic_log`."""
+def read(store: Store, names: Sequence[str] | None = None) -> TableLog:
+    """The table as its newest version says; `names` are the files of its log, where they were
+    listed just now. Raises StoreError when its log can't be read, lacks an entry, or is that of
+    another table than a `topic_log`."""
     try:
-        names = store.files(LOG)
+        names = store.files(LOG) if names is None else names
         try:
             version, fold, entry = _folded(store, names)
         except FileNotFoundError:  # cleaned up meanwhile, by a former owner that woke
@@ -119,14 +124,14 @@ def read(store: Store) -> TableLog:
     except library_errors(OSError, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise StoreError(f"{store.uri} can't be opened as a Delta table: {why}") from error
-    return TableLog(version, head, fold.transactions, files, entry)
+    return TableLog(version, head, fold.transactions, files, entry, fold.digests)
 
 
-def _folded(store: Store, names: Sequence[str]) -> tuple[int, _Fold, bytes | None]:
+def _folded(store: Store, there: Sequence[str]) -> tuple[int, _Fold, bytes | None]:
     entries = {
-        v for name in names if name.endswith(".json") and (v := version_of(name)) is not None
+        v for name in there if name.endswith(".json") and (v := version_of(name)) is not None
     }
-    checkpoints = {version_of(name) for name in names if name.endswith(CHECKPOINT_SUFFIX)}
+    checkpoints = {version_of(name) for name in there if name.endswith(CHECKPOINT_SUFFIX)}
     base = max((v for v in checkpoints if v is not None), default=-1)
     last = max(entries, default=base)
     if last < 0:
@@ -139,7 +144,9 @@ def _folded(store: Store, names: Sequence[str]) -> tuple[int, _Fold, bytes | Non
         if version not in entries:
             raise StoreError(f"{store.uri} lacks the entry {commits.json_name(version)} of its log")
     text: bytes | None = None
-    for text in store.each([commits.json_name(version) for version in versions]):
+    names = [commits.json_name(version) for version in versions]
+    for version, text in zip(versions, store.each(names), strict=True):
+        fold.digests[version] = digest(text)
         for line in text.splitlines():
             fold.add(json.loads(line))
     return max(base, last), fold, text

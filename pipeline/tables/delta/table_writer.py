@@ -92,8 +92,8 @@ class TableWriter:
         version = self.state.version + 1
         try:
             text = job(added)
-            if added:  # they needn't be made durable for a name that is taken
-                self.refuse_foreign()
+            if added and not self.store.answers_late:
+                self.refuse_foreign()  # they needn't be made durable for a name that is taken
         except SyncFailed as error:
             self.dead = str(error)
             raise

@@ -30,5 +30,8 @@ class GroupJournal(Protocol):
     def prepare(self) -> None:
         """See to it that the next groups find what they need."""
 
+    def leave(self) -> None:
+        """The owner is about to end: what the next one can do while it serves isn't done."""
+
     def close(self) -> None:
         """Let go of everything. What is durable stays."""

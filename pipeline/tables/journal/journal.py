@@ -311,9 +311,11 @@ class Journal:
             if not keep:
                 os.close(old.fd)
 
+    def leave(self) -> None:
+        """All that is left to do is little."""
+
     def prepare(self) -> None:
-        """See to it that one spare is there, so that the journal thread needn't make it, if the
-        disk has room; if not, an append will say. After a StoreError the journal is dead."""
+        """Have one spare, if the disk has room, for the journal's thread. A StoreError is final."""
         with self._making:
             with self._lock:
                 if self._spares:

@@ -24,6 +24,7 @@ class ObjectJournal:
         self._lock = threading.Lock()  # guards the fields below; never held during I/O
         self._frames: dict[int, memoryview] = {}
         self._left: list[int] = []  # groups whose entries are still to be removed
+        self._leaving = False
         self.backlog_bytes = 0
         self.dead: str | None = None
 
@@ -62,7 +63,9 @@ class ObjectJournal:
             for group in done:
                 self.backlog_bytes -= len(self._frames.pop(group))
         left = (self._left + done)[-LEFT_MAX:]
-        self._left = []
+        self._left = left if self._leaving else []
+        if self._leaving:
+            return
         try:
             self._objects.remove(self._epoch, left)
         except OSError:
@@ -70,6 +73,10 @@ class ObjectJournal:
 
     def prepare(self) -> None:
         """Nothing is to be made beforehand."""
+
+    def leave(self) -> None:
+        """From now on entries stay for the next owner, which removes them while it serves."""
+        self._leaving = True
 
     def close(self) -> None:
         with self._lock:

@@ -26,6 +26,7 @@ class ObjectMarks:
         self._memory = bytearray()
         self._number = 0
         self._tag: Tag | None = None
+        self._said: bytes | None = None  #: the memory as the object has it
 
     @property
     def memory(self) -> bytearray:
@@ -42,12 +43,16 @@ class ObjectMarks:
         return _nothing
 
     def sync(self) -> None:
+        memory = bytes(self._memory)
+        if memory == self._said:
+            return
         self._number += 1
-        data = bytes(self._memory) + self._number.to_bytes(8, "little")
+        data = memory + self._number.to_bytes(8, "little")
         until = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 if self._replaced(data):
+                    self._said = memory
                     return
             except FileNotFoundError:
                 raise  # another owner has removed it

@@ -38,13 +38,13 @@ from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settlements, Standing
 from distributary.pipeline.tables.delta.store import delta_table
 from distributary.pipeline.tables.recovery.log_batches import tables
-from distributary.pipeline.tables.recovery.prepared_events import of_transactions, open_of, read
 from distributary.pipeline.tables.recovery.standpoints import (
     WHOLE_LOG,
     SchemaEvent,
     Snapshot,
     SubscriptionState,
 )
+from distributary.pipeline.tables.recovery.transaction_events import of_transactions, open_of, read
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 #: What of Spark's table is read, with the types that it must have.
@@ -166,8 +166,10 @@ def load(log: TopicLog, ahead: ReadAhead | None = None) -> Snapshot:
         for name, fold in sorted(folds.items())
     ]
     head = log.sequence_version
-    prepared = read(log, open_)
-    return Snapshot(log.journal_version + 1, head, tuple(states), source, tuple(schemas), prepared)
+    open_transactions = read(log, open_)
+    return Snapshot(
+        log.journal_version + 1, head, tuple(states), source, tuple(schemas), open_transactions
+    )
 
 
 def _folded(

@@ -43,9 +43,9 @@ class SchemaEvent(msgspec.Struct, frozen=True):
     recorded_at: int
 
 
-class PreparedEvent(msgspec.Struct, frozen=True):
-    """A transaction that was prepared and hasn't ended: its record, and when that was written
-    (microseconds)."""
+class OpenTransaction(msgspec.Struct, frozen=True):
+    """A transaction that was prepared or decided and hasn't ended: its record, and when that was
+    written (microseconds)."""
 
     record: TransactionRecord
     recorded_at: int
@@ -53,15 +53,15 @@ class PreparedEvent(msgspec.Struct, frozen=True):
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False):
     """The state that the gateway goes on from. `source` says in words what it was read from;
-    `schemas` are all that were ever set, `prepared` the transactions that wait for their end, in
-    the order of the log."""
+    `schemas` are all that were ever set, `open` the transactions that wait for their end, in the
+    order of the log."""
 
     next_group: int
     next_sequence: int
     subscriptions: tuple[SubscriptionState, ...]
     source: str
     schemas: tuple[SchemaEvent, ...] = ()
-    prepared: tuple[PreparedEvent, ...] = ()
+    open: tuple[OpenTransaction, ...] = ()
 
 
 def at_the_beginning(next_group: int, next_sequence: int) -> Snapshot:

@@ -10,6 +10,7 @@ lock.
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -23,7 +24,7 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.subscriptions.hint import HintFilter
 from distributary.pipeline.tables.arrow.library_errors import library_errors
 from distributary.pipeline.tables.delta import commits, evolution, table_log, table_state
-from distributary.pipeline.tables.delta.commits import AddedFile
+from distributary.pipeline.tables.delta.commits import LOG, AddedFile
 from distributary.pipeline.tables.delta.store import LocalStore, Store, beside
 from distributary.pipeline.tables.delta.table_log import TableLog
 from distributary.pipeline.tables.delta.table_state import (
@@ -77,8 +78,8 @@ class TopicLog:
     """The open table. The module says which thread may call what."""
 
     def __init__(self, path: Path, store: Store, log: TableLog, limits: UpkeepLimits) -> None:
-        self.path = path
-        self._store, self._head, self._limits = store, log.head, limits
+        self.path, self._limits = path, limits
+        self._store, self._head, self._digests = store, log.head, log.digests
         self._writer = TableWriter(store, TableState.of(log), log.entry)
 
     @cached_property
@@ -112,9 +113,11 @@ class TopicLog:
         """
         store = store or LocalStore(path)
         try:
-            if create and not table_log.exists(store):
+            names = store.files(LOG)
+            if create and not table_log.is_table(names):
                 table_state.make(store, _now())
-            log = _open(store)
+                names = store.files(LOG)
+            log = _open(store, names)
             if create:
                 log = _with_all_columns(store, log)
             return cls(path, store, log, limits)
@@ -139,11 +142,10 @@ class TopicLog:
     def goes_on_from(self, identity: LogIdentity) -> bool:
         """Whether it is that table, at that version or a later one; False also where the version's
         entry was cleaned up. Raises OSError."""
-        try:
-            entry = self._store.read(commits.json_name(identity.version))
-        except FileNotFoundError:
-            return False
-        return digest(entry) == identity.entry
+        known, name = self._digests.get(identity.version), commits.json_name(identity.version)
+        with suppress(FileNotFoundError):
+            return (known or digest(self._store.read(name))) == identity.entry
+        return False
 
     @property
     def dead(self) -> str | None:
@@ -383,8 +385,8 @@ def _now() -> int:
     return time.time_ns() // 1_000
 
 
-def _open(store: Store) -> TableLog:
-    log = table_log.read(store)
+def _open(store: Store, names: Sequence[str] | None = None) -> TableLog:
+    log = table_log.read(store, names)
     commits.check_whole(store, log.version, log.entry)
     return log
 

@@ -11,7 +11,7 @@ that is made and ended once a second they would be 63 million rows in a year. An
 
 What is left of a subscription that lives is the event that began its incarnation and the last one;
 of one that is gone, nothing. Events of schemas stay: they are few, and old rows are read by them.
-What a transaction prepared stays until it has ended, and goes with its end.
+What a transaction prepared or decided stays until it has ended, and goes with its end.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from distributary.pipeline.model.subscription import (
     BEGINNINGS,
-    ENDS_OF_PREPARED,
+    ENDS_OF_TRANSACTIONS,
     SubscriptionEvent,
 )
 from distributary.pipeline.tables.arrow import topic_log_schema
@@ -40,7 +40,7 @@ _COLUMNS: Final = ["group", "subscription", "event"]
 _BEGINS: Final = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
 _SCHEMA: Final = pa.scalar(SubscriptionEvent.SCHEMA.value, pa.string())
 _ENDS: Final = pa.array(
-    sorted(event.value for event in [*ENDS_OF_PREPARED, SubscriptionEvent.DELETED]), pa.string()
+    sorted(event.value for event in [*ENDS_OF_TRANSACTIONS, SubscriptionEvent.DELETED]), pa.string()
 )
 
 Flags = npt.NDArray[np.bool_]

@@ -19,6 +19,7 @@ from distributary.pipeline.model.policy import DEFAULT
 from distributary.pipeline.model.subscription import (
     BEGINNINGS,
     NOT_OF_SUBSCRIPTIONS,
+    OPEN_TRANSACTIONS,
     SubscriptionEvent,
 )
 from distributary.pipeline.subscriptions import policy_table
@@ -80,7 +81,7 @@ class Incarnations:
         said: dict[str, Said],
         prepared: tuple[str, ...] = (),
     ) -> None:
-        """`prepared` are the global ids of transactions that have no end."""
+        """`prepared` are the global ids of transactions, prepared or decided, that have no end."""
         self.said, self.prepared = said, prepared
         self.all = sorted(incarnations, key=lambda one: (one.subscription, one.began))
         self._names = sorted({one.subscription for one in incarnations})
@@ -146,18 +147,19 @@ def read_incarnations(view: TableView, reader: FileReader, findings: Findings) -
 def _prepared(
     transactions: dict[str, list[tuple[int, str]]], view: TableView, findings: Findings
 ) -> Iterator[str]:
-    """Those that have no end. Each is prepared, ends, and may then be prepared again."""
+    """Those that have no end. Each is prepared or decided, ends, and may then begin again."""
     for name, unsorted in sorted(transactions.items()):
         events = sorted(unsorted)
         for nth, (group, word) in enumerate(events):
-            if (word == SubscriptionEvent.PREPARED) != (nth % 2 == 0):
+            if (word in OPEN_TRANSACTIONS) != (nth % 2 == 0):
+                before = events[nth - 1][1] if nth else "neither prepared nor decided"
                 findings.problem(
                     f"the event {word} of {name} in group {group} of {view.uri} can't be: the "
-                    f"transaction was {events[nth - 1][1] if nth else 'not prepared'} before. "
+                    f"transaction was {before} before. "
                     "Restore the table from a copy"
                 )
                 break
-        if events[-1][1] == SubscriptionEvent.PREPARED:
+        if events[-1][1] in OPEN_TRANSACTIONS:
             yield name.partition("/")[2]
 
 

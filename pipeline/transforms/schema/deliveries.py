@@ -18,7 +18,7 @@ from distributary.pipeline.transforms.schema.spark_schema import ACKS
 #: What a delivery is known by.
 KEY = ("subscription", "sequence", "consumer", "delivered_at")
 #: The outcomes of one delivery that has two rows.
-_PAIR = (Outcome.MODIFIED.value, Outcome.DEAD_LETTERED.value)
+PAIR = (Outcome.MODIFIED.value, Outcome.DEAD_LETTERED.value)
 
 
 def deliveries(tables: Tables) -> DataFrame:
@@ -30,7 +30,7 @@ def deliveries(tables: Tables) -> DataFrame:
 def each_once(acks: DataFrame) -> DataFrame:
     """Rows of `acks` in, deliveries out. Both rows of a pair must be among them."""
     handed = acks.where(F.col("delivered_at").isNotNull())
-    paired = F.col("outcome").isin(*_PAIR)
+    paired = F.col("outcome").isin(*PAIR)
     failed = (
         handed.where(paired)
         .groupBy(*KEY)

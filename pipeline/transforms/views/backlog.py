@@ -27,6 +27,7 @@ from distributary.pipeline.transforms.schema.lake_rows import of_logs
 from distributary.pipeline.transforms.views.claiming import Claims, claimed
 from distributary.pipeline.transforms.views.pending import pending_of_all
 from distributary.pipeline.transforms.views.publication_times import with_publication
+from distributary.pipeline.transforms.views.settled_sums import NEVER, Clip, can_sum, settled_alike
 
 #: The width of a bucket where none is said.
 WIDTH = timedelta(hours=1)
@@ -38,9 +39,6 @@ _US = timedelta(microseconds=1)
 
 #: The first and the last bucket, and the moment at which all ends.
 _FRAME = ("first", "last", "ends")
-
-#: What these settle was never owed.
-_NEVER = (Outcome.LOCAL.value, Outcome.FORBIDDEN.value)
 
 #: What is counted in a bucket.
 _COUNTS = ("owed", "came", "settled", "dropped")
@@ -94,6 +92,11 @@ class Buckets:
     until: datetime | None = None
     back: timedelta | None = None
 
+    @property
+    def clipped(self) -> bool:
+        """Whether something was before the first one."""
+        return self.since is not None or self.back is not None
+
     def check(self) -> None:
         """Raises InvalidRequest for a width below a millisecond, or too many buckets."""
         width = self.width_us * _US
@@ -115,6 +118,8 @@ class History:
     tables: Tables
     events: DataFrame
     lives: DataFrame
+    #: What was settled, unless Arrow sums that up; and all else.
+    settled: DataFrame | None
     stays: DataFrame
     #: The last group that all of it has.
     group: Column
@@ -129,20 +134,29 @@ class History:
         if subscription is not None:
             events = events.where(F.col("subscription") == subscription)
         lives = incarnations(events)
-        stays = (
-            _settled(tables, lives, group, claims)
-            .unionByName(_waiting(owed, lives))
-            .unionByName(_dropped(tables, lives, claims))
-        )
-        return cls(tables, events, lives, stays, group)
+        alone = can_sum(tables, claims.messages)
+        settled = None if alone else _settled(tables, lives, group, claims)
+        stays = _waiting(owed, lives).unionByName(_dropped(tables, lives, claims))
+        return cls(tables, events, lives, settled, stays, group)
 
     def counted(self, buckets: "Buckets") -> DataFrame:
         """The rows of `backlog`."""
         frame = _frame(self.tables, self.events, self.group, buckets)
-        rows = _alike(self.stays, frame, buckets).unionByName(
-            _lived(self.lives, buckets.width_us), allowMissingColumns=True
+        if self.settled is None:
+            known = frame.select("first", self.group.alias("upto"))
+            clip = Clip(buckets.width_us, buckets.until, buckets.clipped)
+            settled = settled_alike(self.tables.folder, self.lives, known, clip)
+            parts = _alike(self.stays, frame, buckets).unionByName(settled)
+        else:
+            parts = _alike(self.settled.unionByName(self.stays), frame, buckets)
+        # All that follows is by subscription: rows are brought together once.
+        alike = (
+            parts.repartition("subscription")
+            .groupBy("subscription", "began", "came_in", "went_in", "was_settled")
+            .agg(F.sum("n").alias("n"), F.min("oldest_at").alias("oldest_at"))
         )
-        return _counted(rows, frame, buckets.width_us)
+        lived = _lived(self.lives, buckets.width_us).repartition("subscription")
+        return _counted(alike.unionByName(lived, allowMissingColumns=True), frame, buckets.width_us)
 
 
 def _frame(
@@ -177,7 +191,7 @@ def _frame(
 def _settled(tables: Tables, lives: DataFrame, group: Column, claims: Claims) -> DataFrame:
     """Every message that an incarnation was owed and has settled for good."""
     final = tables.acks.where(
-        F.col("final") & ~F.col("outcome").isin(*_NEVER) & (F.col("group") <= group)
+        F.col("final") & ~F.col("outcome").isin(*NEVER) & (F.col("group") <= group)
     ).select(
         *("subscription", "sequence", "outcome", "settled_at"), F.col("group").alias("settled_in")
     )
@@ -262,7 +276,7 @@ def _alike(stays: DataFrame, frame: DataFrame, asked: Buckets) -> DataFrame:
         stays = stays.where(F.col("came_at") <= F.lit(asked.until))
         went_at = F.when(went_at <= F.lit(asked.until), went_at)
     came_in, went_in = (_bucket(at, asked.width_us) for at in (F.col("came_at"), went_at))
-    if asked.since is not None or asked.back is not None:
+    if asked.clipped:
         first = frame.select("first").scalar()
         stays = stays.where(F.coalesce(went_in >= first, F.lit(True)))
         came_in = F.greatest(came_in, first - 1)

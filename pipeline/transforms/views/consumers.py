@@ -1,34 +1,28 @@
 """Consumers: what each gets of which subscription, the outcomes, and how long they take."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
-from distributary.pipeline.transforms.schema.deliveries import each_once
+from distributary.pipeline.transforms.schema.deliveries import PAIR, each_once
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.lake_rows import of_logs
-
-#: What can become of a delivery to a consumer; a column each.
-OUTCOMES = (
-    "accepted",
-    "rejected",
-    "released",
-    "lost",
-    "modified",
-    "dead_lettered",
-    "expired",
-    "dropped",
+from distributary.pipeline.transforms.views.consumer_sums import (
+    CONSUMERS,
+    OUTCOMES,
+    PARTIAL,
+    PERCENTILES,
+    READ,
+    DeliverySums,
+    merged,
 )
+from distributary.pipeline.transforms.views.file_sums import Reading, summed, within_reach
 
-#: Percentile -> its column.
-PERCENTILES = {0.5: "settle_seconds_p50", 0.9: "settle_seconds_p90", 0.99: "settle_seconds_p99"}
-
-#: So many times to settle are told apart between one time and its double: steps of 1.1 %. Each step
-#: of each consumer is a row of its own on the way: with three times as many the view took a third
-#: longer.
-STEPS = 64
+#: Of a delivery that has two rows the second one may lie on the next day.
+_DAY: Final = timedelta(days=1)
 
 
 def consumers(
@@ -50,39 +44,19 @@ def consumers(
 
 
 def _consumers(tables: Tables, since: datetime | None, until: datetime | None) -> DataFrame:
-    settled = _window(each_once(_days(tables.acks, since, until)), since, until)
-    # What a lost consumer held has the time of the loss for both: no time to settle.
-    timed = ~F.col("outcome").isin("released", "lost")
-    took_us = F.unix_micros("settled_at") - F.unix_micros("delivered_at")
-    alike = (
-        settled.withColumn("step", F.when(timed, _step(took_us)))
-        .groupBy("subscription", "consumer", "outcome", "step")
-        .agg(
-            F.count("*").alias("n"),
-            F.max(F.when(timed, took_us)).alias("longest_us"),
-            F.min("delivered_at").alias("first_seen"),
-            F.max("settled_at").alias("last_seen"),
+    acks, sums = _days(tables.acks, since, until), DeliverySums(since, until)
+    if within_reach(tables):
+        one = tables.spark.range(1)
+        days = (None if at is None else at.astimezone(UTC).date() for at in (since, until))
+        first, last = (at and at + more for at, more in zip(days, (-_DAY, _DAY), strict=True))
+        reading = Reading(f"{tables.folder}/acks", READ, first, last)
+        alone = DeliverySums(since, until, PAIR)
+        parts = summed(one, reading, alone, PARTIAL).unionByName(
+            _partial(each_once(acks.where(F.col("outcome").isin(*PAIR))), sums)
         )
-    )
-    by_consumer = (
-        alike.withColumns(_ranks())
-        .groupBy("subscription", "consumer")
-        .agg(
-            F.sum("n").alias("deliveries"),
-            *(
-                F.coalesce(F.sum(F.when(F.col("outcome") == outcome, F.col("n"))), F.lit(0)).alias(
-                    outcome
-                )
-                for outcome in OUTCOMES
-            ),
-            *(
-                (F.min(F.when(_reaches(share), F.col("longest_us"))) / 1_000_000).alias(name)
-                for share, name in PERCENTILES.items()
-            ),
-            F.min("first_seen").alias("first_seen"),
-            F.max("last_seen").alias("last_seen"),
-        )
-    )
+    else:
+        parts = _partial(each_once(acks), sums)
+    by_consumer = parts.repartition(1).mapInArrow(merged, CONSUMERS)
     return by_consumer.select(
         "subscription",
         "consumer",
@@ -96,21 +70,8 @@ def _consumers(tables: Tables, since: datetime | None, until: datetime | None) -
     )
 
 
-def _step(us: Column) -> Column:
-    """The number of the step that a time is in: there are few, whatever the number of times."""
-    return F.floor(F.log2(F.greatest(us, F.lit(1))) * STEPS)
-
-
-def _ranks() -> dict[str, Column]:
-    """Of each time: how many of the consumer's took as long or less, and how many have a time."""
-    mine = Window.partitionBy("subscription", "consumer")
-    n = F.when(F.col("step").isNotNull(), F.col("n"))
-    return {"_up_to": F.sum(n).over(mine.orderBy("step")), "_timed": F.sum(n).over(mine)}
-
-
-def _reaches(share: float) -> Column:
-    """Whether this share of the times is no longer than this one."""
-    return F.col("step").isNotNull() & (F.col("_up_to") >= F.ceil(F.col("_timed") * share))
+def _partial(deliveries: DataFrame, sums: DeliverySums) -> DataFrame:
+    return deliveries.select(*READ).mapInArrow(sums.batches, PARTIAL)
 
 
 def _of_all() -> WindowSpec:
@@ -125,14 +86,6 @@ def _days(acks: DataFrame, since: datetime | None, until: datetime | None) -> Da
     if until is not None:
         acks = acks.where(F.col("day") <= F.date_add(_utc_day(F.lit(until)), 1))
     return acks
-
-
-def _window(settled: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
-    if since is not None:
-        settled = settled.where(F.col("settled_at") >= F.lit(since))
-    if until is not None:
-        settled = settled.where(F.col("settled_at") < F.lit(until))
-    return settled
 
 
 def _seconds(since: datetime | None, until: datetime | None) -> Column:

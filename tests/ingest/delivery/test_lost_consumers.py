@@ -95,14 +95,13 @@ def test_a_consumer_whose_network_is_dead_is_lost_though_bytes_wait_for_it(
         }
     }
     with own_gateway(settings) as gateway:
-        peer = connect(port=gateway.port)
-        holder = peer.durable(topic, "mine")
-        holder.link.flow(1_000)
-        peer.heard()  # and it says and reads nothing more
+        connect("c", port=gateway.port).durable(topic, "mine").peer.drop()
         sender = connect(port=gateway.port).sender(topic)
         for _ in range(40):
             sender.publish(b"x" * (1 << 19))
-        assert in_use(gateway.port, peer.container, topic, "mine")
+        peer = connect("c", port=gateway.port)
+        peer.durable(topic, "mine").link.flow(1_000)
+        peer.write()  # and it says and reads nothing more
         until(lambda: not in_use(gateway.port, peer.container, topic, "mine"), "it is lost")
 
 

@@ -11,7 +11,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
 from distributary.ingest.runtime.host import Halt, Host
 from distributary.ingest.runtime.load_settings import load
-from distributary.ingest.runtime.policies import Policies
+from distributary.ingest.runtime.policies import Policies, policies_written
 from distributary.pipeline.dispatch.dispatcher import Dispatcher
 from distributary.pipeline.log.message_counts import MessageCounts, Stalls
 from distributary.pipeline.log.recent_messages import RecentMessages
@@ -42,7 +42,9 @@ def test_a_page_is_as_big_as_the_policy_says(
         f'[delivery]\npolicies = "{file}"\npage_bytes = 50_000\n'
     )
     settings = load(tmp_path / "gateway.toml", {})
-    policy = Policies(loop, settings).of_subscription(SubscriptionKey(None, name, True), topic)
+    policy = Policies(loop, policies_written(settings)).of_subscription(
+        SubscriptionKey(None, name, True), topic
+    )
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run(topic, bodies(MESSAGES, BYTES))))])
     counts, dispatcher = MessageCounts(1, Stalls()), Dispatcher(0, policy=policy)

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from async_client import run
 from faulty_s3 import FaultyS3
@@ -104,9 +105,20 @@ def test_what_can_not_be_moved_is_said_in_one_sentence(machines: Machines) -> No
         gateway.stop()
 
 
-def test_a_gateway_that_gave_its_log_ends_when_it_is_told_to(machines: Machines) -> None:
-    """As any standby; and one that was killed is a standby no more."""
-    owner, heir = machines.owner("a", "orders"), machines.standby("b", "orders")
+def test_a_gateway_that_gave_its_log_ends_when_it_is_told_to(
+    machines: Machines, tmp_path: Path
+) -> None:
+    """As any standby; and one that was killed is a standby no more. A file that nobody can use by
+    now doesn't end it: as while it served, what the file said before holds."""
+    policies = tmp_path / "policies.toml"
+    policies.write_text("")
+    owner = machines.gateway("a", "--log", "orders")
+    owner.environment["DISTRIBUTARY_DELIVERY_POLICIES"] = f'"{policies}"'
+    owner.start()
+    owner.await_event("address.said")
+    policies.write_text("[[nothing")
+    owner.await_event("policies.kept")
+    heir = machines.standby("b", "orders")
     until(lambda: machines.listed()["orders"] == ("a", ["b"]), "its standby")
     machines.move("orders", "b")
     owner.await_event("standby.waiting")

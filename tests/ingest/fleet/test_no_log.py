@@ -7,16 +7,22 @@ from pathlib import Path
 from async_client import at, run
 from fork_server import commands
 from gateway_http import ShownGateway
+from gateway_jms import Jms, temporary
 from gateway_machines import Machines
 from gateway_management import Manager
-from gateway_peer import Connect
+from gateway_peer import Connect, Peer
 from gateway_process import Gateway, until
+from gateway_transactions import transacted
 
 from distributary.client import Client
 from distributary.ingest.placing.topic_placing import place
 from distributary.ingest.runtime.load_settings import load
+from distributary.jobs.client.live_client import live
 from distributary.pipeline.lake.placement import with_log, with_rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
+
+#: Of a link beside those of a transacted session.
+HANDLE = 9
 
 
 def relaying(machines: Machines, folder: Path) -> Gateway:
@@ -32,12 +38,18 @@ def test_it_serves_any_client_and_leaves_nothing(
     machines: Machines, connect: Connect, tmp_path: Path
 ) -> None:
     """Queues and durable subscriptions of both logs, transactions, `$management`, its place in the
-    list."""
+    list. What was left by one that was killed goes with the next start."""
     owners = [machines.owner("a", "main"), machines.owner("b", "orders")]
     folder = tmp_path / "private"
     folder.mkdir()
     gateway = relaying(machines, folder)
-    assert len(list(folder.iterdir())) == 1
+    gateway.kill()
+    gateway.start()
+    another = machines.gateway("s", "--log", "none")
+    another.environment["TMPDIR"] = str(folder)
+    another.start()
+    assert len(list(folder.iterdir())) == 2, "of those that live"
+    another.stop()
     peer = connect("client", port=gateway.port)
     for topic in ("news", "orders.eu"):
         mine = peer.durable(topic, f"of {topic}")
@@ -55,6 +67,7 @@ def test_it_serves_any_client_and_leaves_nothing(
     manager = Manager(connect("operator", port=gateway.port))
     assert manager.done("READ", "queue", "orders.work")["name"] == "orders.work"
     assert manager.done("READ", "subscription", "container/client/of news")["topic"] == "news"
+    assert not live(f"127.0.0.1:{gateway.port}").subscriptions  # of its own log, by its name
     shown = machines.ask("list").stdout
     assert f"no log amqp://127.0.0.1:{gateway.port} on r\n" in shown
     gateway.stop()
@@ -82,7 +95,8 @@ async def answered(asks: Client, answers: Client, queue: str) -> None:
 def test_its_temporary_destinations_are_for_clients_of_all_gateways(
     machines: Machines, tmp_path: Path
 ) -> None:
-    """They are in its private log: other gateways relay to it."""
+    """They are in its private log: other gateways relay to it. It ends with the gateway, so what is
+    done there isn't prepared."""
     main, orders = machines.owner("a", "main"), machines.owner("b", "orders")
     gateway = relaying(machines, tmp_path)
 
@@ -93,6 +107,14 @@ def test_its_temporary_destinations_are_for_clients_of_all_gateways(
             await answered(elsewhere, beside, "queue://orders.others")
 
     run(whole())
+    with Jms(gateway.port) as jms:
+        session = transacted(jms)
+        jms.send(temporary("temporary-queue", handle=HANDLE, channel=session.channel))
+        session.until("attach", "flow")
+        session.post(HANDLE, "lost with it")
+        manager = Manager(Peer(gateway.port))
+        text = manager.refused(501, "PREPARE", "transaction", "1:01:", transaction=session.id)
+        assert "nothing of it can be prepared" in text
     for one in (gateway, orders, main):
         one.stop()
 

@@ -10,7 +10,7 @@ from gateway_links import encoded
 
 from distributary.ingest.publish.restored_duplicates import restore_duplicates
 from distributary.ingest.runtime.load_settings import load
-from distributary.ingest.runtime.policies import Policies
+from distributary.ingest.runtime.policies import Policies, policies_written
 from distributary.pipeline.log.duplicates import Windows
 from distributary.pipeline.model.message import Group, PublishBatch
 from distributary.pipeline.tables.journal import frame
@@ -48,7 +48,8 @@ def table(path: Path, groups: Sequence[tuple[int, Sequence[PublishBatch]]]) -> T
 def policies(tmp_path: Path, written: str) -> Policies:
     file = tmp_path / "policies.toml"
     file.write_text(f'[[topic]]\nmatch = "t"\n{written}\n')
-    return Policies(None, load(None, {}, {"delivery.policies": str(file)}))  # type: ignore[arg-type]
+    settings = load(None, {}, {"delivery.policies": str(file)})
+    return Policies(None, policies_written(settings))  # type: ignore[arg-type]
 
 
 def known(windows: Windows, topic: str, names: str) -> str:

@@ -101,3 +101,17 @@ def test_gateways_that_there_are_not(tmp_path: Path) -> None:
             assert not [one for one in main.metrics() if "none-" in str(one)]
             for one in waits:
                 assert peer.amqp_error(one) == "amqp:link:detach-forced"
+
+
+def test_a_gateway_without_a_log_that_is_gone(tmp_path: Path) -> None:
+    """It doesn't come back under its number, so nobody waits for it as for an owner."""
+    with shown(tmp_path, {"fleet": {"member_ms": 500}}) as (_, main), Peer(main.port) as peer:
+        address = "temp-queue://none-7/theirs"
+        words = ("temporary-queue",)
+        consumer = peer.receiver(address, capabilities=words, opened=False)
+        assert peer.amqp_error(consumer) == "amqp:not-found"
+        assert peer.amqp_error(peer.sender(address, capabilities=words, opened=False)) == (
+            "amqp:not-found"
+        )
+        [waits] = main.events("relay.waits")
+        assert waits["reason"] == "its owner hasn't said where it listens"

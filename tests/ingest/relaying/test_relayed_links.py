@@ -20,7 +20,7 @@ from gateway_frames import (
 )
 from gateway_links import encoded
 from gateway_peer import Connect, selector
-from proton import Delivery
+from proton import Delivery, Endpoint, Terminus
 
 
 def messages_of(home: str) -> int:
@@ -145,6 +145,21 @@ def test_answers_find_temporary_queues_of_other_gateways(fleet: Fleet, connect: 
     assert answering.amqp_error(other) == "amqp:resource-locked"
     asking.leave(queue, closed=True)
     assert answering.amqp_error(direct) == "amqp:resource-deleted"
+
+
+def test_a_subscription_lasts_as_long_as_its_connection(fleet: Fleet, connect: Connect) -> None:
+    """Not as long as the client has a session at the owner."""
+    peer = connect("lasts", port=fleet.main.port)
+    session = peer.new_session()
+    lasts = Terminus.EXPIRE_WITH_CONNECTION
+    peer.durable("orders.lasts", "mine", session=session, expiry=lasts)
+    session.close()
+    peer.until(lambda: session.state & Endpoint.REMOTE_CLOSED, "a session's end")
+    peer.sender("orders.lasts").publish("one")
+    assert peer.durable("orders.lasts", "mine").drain(1) == 1
+    peer.close()
+    again = connect("lasts", port=fleet.main.port)
+    assert again.unsubscribe("mine") == "amqp:not-found"
 
 
 def test_names_of_links_may_be_used_again_at_once(fleet: Fleet, connect: Connect) -> None:

@@ -2,8 +2,11 @@
 and ends them, and a standby that takes the log over has them.
 """
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
-from gateway_fleet import Fleet
+from gateway_fleet import THREE_LOGS, Fleet, Trio
 from gateway_jms import QUEUE, Jms, source, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
@@ -102,3 +105,24 @@ def test_two_logs_end_together_by_two_branches(fleet: Fleet) -> None:
         jms.subscribed("to", source("own.to", QUEUE))
         jms.credit(2)
         assert jms.bodies(1) == ["coin"]
+
+
+def test_another_log_that_is_away_is_no_matter(
+    tmp_path: Path, own_gateway: Callable[..., Gateway]
+) -> None:
+    """But what isn't anywhere else may be there. Nor are the limits of our own log, which is full,
+    a matter of another one's."""
+    settings = {"fleet": {"owner_wait_ms": 1_000}, "amqp": {"prepared_of_user_max": 1}}
+    with Trio(tmp_path, own_gateway, settings, THREE_LOGS) as trio:
+        manager = asking(trio.main)
+        with Jms(trio.main.port) as jms:
+            session = transacted(jms)
+            for id_, queue in (("3:05:", "own.to"), ("3:04:", "prices.to")):
+                session.post(session.producer(queue, QUEUE), "coin")
+                said = manager.done("PREPARE", TRANSACTION, id_, transaction=session.id)
+                assert said == {"works": True}
+                assert session.commit() == ""
+        trio.all["orders"].kill()
+        manager.done("COMMIT", TRANSACTION, "3:04:")
+        text = manager.refused(500, "COMMIT", TRANSACTION, "3:04:")
+        assert "the owner of the log 'orders' was away for 1 s" in text

@@ -275,6 +275,27 @@ def test_a_dead_letter_of_a_subscription_goes_back_if_it_fits(
     assert bodies(consumer.take(1)) == [FITS]
 
 
+def test_a_dead_letter_stays_whose_subscription_ends_while_it_is_checked(
+    own_gateway: Make, connect: Connect
+) -> None:
+    gateway = own_gateway({"schemas": {"check_ms_max": 60_000}}).start()
+    peer, asking, ending = (connect(port=gateway.port) for _ in range(3))
+    manager, name = Manager(asking), "global/orders"
+    manager.done("UPDATE", "schema", "orders", **schema(validate="refuse"))
+    consumer = peer.shared_durable("orders", "orders|global")
+    sent(peer, "orders", FITS)
+    consumer.confirm(consumer.take(1), Delivery.REJECTED)
+    [pid] = checkers(gateway)
+    os.kill(pid, signal.SIGSTOP)
+    number = manager.send("REDRIVE", "subscription", name)
+    asking.heard()
+    Manager(ending).done("DELETE", "subscription", name, force=True)
+    os.kill(pid, signal.SIGCONT)
+    done = manager.answer(number).body
+    assert (done["redriven"], done["stayed"], done["misfits"]) == (0, 1, 0)
+    assert bodies(queue(peer, f"DLQ.{name}").take(1)) == [FITS]
+
+
 def test_accepted_misfits_outlive_a_kill_and_are_there_once(
     own_gateway: Make, connect: Connect, tmp_path: Path
 ) -> None:

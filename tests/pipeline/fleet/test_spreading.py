@@ -18,7 +18,7 @@ from distributary.pipeline.fleet.moves import (
     State,
     after,
 )
-from distributary.pipeline.fleet.spreading import Spreading, choose
+from distributary.pipeline.fleet.spreading import AGAIN_SECONDS, Spreading, choose
 
 REST = 30.0
 LOGS = ("main", "orders", "prices", "trades")
@@ -172,7 +172,7 @@ def test_owners_with_views_of_any_age_move_one_log_at_a_time_and_come_to_rest(
     spreadings = {one.number: Spreading(one.number, REST) for one in members}
     for turn in range(160):
         drawn = turn < 40  # and from then on all see what is so, and nothing fails
-        now += REST / 3
+        now += REST / 3 if drawn else AGAIN_SECONDS / 4
         numbers = [one.number for one in history[-1] if one.log]
         for number in data.draw(st.permutations(numbers)) if drawn else numbers:
             age = data.draw(st.integers(0, 2), label="age") if drawn else 0
@@ -220,6 +220,29 @@ def test_an_order_that_nobody_sees_to_does_not_stand_for_ever() -> None:
     order = spreading.look(members, LOGS[:2], asked, OLD_SECONDS)
     assert order is not None
     assert order.number == 8
+
+
+def test_what_failed_is_left_alone_for_a_while() -> None:
+    """Another heir is asked meanwhile. When members change it may be another matter."""
+    members = fleet("a:main a:orders b:- c:-")
+    spreading, now, number = Spreading(1, REST), 0.0, 7
+
+    def failed(heir: int) -> int:
+        """The heir that is asked after this one wasn't ready; 0: none."""
+        nonlocal now, number
+        number += 1
+        move = Move(number, "main", heir, "b", "amqp://b", SPREADING, State.FAILED, "not ready")
+        assert spreading.look(members, LOGS[:2], move, now) is None
+        now += REST
+        order = spreading.look(members, LOGS[:2], move, now)
+        return 0 if order is None else order.heir
+
+    assert [failed(3), failed(4), failed(3)] == [4, 0, 0]
+    now += AGAIN_SECONDS - REST
+    assert failed(4) == 3
+    assert failed(3) == 0
+    members = [*members, Member(9, "d", "amqp://9", 9, spreads=True)]
+    assert failed(4) == 3
 
 
 def test_only_the_owner_of_the_log_asks() -> None:

@@ -14,7 +14,6 @@ from distributary.pipeline.lake.relayed_transaction import (
     Owned,
     RelayedTransaction,
     Step,
-    two_logs,
 )
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.transactions.transaction import InDoubt
@@ -105,10 +104,50 @@ def test_a_rollback_succeeds_whatever_has_become_of_the_owner() -> None:
         assert one.answer is None
 
 
-def test_two_logs_are_named() -> None:
-    said = two_logs("orders", "main").description
-    assert "'main'" in said
-    assert "'orders'" in said
+def test_a_branch_is_never_in_doubt() -> None:
+    """The log that decides hasn't been asked when its owner is lost."""
+    one = opened()
+    one.end(commit=True, branch=True)
+    one.answered(2)
+    assert one.lose(LOST) == [Step.IN_DOUBT]
+    assert one.answer == LOST
+
+
+def test_the_owner_hears_what_it_decides_before_it_is_asked() -> None:
+    """Who wanted that hears once whether it has, also where it is lost before."""
+    for lost in (False, True):
+        one = RelayedTransaction("orders")
+        one.work(2)
+        assert one.name() == [Step.HOLD]
+        assert one.declare() == [Step.DECLARE]
+        assert one.declared(THERE) == [Step.SEND, Step.NAME]
+        assert one.passing
+        assert one.answered(1) == []
+        if lost:
+            assert one.lose(LOST) == [Step.DROP, Step.TELL]
+            assert one.end(commit=True) == [Step.UNDONE]
+            assert one.answer == LOST
+        else:
+            assert one.named(None) == [Step.TELL]
+            assert one.end(commit=True) == [Step.KEEP]
+            assert one.answered(1) == [Step.COMMIT]
+
+
+def test_an_owner_that_was_waited_for_in_vain_decides_nothing() -> None:
+    one = RelayedTransaction("orders")
+    one.work(1)
+    one.name()
+    assert one.lose(LOST) == [Step.DROP, Step.TELL]
+    assert one.reason == LOST
+
+
+def test_who_does_not_want_to_decide_commits_nothing() -> None:
+    one = opened()
+    one.name()
+    assert one.named(FULL) == [Step.TELL]
+    one.end(commit=True)
+    one.answered(2)
+    assert one.state is Owned.ROLL_BACK_ASKED
 
 
 class RelayedMachine(RuleBasedStateMachine):
@@ -125,6 +164,7 @@ class RelayedMachine(RuleBasedStateMachine):
         self.received: list[str] | None = None  #: by the owner, in the transaction
         self.committed: list[str] | None = None
         self.spoiled = self.lost = self.asked = False
+        self.naming = self.told = self.ends = False
 
     def do(self, steps: list[Step]) -> None:
         for step in steps:
@@ -137,19 +177,18 @@ class RelayedMachine(RuleBasedStateMachine):
                     dropped, self.waiting = self.waiting, 0
                     if dropped:
                         self.do(self.one.answered(dropped))
-                case Step.DECLARE | Step.COMMIT | Step.ROLL_BACK:
+                case Step.DECLARE | Step.NAME | Step.COMMIT | Step.ROLL_BACK:
                     assert self.there
-                    if step is not Step.DECLARE:
+                    if step in (Step.COMMIT, Step.ROLL_BACK):
                         assert not self.asked  # once at most
                         assert not self.wire  # and the owner has all of the work
                         self.asked = True
                     self.wire.append(step)
                 case Step.DONE | Step.UNDONE | Step.IN_DOUBT:
                     self.waiting = 0
-                case Step.KEEP | Step.HOLD:
-                    pass
                 case _:
-                    raise AssertionError(step)
+                    assert step in (Step.TELL, Step.KEEP, Step.HOLD)
+                    self.told |= step is Step.TELL
 
     def send(self, messages: int) -> None:
         assert self.one.passing
@@ -159,7 +198,8 @@ class RelayedMachine(RuleBasedStateMachine):
 
     @property
     def open(self) -> bool:
-        return self.one.wanted is None
+        """The client hasn't ended it."""
+        return self.one.wanted is None and not self.naming
 
     @precondition(lambda self: self.open)
     @rule(messages=st.integers(1, 3))
@@ -189,6 +229,8 @@ class RelayedMachine(RuleBasedStateMachine):
             case Step.DECLARE:
                 self.received = []
                 self.replies.append("declared")
+            case Step.NAME:
+                self.replies.append("named")
             case Step.COMMIT:
                 assert self.committed is None
                 self.committed, self.received = self.received, None
@@ -216,6 +258,8 @@ class RelayedMachine(RuleBasedStateMachine):
                 self.do(self.one.lose(FULL))
             case "declared":
                 self.do(self.one.declared(THERE))
+            case "named":
+                self.do(self.one.named(None))
             case "answered":
                 self.do(self.one.answered(1))
             case _:
@@ -246,9 +290,16 @@ class RelayedMachine(RuleBasedStateMachine):
         self.do(self.one.spoil(BAD))
 
     @precondition(lambda self: self.open)
-    @rule(commit=st.booleans())
-    def end(self, commit: bool) -> None:
-        self.do(self.one.end(commit=commit))
+    @rule()
+    def name(self) -> None:
+        self.naming = True
+        self.do(self.one.name())
+
+    @precondition(lambda self: self.open or (self.told and not self.ends))
+    @rule(commit=st.booleans(), branch=st.booleans())
+    def end(self, commit: bool, branch: bool) -> None:
+        self.ends = True
+        self.do(self.one.end(commit=commit, branch=branch and not self.naming))
 
     @invariant()
     def what_the_client_hears_is_so(self) -> None:
@@ -259,11 +310,12 @@ class RelayedMachine(RuleBasedStateMachine):
             return
         if isinstance(one.answer, InDoubt):
             assert one.wanted is Event.COMMIT
+            assert not one.branch
         elif one.wanted is Event.COMMIT and one.answer is None:
             assert self.committed is not None
             assert len(self.committed) == self.taken  # all of it
         else:
-            assert self.committed is None
+            assert self.committed is None or one.branch  # it was prepared, and nobody decides so
 
     @invariant()
     def a_client_that_waits_has_somebody_to_wait_for(self) -> None:

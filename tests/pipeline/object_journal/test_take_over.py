@@ -89,6 +89,8 @@ def test_what_stands_is_taken_in_and_what_wins_the_seals_name_too() -> None:
     """The table has groups up to 7, the journal 8 and 9; 10 is put before the seal is."""
     taking = TakeOver(Standing(20, 7, 3, 3))
     taking.claimed()
+    assert taking.step == Seal(3, 8)
+    taking.stands(Kind.GROUP)
     assert taking.step == Look(3)
     taking.listed({6: Kind.GROUP, 8: Kind.GROUP, 9: Kind.GROUP, 12: Kind.GROUP})
     assert taking.step == Seal(3, 10)
@@ -100,6 +102,14 @@ def test_what_stands_is_taken_in_and_what_wins_the_seals_name_too() -> None:
     assert taking.step == Appoint(4)
     taking.overtaken()
     assert taking.step == Overtaken()
+
+
+def test_a_journal_that_the_table_has_all_of_is_closed_without_a_look() -> None:
+    taking = TakeOver(Standing(20, 7, 3, 3))
+    taking.claimed()
+    assert taking.step == Seal(3, 8)
+    taking.stands(Kind.SEAL)
+    assert taking.step == Appoint(4)
 
 
 def test_a_claim_is_tried_again_behind_anothers() -> None:

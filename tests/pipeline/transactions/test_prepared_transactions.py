@@ -10,7 +10,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from distributary.pipeline.errors import IllegalTransition, InvalidRequest
 from distributary.pipeline.model.amqp_error import (
     LIMIT_EXCEEDED,
-    NOT_FOUND,
     PRECONDITION_FAILED,
     AmqpError,
 )
@@ -30,6 +29,8 @@ from distributary.pipeline.transactions.prepared_transactions import (
 
 LIMITS = Limits(count_max=4, of_user_max=3, bytes_max=100)
 IDS = [f"1:{nth:02x}:" for nth in range(6)]
+#: Of two users, who use the same ids.
+KEYS = list(product("uv", IDS[:4]))
 ENDS = {Event.COMMIT: State.COMMITTING, Event.ROLL_BACK: State.ROLLING_BACK}
 
 
@@ -58,7 +59,8 @@ def test_what_is_full_takes_no_more() -> None:
     for id_ in IDS[:3]:
         assert prepared.amqp_error(id_, "u", 30) is None
         prepared.add(one(id_, size=30))
-    assert condition(prepared.amqp_error(IDS[0], "other")) == PRECONDITION_FAILED
+    assert condition(prepared.amqp_error(IDS[0], "u")) == PRECONDITION_FAILED
+    assert prepared.amqp_error(IDS[0], "other") is None
     for user, size, name in (
         ("u", 1, "amqp.prepared_of_user_max"),
         ("other", 11, "amqp.prepared_bytes_max"),
@@ -91,35 +93,44 @@ def test_what_is_no_id_is_refused_with_how_one_looks(text: str) -> None:
         GlobalId.parse(text)
 
 
+Key = tuple[str, str]
+
+
 class Model(RuleBasedStateMachine):
     """A log that becomes durable step by step, restarts, managers that ask again."""
 
     def __init__(self) -> None:
         super().__init__()
         self.subject: PreparedTransactions[str] = PreparedTransactions(Limits(99, 99, 99))
-        self.waiting: list[tuple[str, str]] = []  # records that aren't durable: id, what
-        self.log: dict[str, list[str]] = {id_: [] for id_ in IDS}
+        self.waiting: list[tuple[Key, str]] = []  # records that aren't durable: whose, what
+        self.log: dict[Key, list[str]] = {key: [] for key in KEYS}
 
-    @rule(id_=st.sampled_from(IDS))
-    def prepare(self, id_: str) -> None:
-        known = not isinstance(self.subject.get(id_), AmqpError)
-        assert (self.subject.amqp_error(id_, "u") is not None) == known
+    def found(self, key: Key) -> Prepared[str] | None:
+        user, id_ = key
+        [*found] = (one for one in self.subject.get(id_) if one.facts.user == user)
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    @rule(key=st.sampled_from(KEYS))
+    def prepare(self, key: Key) -> None:
+        user, id_ = key
+        known = self.found(key) is not None
+        assert (self.subject.amqp_error(id_, user) is not None) == known
         if not known:
-            self.subject.add(one(id_))
-            self.waiting.append((id_, "prepared"))
+            self.subject.add(one(id_, user))
+            self.waiting.append((key, "prepared"))
 
-    @rule(id_=st.sampled_from(IDS), event=st.sampled_from(sorted(ENDS)))
-    def end(self, id_: str, event: Event) -> None:
-        found = self.subject.get(id_)
-        if isinstance(found, AmqpError):
-            assert found.condition == NOT_FOUND
-            assert len(self.log[id_]) % 2 == 0
+    @rule(key=st.sampled_from(KEYS), event=st.sampled_from(sorted(ENDS)))
+    def end(self, key: Key, event: Event) -> None:
+        found = self.found(key)
+        if found is None:
+            assert len(self.log[key]) % 2 == 0
             return
         before = found.state
         match found.step(event):
             case Step.APPLY | Step.UNDO:
                 assert before is State.PREPARED
-                self.waiting.append((id_, event.value))
+                self.waiting.append((key, event.value))
             case Step.WAIT:
                 assert before in (State.PREPARING, ENDS[event])
             case Step.REFUSE:
@@ -132,20 +143,20 @@ class Model(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule()
     def durable(self) -> None:
-        id_, what = self.waiting.pop(0)
-        found = self.subject.get(id_)
-        assert isinstance(found, Prepared)
+        key, what = self.waiting.pop(0)
+        found = self.found(key)
+        assert found is not None
         self.subject.durable(found)
-        self.log[id_].append(what)
+        self.log[key].append(what)
 
     @rule()
     def restart(self) -> None:
         """What isn't durable never was."""
         self.waiting.clear()
         self.subject = PreparedTransactions(Limits(99, 99, 99))
-        for id_, records in self.log.items():
+        for (user, id_), records in self.log.items():
             if len(records) % 2:
-                restored = one(id_)
+                restored = one(id_, user)
                 self.subject.add(restored)
                 self.subject.durable(restored)
 
@@ -154,8 +165,8 @@ class Model(RuleBasedStateMachine):
         """Records alternate; listed is what the log has open; nothing durable twice."""
         for records in self.log.values():
             assert all((what == "prepared") == (nth % 2 == 0) for nth, what in enumerate(records))
-        open_ = {id_ for id_, records in self.log.items() if len(records) % 2}
-        assert {found.id for found in self.subject.listed()} == open_
+        open_ = {key for key, records in self.log.items() if len(records) % 2}
+        assert {(found.facts.user, found.id) for found in self.subject.listed()} == open_
         assert all(found.state in LISTED for found in self.subject.listed())
 
 

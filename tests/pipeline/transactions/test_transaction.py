@@ -44,14 +44,11 @@ def work(ended: Ended[str, str]) -> tuple[Step, list[str], list[str]]:
 
 
 def test_every_state_has_a_row_for_every_event_until_it_is_gone() -> None:
-    """But work of our own log spoils a relayed one first. And only what is in our log alone can be
-    applied, only what is in another one is for its owner."""
-    live = set(product(set(State) - {State.GONE}, Event))
-    assert set(ROWS) == live - {(State.RELAYED, Event.POST), (State.RELAYED, Event.RETIRE)}
+    """And only what didn't fail can be applied."""
+    assert set(ROWS) == set(product(set(State) - {State.GONE}, Event))
     rows = {step: [row for row, (_, one) in ROWS.items() if one is step] for step in Step}
     assert rows[Step.APPLY] == [(State.IDLE, Event.COMMIT), (State.OPEN, Event.COMMIT)]
     assert rows[Step.PREPARE] == [(State.IDLE, Event.PREPARE), (State.OPEN, Event.PREPARE)]
-    assert rows[Step.RELAY] == [(State.RELAYED, Event.COMMIT), (State.RELAYED, Event.PREPARE)]
     assert {to for (at, _), (to, _) in ROWS.items() if at is State.DOOMED} == {
         State.DOOMED,
         State.GONE,
@@ -120,27 +117,37 @@ def test_a_spoiled_transaction_fails_with_the_first_reason() -> None:
     assert ended.amqp_error == BAD
 
 
-def test_the_first_work_decides_the_log() -> None:
-    """Work in another gateway's log is for its owner; with work of ours there is no more of it."""
+def test_work_may_be_here_and_in_other_logs() -> None:
+    """What failed takes no more of either."""
     transactions = fresh()
     number = begun(transactions)
-    assert transactions.relay(number, BAD) is None
-    assert transactions.relay(number, BAD) is None
+    assert transactions.relay(number) is None
+    assert not transactions.works(number)
+    transactions.post(number, "a", 1, 10)
+    assert transactions.works(number)
+    assert transactions.relay(number) is None
+    transactions.spoil(number, BAD)
+    assert transactions.reason(number) == BAD
+    assert transactions.relay(number) == BAD
+    assert transactions.post(number, "b", 1, 10) == BAD
     ended = transactions.commit(number)
-    assert (*work(ended), ended.amqp_error) == (Step.RELAY, [], [], None)
-    for own in (True, False):
-        number = begun(transactions)
-        if own:
-            transactions.post(number, "a", 1, 10)
-            assert transactions.relay(number, BAD) == BAD
-        else:
-            assert transactions.relay(number, BAD) is None
-            transactions.spoil(number, BAD)
-        assert transactions.post(number, "b", 1, 10) == BAD
-        transactions.retire(number, "x", 1)
-        assert transactions.relay(number, LATE) == BAD
-        ended = transactions.commit(number)
-        assert (*work(ended), ended.amqp_error) == (Step.UNDO, [], ["x"], BAD)
+    assert (*work(ended), ended.amqp_error) == (Step.UNDO, [], [], BAD)
+
+
+def test_what_its_client_has_ended_may_end_later() -> None:
+    """Its client knows it no more; it is decided here, or lost with its controller."""
+    transactions = fresh()
+    first, second = begun(transactions), begun(transactions)
+    for number in (first, second):
+        transactions.post(number, "a", 1, 10)
+        transactions.decide(number, f"1:{number:02x}:")
+        transactions.close(number)
+        assert number not in transactions
+        assert transactions.has(number)
+    ended = transactions.commit(first)
+    assert (ended.step, ended.decides) == (Step.APPLY, "1:01:")
+    assert not transactions.has(first)
+    assert [(one.step, one.decides) for one in transactions.lose(0)] == [(Step.UNDO, "1:02:")]
 
 
 def test_a_rollback_of_a_spoiled_transaction_succeeds() -> None:
@@ -227,7 +234,7 @@ def test_deliveries_of_another_log_count_as_our_own() -> None:
     for fails in (False, True):
         transactions = fresh()
         number = begun(transactions)
-        assert transactions.relay(number, BAD) is None
+        assert transactions.relay(number) is None
         if fails:
             transactions.spoil(number, BAD)
         size = RUN_BYTES + EACH_BYTES

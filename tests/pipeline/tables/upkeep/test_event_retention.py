@@ -181,37 +181,45 @@ def test_any_life_is_found_as_it_was(tmp_path_factory: pytest.TempPathFactory, s
 
 
 def test_a_prepared_transaction_stays_until_it_has_ended(tmp_path: Path) -> None:
-    """With its work, however old it is; then both go, and an id may be used again."""
+    """With its work, however old it is; then both go, and an id may be used again. Another user's
+    with the same id is another one."""
     life = Life(tmp_path)
 
-    def said(event: SubscriptionEvent, id_: str, days_ago: int, work: bytes = b"") -> None:
-        record_ = TransactionRecord(event, id_, life.sequence, "user", work)
+    def said(
+        event: SubscriptionEvent, id_: str, days_ago: int, work: bytes = b"", user: str = "a/b"
+    ) -> None:
+        record_ = TransactionRecord(event, id_, life.sequence, user, work, user)
         life.commit(days_ago, subscriptions=[record_])
 
     said(SubscriptionEvent.PREPARED, "1:01:", 12, b"first")
     said(SubscriptionEvent.PREPARED, "1:02:", 12, b"second")
     said(SubscriptionEvent.PREPARED, "1:03:", 11, b"third")
+    said(SubscriptionEvent.PREPARED, "1:01:", 11, b"another", "c")
     said(SubscriptionEvent.COMMITTED, "1:01:", 11)
     said(SubscriptionEvent.ROLLED_BACK, "1:03:", 11)
     said(SubscriptionEvent.PREPARED, "1:03:", 10, b"again")
     life.publish(1)
-    open_ = [("1:02:", b"second", "user"), ("1:03:", b"again", "user")]
+    open_ = [
+        ("1:02:", b"second", "a/b"),
+        ("1:01:", b"another", "c"),
+        ("1:03:", b"again", "a/b"),
+    ]
 
     def found() -> list[tuple[str, bytes, str]]:
-        records = [one.record for one in snapshot.load(life.log).prepared]
-        return [(one.transaction, one.work, one.by) for one in records]
+        records = [one.record for one in snapshot.load(life.log).open]
+        return [(one.transaction, one.work, one.user) for one in records]
 
     assert found() == open_
-    assert take(life.home).prepared == ("1:02:", "1:03:")
+    assert take(life.home).prepared == ("1:01:/c", "1:02:/a%2Fb", "1:03:/a%2Fb")
     life.upkeep()
     assert found() == open_
-    assert len(life.events()) == 2
+    assert len(life.events()) == 3
     report = verify(life.home)
     assert report.sound, [one.problems for one in report.checks if one.problems]
     said(SubscriptionEvent.COMMITTED, "1:04:", 1)
     [problem] = [one for check in verify(life.home).checks for one in check.problems]
     assert "transaction/1:04:" in problem
-    assert "not prepared" in problem
+    assert "neither prepared nor decided" in problem
 
 
 def test_an_event_that_nobody_knows_is_not_passed_over() -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from spark_place import Place
 
 from distributary.jobs.views.audit_job import main
 from distributary.jobs.views.audit_run import Settings, build, summary
+from distributary.pipeline.model.subscription import NOT_OF_SUBSCRIPTIONS
 from distributary.pipeline.schemas.column_types import spark_json
 from distributary.pipeline.schemas.formats.row_reader import row_reader
 from distributary.pipeline.schemas.schema_text import text_of
@@ -401,3 +403,9 @@ def test_the_sql_is_there_to_be_read(capsys: pytest.CaptureFixture[str]) -> None
             assert check(name).judged_sql.startswith("SELECT count(")
     assert main(["--show-sql", "x"]) == main(["--check", "x", "--home", "y"]) == 2
     assert "There is no check 'x'; there are: torn," in capsys.readouterr().err
+
+
+def test_a_group_is_not_torn_by_events_that_are_no_subscriptions() -> None:
+    """The query says which these are, as whoever reads it should see them."""
+    [said] = re.findall(r"event NOT IN \(([^)]*)\)", check("torn").sql)
+    assert {*re.findall(r"'(\w+)'", said)} == {one.value for one in NOT_OF_SUBSCRIPTIONS}

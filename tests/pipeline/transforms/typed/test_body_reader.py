@@ -27,7 +27,7 @@ from distributary.pipeline.transforms.typed.body_reader import Bodies, BodyReade
 from distributary.pipeline.transforms.typed.topic_tables import widest
 from distributary.pipeline.transforms.typed.typed_columns import of_rows
 
-#: `make soak` asks for ten thousand.
+#: `make soak MODELS=typed` asks for more, round by round.
 EXAMPLES = int(os.environ.get("TYPED_EVOLUTIONS", "60"))
 #: A schema of a field, and texts of JSON of which some fit.
 FIELDS: list[tuple[dict[str, Any], list[str]]] = [

@@ -25,7 +25,7 @@ from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME,
 from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent, joined, topic_tables
 from distributary.pipeline.transforms.typed.typed_rows import TypedRows
 
-#: `make soak` asks for ten thousand.
+#: `make soak MODELS=typed` asks for more, round by round.
 EVOLUTIONS = int(os.environ.get("TYPED_EVOLUTIONS", "100"))
 TYPES = {"boolean": bool, "integer": int, "number": float, "string": str}
 VALUES: dict[str, st.SearchStrategy[object]] = {

@@ -2,10 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
 
 import pytest
+from pyspark.sql import Row
 from random_life import NEVER_OWED, OUTCOMES, Life, Step
 from spark_log import BEGIN
 from spark_place import Place, assert_rows
@@ -13,10 +15,11 @@ from spark_place import Place, assert_rows
 from distributary.pipeline.transforms.schema.home_tables import find_tables
 from distributary.pipeline.transforms.views.backlog import backlog
 from distributary.pipeline.transforms.views.consumers import consumers
+from distributary.pipeline.transforms.views.file_sums import within_reach
 from distributary.pipeline.transforms.views.happenings import events
 from distributary.pipeline.transforms.views.pending import pending, pending_of_all
 
-WIDTH = timedelta(seconds=20)
+WIDTH, BACK = timedelta(seconds=20), timedelta(seconds=130)
 
 
 def buckets(steps: list[Step], end: datetime) -> Iterator[tuple[object, ...]]:
@@ -85,7 +88,7 @@ def test_the_views_equal_the_model(place: Place) -> None:
             oldest = life.model.claims[name].owed[min(life.model.claims[name].owed)]
             assert last.oldest_seconds == (end - oldest).total_seconds()
 
-    back = backlog(tables, width=WIDTH, until=end, back=timedelta(seconds=130)).collect()
+    back = backlog(tables, width=WIDTH, until=end, back=BACK).collect()
     late = {key: row for key, row in wanted.items() if key[1] > end - timedelta(seconds=150)}
     assert {(row.subscription, aware(row.begins_at)) for row in back} == set(late)
     for row in back:
@@ -94,6 +97,18 @@ def test_the_views_equal_the_model(place: Place) -> None:
 
     check_consumers(place, life)
     check_events(place)
+    check_by_spark(place, back, end)
+
+
+def check_by_spark(place: Place, said: list[Row], end: datetime) -> None:
+    """Where tasks can't reach the files Spark reads them, and all is the same; `said` is what
+    `backlog` has said."""
+    near = find_tables(place.spark, str(place.home.root))
+    far = replace(near, folder=f"file://{near.folder}")
+    assert within_reach(near)
+    assert not within_reach(far)
+    assert_rows(backlog(far, width=WIDTH, until=end, back=BACK), said)
+    assert_rows(consumers(far), consumers(near).collect())
 
 
 def check_events(place: Place) -> None:

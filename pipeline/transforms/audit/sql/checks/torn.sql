@@ -15,7 +15,9 @@ WITH log AS (
          coalesce(sum(if(record = 'settlement', size(sequences), 0)), 0) AS acks,
          count_if(
            record = 'subscription'
-           AND event NOT IN ('schema', 'prepared', 'committed', 'rolled_back')
+           AND event NOT IN (
+             'schema', 'prepared', 'committed', 'rolled_back', 'decided', 'completed'
+           )
          ) AS events
   FROM topic_log
   GROUP BY `group`

@@ -1,0 +1,58 @@
+"""Runs of messages of a client on their way to an owner, in a transaction or in none."""
+
+from array import array
+from collections.abc import Iterator
+from itertools import groupby
+
+from distributary.ingest.relaying.transactions.relayed_work import RelayedWork
+
+
+class ClientMessages:
+    """Messages that came together: `first` is the number of the first one on the owner's link, when
+    they are sent. `deliveries` are the client's, 0 for what has its outcome. `work` is the
+    transaction that they are part of, if any: all of it has an outcome of the owner's, for its end
+    waits for that."""
+
+    __slots__ = ("blob", "deliveries", "first", "left", "offsets", "sent", "settled", "work")
+
+    def __init__(
+        self,
+        blob: bytes,
+        offsets: "array[int]",
+        deliveries: "array[int]",
+        work: RelayedWork | None,
+    ) -> None:
+        self.blob, self.offsets, self.deliveries = blob, offsets, deliveries
+        self.work = work
+        #: Whether nobody wants an outcome; how many were sent, and how many wait for theirs.
+        self.settled = not deliveries[0] and work is None
+        self.first = self.sent = 0
+        self.left = len(deliveries)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its messages."""
+        return self.offsets[-1] - self.offsets[0]
+
+    def unanswered(self) -> "list[ClientMessages]":
+        """What of them has no outcome, as runs that weren't sent."""
+        waiting = len(self.deliveries) - self.deliveries.count(0)
+        return [
+            ClientMessages(
+                self.blob, self.offsets[start : stop + 1], self.deliveries[start:stop], self.work
+            )
+            for start, stop in alike(self.deliveries, waiting)
+            if self.deliveries[start]
+        ]
+
+
+def alike(deliveries: "array[int]", waiting: int) -> Iterator[tuple[int, int]]:
+    """Where those begin and end that all wait for an outcome, as so many do, or all don't."""
+    if waiting in (0, len(deliveries)):
+        yield 0, len(deliveries)
+        return
+    start = 0
+    for _, group in groupby(deliveries, bool):
+        stop = start + sum(1 for _ in group)
+        yield start, stop
+        start = stop

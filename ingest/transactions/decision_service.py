@@ -1,0 +1,114 @@
+"""What our log decides of transactions over several logs: the records of it.
+
+The order of durable steps: all other logs have prepared; then the decision is recorded in the group
+that has our own part of the work; then they are told; when all have committed, that is recorded,
+and the decision is forgotten. All methods run on the loop's thread.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from distributary.ingest.commit.group_log import Log
+from distributary.ingest.runtime.host import Host
+from distributary.pipeline.errors import StoreError
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.message import TransactionRecord
+from distributary.pipeline.model.subscription import SubscriptionEvent
+from distributary.pipeline.tables.recovery.standpoints import OpenTransaction
+from distributary.pipeline.transactions.decisions import (
+    Decision,
+    Decisions,
+    Event,
+    Outcome,
+    Step,
+)
+
+_events = structlog.get_logger("gateway")
+
+_DECODER = msgspec.msgpack.Decoder(tuple[str, ...])
+
+
+class DecisionService:
+    """All decisions of one log."""
+
+    def __init__(self, host: Host, log: Log, before: tuple[OpenTransaction, ...]) -> None:
+        """`before` are those of before the start that other logs may not have committed. Raises
+        StoreError for one that can't be read."""
+        self._loop, self._log = host.loop, log
+        self._all = Decisions(host.settings.amqp.prepared_max)
+        self._wait_seconds = host.settings.fleet.owner_wait_ms / 1_000
+        #: Who waits until the other logs have committed, for so long at most.
+        self._waiting: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
+        #: Set when another log is to be told of something.
+        self.due = asyncio.Event()
+        for one in before:
+            try:
+                logs = _DECODER.decode(one.record.work)
+            except msgspec.MsgspecError as error:
+                raise StoreError(
+                    f"the decided transaction {one.record.transaction} can't be read: {error}"
+                ) from error
+            self._all.restore(one.record.transaction, logs)
+            self.due.set()
+
+    def name(self, id_: str, logs: tuple[str, ...]) -> AmqpError | None:
+        """A transaction with branches in these other logs will be decided here; or why not."""
+        return self._all.name(id_, logs)
+
+    def outcome(self, id_: str) -> Outcome:
+        """What becomes of it, as far as it is known."""
+        return self._all.outcome(id_)
+
+    def telling(self) -> list[Decision]:
+        """Those of which other logs are to be told."""
+        return self._all.telling()
+
+    def undo(self, id_: str) -> None:
+        """Our own part of it is rolled back: it will never be."""
+        one = self._all.get(id_)
+        assert one is not None, id_  # noqa: S101 (only what is named here has such a part)
+        one.step(Event.UNDO)
+        self.due.set()
+
+    def record(self, id_: str, user: str, then: Callable[[], None]) -> None:
+        """It is to be: recorded in the group that waits, in which its part of the work must lie,
+        too. `then` is called when all other logs have committed, or one hasn't for as long as a
+        link waits for an owner: it will."""
+        one = self._all.get(id_)
+        assert one is not None, id_  # noqa: S101
+        one.step(Event.COMMIT)
+        head, work = self._log.next_sequence, msgspec.msgpack.encode(one.logs)
+        record = TransactionRecord(SubscriptionEvent.DECIDED, id_, head, user, work)
+
+        def durable() -> None:
+            one.step(Event.DURABLE)
+            timer = self._loop.call_later(self._wait_seconds, self._answer, id_)
+            self._waiting[id_] = timer, then
+            self.due.set()
+
+        self._log.record(record, durable)
+
+    def _answer(self, id_: str) -> None:
+        timer, then = self._waiting.pop(id_, (None, None))
+        if timer is not None and then is not None:
+            timer.cancel()
+            then()
+
+    def told(self, id_: str, log: str) -> None:
+        """This log has ended its branch, or there is nothing to be had from it any more."""
+        match self._all.told(id_, log):
+            case Step.COMPLETE:
+                head = self._log.next_sequence
+                record = TransactionRecord(SubscriptionEvent.COMPLETED, id_, head)
+                self._log.record(record, _nobody_waits)
+                _events.debug("transaction.completed", transaction=id_)
+                self._answer(id_)
+            case _:
+                pass
+
+
+def _nobody_waits() -> None:
+    """If it isn't durable before a crash, the other logs are asked once more."""

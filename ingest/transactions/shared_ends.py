@@ -1,0 +1,135 @@
+"""Transactions with work in several logs, as their clients end them.
+
+Each is a machine (`pipeline.transactions.shared_end`) with a branch for each log; ours is one of
+them if there is work of it here. All methods run on the loop's thread.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import assert_never
+
+from distributary.ingest.commit.group_log import Receipt
+from distributary.ingest.net.relayed_link import Branch, Ending
+from distributary.ingest.publish.intake import Posted
+from distributary.ingest.transactions.decision_service import DecisionService
+from distributary.ingest.transactions.own_work import OwnWork
+from distributary.ingest.transactions.retiring import Retired
+from distributary.pipeline.log_names import private_number
+from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.transactions.global_id import branch_id, decision_id
+from distributary.pipeline.transactions.shared_end import SharedEnd, Step
+from distributary.pipeline.transactions.transaction import Transactions, unknown
+
+#: Bytes of which no two transactions have the same.
+_UNIQUE_BYTES = 16
+
+
+class OwnBranch:
+    """What a transaction has done in our own log. Implements `Branch`."""
+
+    def __init__(
+        self,
+        number: int,
+        transactions: Transactions[Posted, Retired],
+        work: OwnWork,
+        decisions: DecisionService,
+        receipt: Receipt,
+    ) -> None:
+        """`receipt` is of the command that ends it."""
+        self._number, self._transactions, self._work = number, transactions, work
+        self._decisions = decisions
+        self._receipt = Receipt(receipt.link, b"", 0, 0)
+
+    def name(
+        self, decision: str, logs: tuple[str, ...], then: Callable[[AmqpError | None], None]
+    ) -> None:
+        then(decide(self._transactions, self._decisions, self._number, decision, logs))
+
+    def prepare(self, branch: str, then: Callable[[Ending], None]) -> None:
+        self.end(commit=True, global_id=branch, then=then)
+
+    def end(self, *, commit: bool, global_id: str, then: Callable[[Ending], None]) -> None:
+        number, transactions = self._number, self._transactions
+        if not transactions.has(number):  # the link of its controller has ended
+            then(unknown(number) if commit else None)
+            return
+        if not commit:
+            self._work.undo(transactions.roll_back(number))
+            then(None)
+            return
+        if global_id and (amqp_error := transactions.name(number, global_id)) is not None:
+            transactions.spoil(number, amqp_error)
+        ended = transactions.commit(number)
+        if (amqp_error := self._work.commit(ended, self._receipt, partial(then, None))) is not None:
+            then(amqp_error)
+
+    def spoil(self, reason: AmqpError) -> None:
+        """Whoever says so has told the transaction."""
+
+    def give_up(self) -> None:
+        """Likewise."""
+
+
+def decide(
+    transactions: Transactions[Posted, Retired],
+    decisions: DecisionService,
+    number: int,
+    decision: str,
+    logs: tuple[str, ...],
+) -> AmqpError | None:
+    """The commit of a transaction will decide another one, for these other logs, too. Why not, if
+    so."""
+    if not transactions.has(number):
+        return unknown(number)
+    amqp_error = transactions.reason(number) or decisions.name(decision, logs)
+    if amqp_error is None:
+        transactions.decide(number, decision)
+    return amqp_error
+
+
+class SharedEnding:
+    """The end of one of them, from the client's command on; `then` hears how it ended."""
+
+    def __init__(
+        self, branches: Sequence[tuple[str, Branch]], then: Callable[[Ending], None]
+    ) -> None:
+        """`branches` with their logs, two at least. The first one decides that isn't in the private
+        log of a gateway: what such a log has decided is gone with its gateway."""
+        first, *others = sorted(branches, key=lambda one: private_number(one[0]) is not None)
+        (self._log, self._decider), self._others, self._then = first, others, then
+        self._machine = SharedEnd(len(self._others))
+        self._decision = decision_id(secrets.token_bytes(_UNIQUE_BYTES))
+
+    def commit(self) -> None:
+        """In all of its logs, or in none."""
+        others = tuple(log for log, _ in self._others)
+        self._decider.name(self._decision, others, self._answered)
+
+    def roll_back(self, reason: AmqpError | None) -> None:
+        """Its client wants that, or hears the reason instead of its commit."""
+        self._perform(self._machine.roll_back(reason))
+
+    def _answered(self, ending: Ending) -> None:
+        self._perform(self._machine.answered(ending))
+
+    def _perform(self, step: Step) -> None:
+        decider, answered = self._decider, self._answered
+        match step:
+            case Step.WAIT:
+                pass
+            case Step.PREPARE:
+                id_ = branch_id(self._decision, self._log)
+                for _, branch in self._others:
+                    branch.prepare(id_, answered)
+            case Step.DECIDE:
+                decider.end(commit=True, global_id="", then=answered)
+            case Step.UNDO:
+                decider.end(commit=False, global_id="", then=answered)
+            case Step.UNDO_ALL:
+                for branch in (decider, *(one for _, one in self._others)):
+                    branch.end(commit=False, global_id="", then=answered)
+            case Step.ANSWER:
+                self._then(self._machine.answer)
+            case _ as never:
+                assert_never(never)

@@ -1,0 +1,244 @@
+"""How many messages came to a subscription in one bucket of time and were settled in another,
+summed up in Arrow. It is what `backlog` says of settlements, with the same rules."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql.types import (
+    BooleanType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.views.file_sums import (
+    Reading,
+    numbered,
+    numbers,
+    opened,
+    summed,
+    table_files,
+    within_reach,
+)
+from distributary.pipeline.transforms.views.publication_times import MESSAGES_IN_MEMORY
+
+Numbers = NDArray[np.int64]
+
+#: What is read of acks.
+READ: Final = ("subscription", "sequence", "outcome", "final", "settled_at", "group")
+#: What these settle was never owed.
+NEVER: Final = (Outcome.LOCAL.value, Outcome.FORBIDDEN.value)
+
+ALIKE: Final = StructType(
+    [
+        StructField("subscription", StringType()),
+        StructField("began", LongType()),
+        StructField("came_in", LongType()),
+        StructField("went_in", LongType()),
+        StructField("was_settled", BooleanType()),
+        StructField("n", LongType()),
+        StructField("oldest_at", TimestampType()),
+    ]
+)
+
+#: Later than every time, beyond every group.
+_NEVER: Final = 2**63 - 1
+_NO_TIME: Final = -(2**63)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: Groups have fewer bits.
+_GROUP_BITS: Final = 42
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """Incarnations, by subscription and group: each number is of one of them."""
+
+    subscription: list[str]
+    names: Mapping[str, int]
+    keys: Numbers  #: subscription and group in which it began
+    began: Numbers
+    ended: Numbers
+    floor: Numbers
+    began_us: Numbers
+    ended_us: Numbers
+
+    @classmethod
+    def of(cls, rows: "pa.Array[Any]") -> "Lives":
+        """Structs with `subscription`, `floor`, `began`, `ended`, `began_us`, `ended_us`."""
+        structs = cast("list[dict[str, Any]]", rows.to_pylist())
+        said = sorted(structs, key=lambda one: (one["subscription"], one["began"]))
+        subscription = [one["subscription"] for one in said]
+        names = {name: nth for nth, name in enumerate(dict.fromkeys(subscription))}
+
+        def column(name: str) -> Numbers:
+            values = (one[name] for one in said)
+            return np.array([_NEVER if one is None else one for one in values], np.int64)
+
+        began = column("began")
+        whose = np.array([names[one] for one in subscription], np.int64)
+        return cls(
+            subscription,
+            names,
+            (whose << _GROUP_BITS) + began,
+            *(began, column("ended"), column("floor")),
+            *(column("began_us"), column("ended_us")),
+        )
+
+    def at(self, codes: Numbers, texts: list[str], groups: Numbers) -> Numbers:
+        """Which incarnation each settlement of these groups belongs to; -1 if to none."""
+        if not self.subscription:
+            return np.full(len(codes), -1)
+        whose = np.array([self.names.get(one, -1) for one in texts], np.int64)[codes]
+        at = np.searchsorted(self.keys, (whose << _GROUP_BITS) + groups, side="left") - 1
+        mine = (whose >= 0) & (at >= 0)
+        mine &= (self.keys[at] >> _GROUP_BITS == whose) & (groups <= self.ended[at])
+        return np.where(mine, at, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """When messages were published, and in which group, by their sequences from `first` on."""
+
+    first: int
+    at_us: Numbers
+    group: Numbers
+
+    @classmethod
+    def of(cls, path: str) -> "Published":
+        """All that the table at this path has now."""
+        parts = []
+        for file, _ in table_files(path):
+            with opened(file) as one:
+                rows = one.read(columns=["sequence", "published_at", "group"], use_threads=False)
+            parts.append(tuple(numbers(rows, name) for name in rows.column_names))
+        if not parts:
+            return cls(0, np.zeros(0, np.int64), np.zeros(0, np.int64))
+        sequence, at_us, group = map(np.concatenate, zip(*parts, strict=True))
+        first = int(sequence.min())
+        found = np.full((2, int(sequence.max()) - first + 1), _NO_TIME)
+        found[:, sequence - first] = at_us, group
+        return cls(first, *found)
+
+    def places(self, sequences: Numbers) -> tuple[Numbers, "NDArray[np.bool_]"]:
+        """Where these are, and whether they are there."""
+        at = sequences - self.first
+        known = (at >= 0) & (at < len(self.at_us))
+        at[~known] = 0
+        return at, known & (self.at_us[at] != _NO_TIME) if len(self.at_us) else known
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Buckets have this width, and nothing after `until` counts. `clipped`: what was before the
+    first bucket is in the one before it, and what had gone by then is left out."""
+
+    width_us: int
+    until: datetime | None
+    clipped: bool
+
+
+def can_sum(tables: Tables, messages: int) -> bool:
+    """Whether tasks can sum up by themselves: the files are within reach, and the times of so many
+    messages in memory."""
+    return within_reach(tables) and messages <= MESSAGES_IN_MEMORY
+
+
+def settled_alike(folder: str, lives: DataFrame, known: DataFrame, clip: Clip) -> DataFrame:
+    """Rows of ALIKE, some for each pair of buckets, of the tables in a folder. `known` is one row:
+    the first bucket, and the last group that counts (`upto`)."""
+    each = F.struct(
+        *("subscription", "floor", "began", "ended"),
+        F.unix_micros("began_at").alias("began_us"),
+        F.unix_micros("ended_at").alias("ended_us"),
+    )
+    whole = known.join(lives.select(F.collect_list(each).alias("lives")), how="cross")
+    sums = SettledSums(f"{folder}/messages", clip)
+    return summed(whole, Reading(f"{folder}/acks", READ), sums, ALIKE)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledSums:
+    """Rows of acks in, rows of ALIKE out, each summed up from what was read together. The messages
+    are those of the table at this path."""
+
+    messages: str
+    clip: Clip
+
+    def __call__(
+        self, known: pa.RecordBatch, parts: Iterable[pa.Table]
+    ) -> Iterator[pa.RecordBatch]:
+        lives = Lives.of(cast("Any", known.column("lives"))[0].values)
+        upto, first = (cast("Any", known.column(name)[0]).as_py() for name in ("upto", "first"))
+        published = Published.of(self.messages)
+        for rows in parts:
+            yield self._one(rows, lives, published, upto, first)
+
+    def _one(
+        self, rows: pa.Table, lives: Lives, published: Published, upto: int, first: int
+    ) -> pa.RecordBatch:
+        codes, texts = numbered(rows, "subscription")
+        outcomes, said = numbered(rows, "outcome")
+        groups, sequences = numbers(rows, "group"), numbers(rows, "sequence")
+        life = lives.at(codes.astype(np.int64), texts, groups)
+        place, there = published.places(sequences)
+        never = np.array([one in NEVER for one in said])[outcomes]
+        mine = there & (life >= 0) & (groups <= upto) & ~never
+        mine &= np.asarray(rows["final"]) & (sequences >= lives.floor[life])
+        if Outcome.REDRIVEN.value in said:  # in its message's own group it was never owed
+            redriven = outcomes == said.index(Outcome.REDRIVEN.value)
+            mine &= ~redriven | (groups != published.group[place])
+        life, place = life[mine], place[mine]
+        settled = numbers(rows, "settled_at")[mine]
+        return self._alike(lives, life, published.at_us[place], settled, first)
+
+    def _alike(
+        self, lives: Lives, life: Numbers, published: Numbers, settled: Numbers, first: int
+    ) -> pa.RecordBatch:
+        ended = lives.ended_us[life]
+        came = np.maximum(lives.began_us[life], published)
+        went = np.maximum(came, np.minimum(settled, ended))
+        came_in, went_in = came // self.clip.width_us, went // self.clip.width_us
+        counted, still = np.full((2, len(life)), [[True], [False]])
+        if self.clip.until is not None:
+            until = (self.clip.until.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+            counted, still = came <= until, went > until
+        if self.clip.clipped:
+            counted &= still | (went_in >= first)
+            came_in = np.maximum(came_in, first - 1)
+        columns: dict[str, pa.Array[Any]] = {
+            "life": pa.array(life),
+            "came_in": pa.array(came_in),
+            "went_in": pa.array(went_in, mask=still),
+            "was_settled": pa.array(settled <= ended),
+            "published": pa.array(published),
+        }
+        keys = list(columns)[:-1]
+        rows = pa.table(columns)
+        found = (
+            (rows if counted.all() else rows.filter(pa.array(counted)))
+            .group_by(keys, use_threads=False)
+            .aggregate([([], "count_all"), ("published", "min")])
+        )
+        at = found["life"].to_numpy()
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([lives.subscription[one] for one in at.tolist()], pa.string()),
+                pa.array(lives.began[at]),
+                *(found[name].combine_chunks() for name in keys[1:]),
+                found["count_all"].combine_chunks(),
+                pc.cast(found["published_min"].combine_chunks(), pa.timestamp("us", "UTC")),
+            ],
+            names=ALIKE.names,
+        )

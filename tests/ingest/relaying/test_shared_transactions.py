@@ -1,0 +1,223 @@
+"""Transactions with work in several logs of a lake: all of it is done or none, whoever is lost.
+
+The log that decides is `main` where it has a part, for that is the gateway's own here.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gateway_fleet import Fleet
+from gateway_jms import QUEUE, Jms, source, text_of
+from gateway_management import Manager
+from gateway_peer import Peer
+from gateway_process import Gateway, Settings
+from gateway_transactions import condition_of, transacted
+
+from distributary.pipeline.lake.placement import Placement, Rule
+from distributary.pipeline.tables.lake.disk_lake import DiskLake
+
+Make = Callable[..., Gateway]
+TRANSACTION = "transaction"
+UNKNOWN = "amqp:transaction:unknown-id"
+ILLEGAL_STATE = "amqp:illegal-state"
+#: Of a lost owner: it had the transaction, or was about to.
+ROLLED_BACK = (UNKNOWN, ILLEGAL_STATE)
+LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
+NOT_IMPLEMENTED = "amqp:not-implemented"
+
+
+class Work:
+    """A client's session at the gateway of `main`: a coin was taken from the queue `orders.from`,
+    which is the other log's, and goes to the queue `own.to`."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        with Jms(fleet.orders.port) as there:
+            there.publish("orders.from", "coin", capabilities=QUEUE)
+        self.jms = Jms(fleet.main.port)
+        self.session = session = transacted(self.jms)
+        self.to = session.producer("own.to", QUEUE)
+        session.consumer("from", source("orders.from", QUEUE), 1)
+        [self.coin] = session.transfers(1)
+
+    def do(self) -> None:
+        self.session.retire(self.coin)
+        [posted] = self.session.post(self.to, "coin")
+        assert condition_of(self.session.answer(posted)) == ""
+
+
+class Between:
+    """A client at the gateway of `main`; a coin of the log `orders` goes to the log `prices`."""
+
+    def __init__(self, folder: Path, make: Make, settings: Settings | None = None) -> None:
+        self.home = folder / "lake"
+        logs = ("main", "orders", "prices")
+        rules = tuple(Rule(f"queue://{log}.#", (log,)) for log in logs[1:])
+        DiskLake(self.home).replace(None, Placement(1, logs, rules))
+        self.gateways = {log: make(settings) for log in logs}
+        for log, gateway in self.gateways.items():
+            gateway.home, gateway.options = self.home, ["--log", log]
+
+    def __enter__(self) -> Self:
+        for gateway in self.gateways.values():
+            gateway.start()
+            gateway.await_event("address.said", 1)
+        with Jms(self.gateways["orders"].port) as there:
+            there.publish("orders.from", "coin", capabilities=QUEUE)
+        self.jms = Jms(self.gateways["main"].port)
+        return self
+
+    def do(self) -> None:
+        self.session = session = transacted(self.jms)
+        to = session.producer("prices.to", QUEUE)
+        session.consumer("from", source("orders.from", QUEUE), 1)
+        [coin] = session.transfers(1)
+        session.retire(coin)
+        [posted] = session.post(to, "coin")
+        assert condition_of(session.answer(posted)) == ""
+
+    def coins(self) -> tuple[int, int]:
+        """What lies in both queues."""
+        ports = [self.gateways[log].port for log in ("orders", "prices")]
+        first, second = zip(ports, ("orders.from", "prices.to"), strict=True)
+        return lying(*first), lying(*second)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.jms.socket.close()
+        for gateway in self.gateways.values():
+            if gateway.process is not None:
+                gateway.__exit__(kind, error, trace)
+
+
+def lying(port: int, queue: str) -> int:
+    """How many coins come from a queue; they stay there."""
+    with Jms(port) as jms:
+        session, count = transacted(jms), 0
+        handle = session.consumer("all", source(queue, QUEUE), 0)
+        jms.credit(10, handle=handle, channel=session.channel, drain=True)
+        while (one := session.read()).kind == "transfer":
+            assert text_of(one.payload) == "coin"
+            count += 1
+        assert session.roll_back() == ""
+        return count
+
+
+@contextmanager
+def working(fleet: Fleet) -> Iterator[Work]:
+    work = Work(fleet)
+    with work.jms:
+        yield work
+
+
+def coins(fleet: Fleet) -> Counter[str]:
+    """What lies in both queues, by their owners."""
+    queues = {"orders.from": fleet.orders, "own.to": fleet.main}
+    return +Counter({queue: lying(gateway.port, queue) for queue, gateway in queues.items()})
+
+
+def test_a_commit_is_one_in_both_logs(fleet: Fleet) -> None:
+    with working(fleet) as work:
+        work.do()
+        assert coins(fleet) == {}
+        assert work.session.commit() == ""
+        assert coins(fleet) == {"own.to": 1}
+
+
+def test_a_rollback_undoes_it_in_both(fleet: Fleet) -> None:
+    with working(fleet) as work:
+        work.do()
+        assert work.session.roll_back() == ""
+        assert coins(fleet) == {"orders.from": 1}
+
+
+def test_work_of_two_other_logs_is_one_too(tmp_path: Path, own_gateway: Make) -> None:
+    """The client's gateway has no part in it: another one's log decides."""
+    with Between(tmp_path, own_gateway) as between:
+        between.do()
+        assert between.session.commit() == ""
+        assert between.coins() == (0, 1)
+
+
+def test_a_client_finds_what_it_did_before(fleet: Fleet) -> None:
+    """A commit is answered when it is done in all logs: what its client sends next comes next."""
+    with working(fleet) as work:
+        session, orders = work.session, work.session.producer("orders.to", QUEUE)
+        for number in range(5):
+            session.post(work.to, f"{number}")
+            session.post(orders, f"{number}-first")
+            assert session.commit() == ""
+            session.post(orders, f"{number}-then")
+            assert session.commit() == ""
+        session.consumer("all", source("orders.to", QUEUE), 10)
+        both = [f"{number}-{what}" for number in range(5) for what in ("first", "then")]
+        assert session.bodies(10) == both
+
+
+def test_what_fails_in_one_log_is_undone_in_both(fleet: Fleet) -> None:
+    """A delivery that was given back meanwhile can't be settled; nor a message be sent there."""
+    with working(fleet) as work:
+        work.do()
+        Manager(Peer(fleet.orders.port)).done("PURGE", "queue", "orders.from")
+        assert work.session.commit() == ILLEGAL_STATE
+        assert coins(fleet) == {}  # the purge took it
+        [posted] = work.session.post(work.to, "no")
+        assert work.session.roll_back() == ""
+        assert condition_of(work.session.answer(posted)) == ""
+        assert coins(fleet) == {}
+
+
+def test_a_full_log_refuses_to_prepare(tmp_path: Path, own_gateway: Make) -> None:
+    """Its limit is the client's answer, and nothing is done."""
+    fleet = Fleet(tmp_path, own_gateway)
+    fleet.orders.environment["DISTRIBUTARY_AMQP_PREPARED_MAX"] = "0"
+    with fleet, working(fleet) as work:
+        work.do()
+        assert work.session.commit() == LIMIT_EXCEEDED
+        assert coins(fleet) == {"orders.from": 1}
+
+
+def test_a_transaction_manager_prepares_one_log(fleet: Fleet) -> None:
+    """A branch of XA over several logs can't be: it is rolled back, and says what to do."""
+    with working(fleet) as work:
+        work.do()
+        manager = Manager(Peer(fleet.main.port))
+        manager.done("PREPARE", TRANSACTION, "3:0a:", transaction=work.session.id)
+        assert work.session.commit() == NOT_IMPLEMENTED
+        assert coins(fleet) == {"orders.from": 1}
+
+
+# Decision 102 has the moments at which somebody is lost; `tests/crash/test_shared_moments.py` has
+# those between two steps.
+
+
+def test_the_other_log_is_lost_with_the_work(fleet: Fleet) -> None:
+    with working(fleet) as work:
+        work.do()
+        fleet.orders.kill()
+        fleet.main.await_event("relay.lost", 1)
+        fleet.orders.start()
+        assert work.session.commit() in ROLLED_BACK
+        assert coins(fleet) == {"orders.from": 1}
+
+
+def test_the_other_log_is_lost_when_it_is_asked_to_prepare(fleet: Fleet) -> None:
+    """Nobody is in doubt: it wasn't decided."""
+    with working(fleet) as work:
+        work.do()
+        fleet.orders.process.send_signal(signal.SIGSTOP)
+        discharge = work.session.send_discharge(fail=False)
+        work.jms.heard()
+        fleet.orders.kill()
+        assert condition_of(work.session.answer(discharge)) in ROLLED_BACK
+        fleet.orders.start()
+        assert coins(fleet) == {"orders.from": 1}
