@@ -135,11 +135,13 @@ def _portable(raw: Path, folder: Path) -> Path:
 
 
 def _one_file(to: Path, extras: str) -> None:
-    """An executable that makes itself an environment at its first start, and runs in it."""
+    """An executable that makes itself an environment at its first start, and runs in it. In it are
+    the wheels, which are compressed, as they are."""
     file = to / "distributary"
     _run(*_PYTHON, "pex", f"distributary[{extras}]", "--find-links", str(to), "--console-script",
-         "distributary", "--venv", "prepend", "--sh-boot", "--python-shebang",
-         "/usr/bin/env python3", "--output-file", str(file))  # fmt: skip
+         "distributary", "--venv", "prepend", "--no-pre-install-wheels", "--no-compress",
+         "--sh-boot", "--python-shebang", "/usr/bin/env python3",
+         "--output-file", str(file))  # fmt: skip
 
 
 def _proton_version() -> str:

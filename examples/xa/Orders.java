@@ -29,7 +29,7 @@ import org.h2.jdbcx.JdbcDataSource;
  *
  * <p>{@code java Orders URL DATABASE LOGS [CRASH]}: what the queue "orders" has, then it ends. CRASH
  * ("before prepare", "after prepare", "before commit", "after commit") halts the process there, as a
- * kill would. {@code java Orders URL DATABASE LOGS recover} only ends what a crash has left, and says
+ * kill would. {@code java Orders URL DATABASE LOGS recover} only ends what a crash has left. Both say
  * what the table has.
  */
 public final class Orders {
@@ -229,10 +229,10 @@ public final class Orders {
         try {
             if (what.equals("recover")) {
                 orders.recovered();
-                System.out.println("rows " + orders.rows());
             } else {
                 System.out.println("taken " + orders.take(what));
             }
+            System.out.println("rows " + orders.rows());
             orders.manager.close();
             orders.connection.close();
             System.exit(0);

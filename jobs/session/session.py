@@ -122,13 +122,18 @@ def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = (
     for key, value in wanted.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
-    for name in _ASKED_FOR:
-        java_import(SparkContext._jvm, name)
+    know_names()
     jvm, context = SparkContext._jvm, cast("Any", made).sparkContext
     on_cluster = not context.master.startswith(LOCAL)
     if on_cluster or elsewhere(places) or any(knows(jvm, name) for name in CLIENTS):
         add_log_store(jvm, context._jsc)
     return made
+
+
+def know_names() -> None:
+    """Tell py4j what pyspark asks for by bare names: once for each connection to a JVM."""
+    for name in _ASKED_FOR:
+        java_import(SparkContext._jvm, name)
 
 
 def _wanted(master: str) -> dict[str, str]:

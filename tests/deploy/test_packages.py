@@ -20,7 +20,7 @@ PACKAGES = ROOT / "deploy" / "packages"
 #: What says that the environment of `make dist` is there.
 MADE = ROOT / "build" / "dist-env" / ".ready"
 #: Of thousands of modules a test imports some; those are compiled then.
-PIP_INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
+PIP_INSTALL = ("install", "--quiet", "--disable-pip-version-check", "--no-compile")
 #: Downloads, and two compilations: minutes where others want the same cores.
 pytestmark = pytest.mark.timeout(1_200)
 
@@ -48,7 +48,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tools")
     venv.create(folder, with_pip=True, symlinks=True)
     python = folder / "bin" / "python"
-    run(python, *PIP_INSTALL, "-r", wanted, folder=folder)
+    run(python, "-m", "pip", *PIP_INSTALL, "-r", wanted, folder=folder)
     return python
 
 
@@ -104,9 +104,9 @@ def test_an_installation_without_a_compiler(
     built: Path, tmp_path: Path, bare: dict[str, str], python: Path
 ) -> None:
     """Whatever else it needs comes from the index as a wheel, and Spark isn't among it."""
-    run(python, "-m", "venv", "--symlinks", tmp_path / "clean", folder=tmp_path)
+    run(python, "-m", "venv", "--symlinks", "--without-pip", tmp_path / "clean", folder=tmp_path)
     scripts = tmp_path / "clean" / "bin"
-    pip = (scripts / "python", *PIP_INSTALL)
+    pip = (sys.executable, "-m", "pip", "--python", scripts / "python", *PIP_INSTALL)
     run(*pip, "--find-links", built, "distributary", folder=tmp_path, **bare)
     assert not list((tmp_path / "clean" / "lib").glob("python*/site-packages/pyspark*"))
     works(scripts / "distributary", tmp_path, bare)

@@ -35,6 +35,8 @@ LENT = "DISTRIBUTARY_TESTS_SPARK"
 #: It works for all workers at once.
 HEAP = {"spark.driver.memory": "5g"}
 YOUNG = "-XX:NewSize=1g"
+#: Where it is said, Spark doesn't look for the line of the program that made an RDD, each time.
+CALL_SITE = ("callSite.short", "callSite.long")
 #: What is asked of the lender.
 _SESSION, _CONNECT = b"s", b"c"
 #: Seconds for an answer; the first one waits for the start.
@@ -88,6 +90,8 @@ def borrow(given: str) -> "SparkSession":
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (a second)
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
+    from distributary.jobs.session.session import know_names  # noqa: PLC0415
+
     port, secret = json.loads(given)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ |= {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
@@ -103,6 +107,9 @@ def borrow(given: str) -> "SparkSession":
     first = jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession().get()
     made = SparkSession(context, first.newSession())
     made.stop = lambda: None
+    know_names()
+    for name in CALL_SITE:
+        context.setLocalProperty(name, "tests")
     return made
 
 

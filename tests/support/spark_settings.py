@@ -11,4 +11,7 @@ FAST = {
     # Compiling Java for ten rows takes longer than to interpret it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Each query is described for a UI that isn't there; and each rule's plan is checked.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.lightweightPlanChangeValidation": "false",
 }
