@@ -77,6 +77,8 @@ public final class JmsXaResource implements XAResource {
             works = Boolean.TRUE.equals(answer.body.get("works"));
             open = "";
             work.commit();
+            // A send that waited for credit may have come behind PREPARE: only READ is certain.
+            works = works || ask("READ", id, Map.of()).status != ABSENT;
         } catch (TransactionRolledBackException error) {
             throw failure(XAException.XA_RBROLLBACK, error.getMessage());
         } catch (JMSException error) {
