@@ -119,7 +119,8 @@ MEMORY: Final = _gauge("memory_bytes", "bytes of messages that are in memory alo
 MEMORY_MAX: Final = _gauge("memory_bytes_max", "what is above it is written")
 PREPARED: Final = _gauge("prepared_transactions", "prepared transactions that have no end yet")
 PREPARED_OLDEST: Final = _gauge(
-    "prepared_oldest_seconds", "how long the oldest of them has waited for its transaction manager"
+    "prepared_oldest_seconds",
+    "how long the oldest of them has waited for its transaction manager, or for the log that decides",
 )
 UNWRITTEN: Final = _counter("unwritten_messages", "messages that stayed in memory")
 HEAD: Final = _gauge("head_sequence", "the sequence after the last durable message")
