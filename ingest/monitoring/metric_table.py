@@ -120,7 +120,7 @@ MEMORY_MAX: Final = _gauge("memory_bytes_max", "what is above it is written")
 PREPARED: Final = _gauge("prepared_transactions", "prepared transactions that have no end yet")
 PREPARED_OLDEST: Final = _gauge(
     "prepared_oldest_seconds",
-    "how long the oldest of them has waited for its transaction manager, or for the log that decides",
+    "how long the oldest of them has waited for its transaction manager, or the log that decides",
 )
 UNWRITTEN: Final = _counter("unwritten_messages", "messages that stayed in memory")
 HEAD: Final = _gauge("head_sequence", "the sequence after the last durable message")
