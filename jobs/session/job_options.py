@@ -210,8 +210,10 @@ def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:
             return _of_a_store(error)
         # A client of Spark Connect has the JVM's stack behind the sentence.
         return error.getMessage() or text
-    if isinstance(error, Py4JNetworkError | ConnectionError):
-        return _JVM_GONE if _of_the_jvm(error) else None
+    if isinstance(error, Py4JNetworkError | ConnectionError) and _of_the_jvm(error):
+        return _JVM_GONE
+    if isinstance(error, Py4JError):  # what py4j asks of a JVM that is gone doesn't exist there
+        return _JVM_GONE if _has_ended() else None
     return of_a_file(error) if isinstance(error, OSError) else None
 
 
@@ -239,6 +241,12 @@ def _of_the_jvm(error: BaseException | None) -> bool:
             return True
         error = error.__context__
     return False
+
+
+def _has_ended() -> bool:
+    """Whether the JVM that this process started isn't there any more."""
+    jvm = getattr(SparkContext._gateway, "proc", None)
+    return jvm is not None and jvm.poll() is not None
 
 
 def _of_py4j(path: str) -> bool:

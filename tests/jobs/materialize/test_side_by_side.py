@@ -21,7 +21,7 @@ from distributary.jobs.materialize.side_by_side import Logs, LookAgain, SideBySi
 from distributary.jobs.session.stopping import StopRequest
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.jobs.tables.writer_lock import NAME
-from distributary.pipeline.errors import DistributaryError, StoreError
+from distributary.pipeline.errors import StopAsked, StoreError
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 
@@ -76,7 +76,7 @@ def test_so_many_have_a_slot(spark: SparkSession) -> None:
         until(lambda: any(one.done() for one in running), "the third to hear it")
         gone.set()
     errors = [one.exception() for one in running]
-    assert [type(one) for one in errors if one is not None] == [DistributaryError]
+    assert [type(one) for one in errors if one is not None] == [StopAsked]
     assert len(taken) == 2
 
 
