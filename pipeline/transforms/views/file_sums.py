@@ -145,13 +145,24 @@ def _read(reading: Reading, parts: Iterable[dict[str, Any]]) -> Iterator[pa.Tabl
         texts = [name for name in reading.columns if pa.types.is_string(kinds.field(name).type)]
         with opened(part["path"], texts) as file:
             for at in part["row_groups"]:
-                some.append(file.read_row_group(at, columns=[*reading.columns], use_threads=False))
+                rows = file.read_row_group(at, columns=[*reading.columns], use_threads=False)
+                some.append(rows.cast(_of_no_zone(rows.schema)))
                 count += some[-1].num_rows
                 if count >= TOGETHER:
                     yield pa.concat_tables(some)
                     some, count = [], 0
     if some:
         yield pa.concat_tables(some)
+
+
+def _of_no_zone(kinds: pa.Schema) -> pa.Schema:
+    """All times are UTC's: some writers say so in their files, others don't."""
+    return pa.schema(
+        [
+            one.with_type(pa.timestamp("us")) if pa.types.is_timestamp(one.type) else one
+            for one in kinds
+        ]
+    )
 
 
 def numbered(rows: pa.Table, name: str) -> "tuple[Any, list[str]]":

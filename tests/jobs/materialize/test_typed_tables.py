@@ -1,17 +1,16 @@
 """Typed tables of the job: each message of a topic with a schema in one table, whatever ends it."""
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from threading import Lock
 
 import pytest
 from msgspec.structs import replace
-from pyspark.sql import SparkSession
 from spark_log import columns_text, encoded_bytes
 from spark_place import Place
 
 from distributary.jobs.materialize.batch import Materialization
+from distributary.jobs.materialize.spark_slices import SparkSlices
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.tables.delta_files import newest_version
 from distributary.jobs.tables.table_locations import TableLocations
@@ -58,17 +57,8 @@ def fill(place: Place) -> None:
         place.log.commit()
 
 
-#: What lies at an address is Spark's alone to read and write, as on an object store.
-STORE = "file://"
-
-
-@pytest.fixture(autouse=True)
-def addresses(spark: SparkSession) -> Iterator[None]:
-    """Delta takes `file:///x` and `file:/x`, as Hadoop writes it, for two places."""
-    name = "spark.databricks.delta.legacy.allowAmbiguousPathsInCreateTable"
-    spark.conf.set(name, "true")
-    yield
-    spark.conf.unset(name)
+#: Before the names of tables that Spark itself writes, as on an object store.
+STORE = "store-"
 
 
 class Died(Exception):
@@ -89,12 +79,13 @@ class OneWrite:
 
 
 def brought(place: Place, name: str) -> Materialization:
-    """`name` is a folder beside the home's tables, or the address of one as on an object store."""
-    log, tables = place.places.log, f"{place.home.root}/{name.removeprefix(STORE)}"
+    """`name` is a folder beside the home's tables; one of a STORE is written as on an object store,
+    by Spark."""
+    places = TableLocations(place.places.log, f"{place.home.root}/{name}", "")
+    made = Materialization(place.spark, places, load().materialize)
     if name.startswith(STORE):
-        log, tables = f"{STORE}{log}", f"{STORE}{tables}"
-    places = TableLocations(log, tables, "")
-    return Materialization(place.spark, places, load().materialize)
+        made.maker = SparkSlices(made.log, made.settings)
+    return made
 
 
 def rows(made: Materialization) -> dict[str, list[tuple[object, ...]]]:
