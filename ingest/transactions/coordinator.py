@@ -287,8 +287,8 @@ class Coordinator:
 
     def name(self, user: str, number: int, global_id: str) -> bool | AmqpError:
         """The commit of a transaction of this user, on any connection, will prepare it under this
-        id: whether there is work in it. Or why that can't be; what its work elsewhere is in the way
-        of the owner there says at its commit."""
+        id: whether there is work in it yet. Or why that can't be; of work elsewhere its owner says
+        so at the commit."""
         for connection, transactions in self._of.items():
             if connection.user == user and number in transactions:
                 works, amqp_error = transactions.works(number), None

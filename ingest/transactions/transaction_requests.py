@@ -145,7 +145,7 @@ class TransactionRequests:
             return refused(works)
         text = f"the commit of the transaction prepares it as {id_}"
         if not works:
-            text = "the transaction has no work; without any its commit is all, and nothing waits"
+            text += ", if anything is done in it; nothing was until now"
         return Answer(OK, text, {"works": works})
 
     def _query(self, user: str, request: Request) -> Answer:

@@ -12,7 +12,7 @@ from gateway_machines import Machines
 from gateway_management import Manager
 from gateway_peer import Connect, Peer
 from gateway_process import Gateway, until
-from gateway_transactions import transacted
+from gateway_transactions import condition_of, transacted
 
 from distributary.client import Client
 from distributary.ingest.placing.topic_placing import place
@@ -111,7 +111,8 @@ def test_its_temporary_destinations_are_for_clients_of_all_gateways(
         session = transacted(jms)
         jms.send(temporary("temporary-queue", handle=HANDLE, channel=session.channel))
         session.until("attach", "flow")
-        session.post(HANDLE, "lost with it")
+        [posted] = session.post(HANDLE, "lost with it")
+        assert condition_of(session.answer(posted)) == ""
         manager = Manager(Peer(gateway.port))
         text = manager.refused(501, "PREPARE", "transaction", "1:01:", transaction=session.id)
         assert "nothing of it can be prepared" in text

@@ -11,7 +11,7 @@ from gateway_jms import QUEUE, Jms, source, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import Gateway
-from gateway_transactions import transacted
+from gateway_transactions import condition_of, transacted
 
 TRANSACTION = "transaction"
 
@@ -118,7 +118,8 @@ def test_another_log_that_is_away_is_no_matter(
         with Jms(trio.main.port) as jms:
             session = transacted(jms)
             for id_, queue in (("3:05:", "own.to"), ("3:04:", "prices.to")):
-                session.post(session.producer(queue, QUEUE), "coin")
+                [posted] = session.post(session.producer(queue, QUEUE), "coin")
+                assert condition_of(session.answer(posted)) == ""
                 said = manager.done("PREPARE", TRANSACTION, id_, transaction=session.id)
                 assert said == {"works": True}
                 assert session.commit() == ""

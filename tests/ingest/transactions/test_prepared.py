@@ -302,7 +302,8 @@ def test_many_are_listed_in_parts_and_limits_hold(own_gateway: Make) -> None:
             for id_ in ids:
                 session.post(to, id_)
                 prepared(session, manager, id_)
-            session.post(to, "one more")
+            [posted] = session.post(to, "one more")
+            assert condition_of(session.answer(posted)) == ""
             text = manager.refused(409, "PREPARE", TRANSACTION, "9:ff:", transaction=session.id)
             assert "amqp.prepared_max" in text
         restarted(gateway, "kill")

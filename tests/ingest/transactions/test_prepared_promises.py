@@ -168,15 +168,20 @@ def test_users_do_not_see_each_others_ids(own_gateway: Make, tmp_path: Path) -> 
 
 
 def test_nothing_waits_where_nothing_was_done(own_gateway: Make) -> None:
-    """The answer to PREPARE says so: a transaction manager asks for no second phase."""
+    """A transaction manager asks for no second phase. The answer to PREPARE says what was done
+    until then; what comes after it, as what waits for a schema may, is prepared all the same."""
     with own_gateway() as gateway, Jms(gateway.port) as jms:
         manager, session = asking(gateway), transacted(jms)
         said = manager.done("PREPARE", TRANSACTION, "1:06:", transaction=session.id)
         assert said == {"works": False}
         assert session.commit() == ""
         assert listed(manager) == []
-        session.post(session.producer("q", QUEUE), "one")
+        [posted] = session.post(session.producer("q", QUEUE), "one")
+        assert condition_of(session.answer(posted)) == ""
         said = manager.done("PREPARE", TRANSACTION, "1:06:", transaction=session.id)
         assert said == {"works": True}
         assert session.commit() == ""
-        assert listed(manager) == ["1:06:"]
+        manager.done("PREPARE", TRANSACTION, "1:07:", transaction=session.id)
+        session.post(session.producer("q", QUEUE), "late")
+        assert session.commit() == ""
+        assert listed(manager) == ["1:06:", "1:07:"]
