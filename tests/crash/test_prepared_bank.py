@@ -83,11 +83,10 @@ class PreparedBank(Bank):
     def _commit(self, session: Transacted, giver: str, taker: str, count: int) -> None:
         self._nth += 1
         name = f"1:{self._nth:08x}:{self._draw.randrange(256):02x}"
-        said = self._manager.done("PREPARE", TRANSACTION, name, transaction=session.id)
+        self._manager.done("PREPARE", TRANSACTION, name, transaction=session.id)
         assert session.commit() == ""
-        assert said["works"] == (count > 0)
         if not count:
-            return
+            return  # nothing is prepared
         if self._draw.random() < 0.3:
             self._manager.done("ROLLBACK", TRANSACTION, name)
             return
