@@ -168,9 +168,9 @@ def test_any_moment_of_random_schemas_equals_the_model(place: Place, seed: int) 
             topic_as_of(place.spark, home, "orders", time_of(at))
     asked: list[tuple[datetime | int | None, int]] = [
         (time_of(group) + timedelta(seconds=dice.choice((0, 5))), group)
-        for group in dice.sample(range(first, last), 2)
+        for group in dice.sample(range(first, last), 4)
     ]
-    asked += [one for one in dice.sample(sorted(story.commits.items()), 1) if one[1] >= first]
+    asked += [one for one in dice.sample(sorted(story.commits.items()), 2) if one[1] >= first]
     for as_of, group in [*asked, (None, last)]:
         compare(story, topic_as_of(place.spark, home, "orders", as_of), group)
 
