@@ -8,8 +8,9 @@ they are made of is in `support`.
 import gc
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from spark_lender import PLACE, borrow, lender
 
 if TYPE_CHECKING:
+    from gateway_peer import Peer
     from pyspark.sql import SparkSession
     from spark_place import Place
 
@@ -55,6 +57,22 @@ def pytest_sessionfinish() -> None:
     """What is still there lives to the end of the process: the last collection of cycles would let
     go of Proton's sessions before their links, and Proton frees such a link twice."""
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Peers that a test has made and left are dropped: Proton's objects keep their sockets."""
+    before = _peers()
+    try:
+        return (yield)
+    finally:
+        for peer in _peers() - before:
+            peer.drop()
+
+
+def _peers() -> "set[Peer]":
+    module = sys.modules.get("gateway_peer")  # not loaded for this: many processes need no Proton
+    return set(module.AT_LARGE) if module else set()
 
 
 @pytest.fixture

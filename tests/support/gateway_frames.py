@@ -147,7 +147,11 @@ class Raw:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         if hello:
-            self.send(hello)
+            try:
+                self.send(hello)
+            except BaseException:
+                self.socket.close()
+                raise
 
     def __enter__(self) -> Self:
         return self

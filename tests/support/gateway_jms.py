@@ -197,6 +197,19 @@ class Jms(Raw):
         self._desired = DESIRED if sole else DESIRED[1:]
         super().__init__(port, hello=SASL_HEADER, host=host)
         self.name = client_id or f"{UUID}-{self.socket.getsockname()[1]}"
+        self._arrived: dict[int, int] = {}
+        self._mine: dict[int, int] = {}
+        self._channels = 0
+        try:
+            self._log_in(user)
+            if opened:
+                [self.opened] = self.expect("open")
+                self.session()
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def _log_in(self, user: str) -> None:
         self.expect("sasl-mechanisms")
         mechanism, said = ("PLAIN", f"\0{user}\0x".encode()) if user else ("ANONYMOUS", b"")
         self.send(
@@ -204,12 +217,6 @@ class Jms(Raw):
         )
         self.expect("sasl-outcome")
         self.send(AMQP_HEADER, self.open_frame())
-        self._arrived: dict[int, int] = {}
-        self._mine: dict[int, int] = {}
-        self._channels = 0
-        if opened:
-            [self.opened] = self.expect("open")
-            self.session()
 
     def open_frame(self) -> bytes:
         return frame_of(

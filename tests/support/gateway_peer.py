@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from gateway_links import Incoming, Outgoing
 from gateway_process import PATIENCE
@@ -32,6 +33,8 @@ from proton import (
 
 T = TypeVar("T")
 _numbers = count(1)
+#: Peers whose sockets may be open: a test's own are dropped at its end, by `conftest.py`.
+AT_LARGE: "WeakSet[Peer]" = WeakSet()
 
 SHARED = ("topic", "shared")
 GLOBAL = ("topic", "shared", "global")
@@ -62,6 +65,7 @@ class Peer:
         self.socket = socket.create_connection((host, port), PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
+        AT_LARGE.add(self)
         self.connection = Connection()
         self.connection.container = self.container
         if sole:
@@ -147,10 +151,15 @@ class Peer:
         said = [end.remote_condition for end in ends]
         return f"complaints: {[condition for condition in said if condition]}"
 
+    def _awaits(self, what: int, seconds: float) -> bool:
+        """By `poll`: `select` knows only the first 1,024 descriptors of a process."""
+        asked = select.poll()
+        asked.register(self.socket, what)
+        return bool(asked.poll(seconds * 1000))
+
     def turn(self, seconds: float = 0.0) -> None:
         """One read, if there is something within that time, and all that is to be written."""
-        readable, _, _ = select.select([self.socket], [], [], seconds)
-        if readable:
+        if self._awaits(select.POLLIN, seconds):
             try:
                 room = self.transport.capacity()
                 data = self.socket.recv(room) if room > 0 else b""
@@ -168,8 +177,7 @@ class Peer:
     def write(self) -> None:
         """Write all that the engine has."""
         while not self.lost and (size := self.transport.pending()) > 0:
-            _, writable, _ = select.select([], [self.socket], [], PATIENCE)
-            assert writable, "the gateway doesn't read"
+            assert self._awaits(select.POLLOUT, PATIENCE), "the gateway doesn't read"
             try:
                 self.transport.pop(self.socket.send(self.transport.peek(size)))
             except ConnectionError:

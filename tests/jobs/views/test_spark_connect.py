@@ -156,7 +156,7 @@ NEED_THE_JVM: dict[str, Callable[[SparkSession, Path], object]] = {
     "a look at upkeep": lambda spark, home: spark_upkeep.plan(
         spark, str(home / "tables"), load().upkeep
     ),
-    "a writer": lambda spark, home: writing(spark, str(home / "tables", 30), "job").__enter__(),
+    "a writer": lambda spark, home: writing(spark, str(home / "tables"), "job", 30).__enter__(),
     "what Delta says": lambda spark, home: newest_version(spark, str(home / "tables" / "acks")),
 }
 

@@ -28,4 +28,4 @@ def test_schemas_and_prepared_transactions_are_no_subscriptions() -> None:
     [out] = told([batch])
     left = [event for event in events if event not in NOT_OF_SUBSCRIPTIONS]
     assert out.column("event").to_pylist() == left
-    assert len(left) == len(events) - 4
+    assert 0 < len(left) < len(events)
