@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from faults import Fault, Layer
+from gateway_http import ShownGateway
 from gateway_jms import QUEUE, Jms, source, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
-from gateway_process import Gateway, until
+from gateway_process import until
 from gateway_transactions import Transacted, condition_of, transacted
 from points import POINTS
 
@@ -62,6 +63,12 @@ BETWEEN = (
 )
 
 
+def rows(manager: Manager) -> list[dict[str, Any]]:
+    """What a gateway lists of all logs that there are."""
+    part = manager.done("QUERY", TRANSACTION)
+    return [dict(zip(part["attributeNames"], row, strict=True)) for row in part["results"]]
+
+
 class Lake:
     """Gateways over layers that kill them."""
 
@@ -70,10 +77,10 @@ class Lake:
         self.home, self.to = folder / "lake", "own.to" if to == "main" else f"{to}.to"
         self.taker = to
         DiskLake(self.home).replace(None, Placement(1, LOGS, RULES))
-        self.gateways: dict[str, Gateway] = {}
+        self.gateways: dict[str, ShownGateway] = {}
         self.layers: dict[str, Layer] = {}
         for log in dict.fromkeys(("main", "orders", to)):
-            gateway = Gateway(folder / log, {"fleet": {"decision_ask_ms": 100}})
+            gateway = ShownGateway(folder / log, {"fleet": {"decision_ask_ms": 100}})
             gateway.home, gateway.options = self.home, ["--log", log]
             below = self.home if log == "main" else self.home / "logs" / log
             self.layers[log] = Layer(folder / f"{log}.layer", below)
@@ -94,9 +101,8 @@ class Lake:
         gateway.kill()
 
     def waiting(self, log: str) -> list[str]:
-        """The ids of what is prepared in a log."""
-        rows = Manager(Peer(self.gateways[log].port)).done("QUERY", TRANSACTION)["results"]
-        return [str(row[0]) for row in rows]
+        """The ids of what is prepared in a log, or decided there and not done everywhere."""
+        return [str(one["name"]) for one in rows(Manager(Peer(self.gateways[log].port)))]
 
     def lying(self, log: str, queue: str) -> int:
         """How many coins come from a queue; they stay there."""
@@ -124,15 +130,15 @@ class Lake:
 
 
 @contextmanager
-def working(lake: Lake) -> Iterator[Transacted]:
+def working(lake: Lake, user: str = "") -> Iterator[Transacted]:
     """The coin is taken, and sent, in a transaction that is open."""
     with ExitStack() as ends:
         for log, gateway in lake.gateways.items():
             ends.push(gateway)
             lake.start(log)
-        with Jms(lake.gateways["orders"].port) as there:
+        with Jms(lake.gateways["orders"].port, "there", user=user) as there:
             there.publish("orders.from", "coin", capabilities=QUEUE)
-        with Jms(lake.gateways["main"].port) as jms:
+        with Jms(lake.gateways["main"].port, "client", user=user) as jms:
             session = transacted(jms)
             to = session.producer(lake.to, QUEUE)
             session.consumer("from", source("orders.from", QUEUE), 1)
@@ -213,7 +219,7 @@ def test_another_owner_takes_over_what_was_prepared(tmp_path: Path) -> None:
     """A standby has what the former owner prepared, and is told."""
     lake = Lake(tmp_path, "main")
     with working(lake) as session:
-        standby = Gateway(tmp_path / "standby", {"fleet": {"decision_ask_ms": 100}})
+        standby = ShownGateway(tmp_path / "standby", {"fleet": {"decision_ask_ms": 100}})
         standby.home, standby.options = lake.home, ["--log", "orders", "--standby"]
         standby.spawn()
         standby.await_event("standby.waiting")
