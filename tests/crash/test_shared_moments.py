@@ -28,6 +28,7 @@ FORCED = "amqp:link:detach-forced"
 NOTHING = "nothing, for its gateway is gone"
 NOT_WRITTEN, SYNCED = "before the journal is written", "after the journal is synced"
 LOGS = ("main", "orders", "prices")
+FLEET = {"decision_ask_ms": 100, "member_ms": 200}
 RULES = tuple(Rule(f"queue://{log}.#", (log,)) for log in LOGS[1:])
 
 
@@ -80,7 +81,7 @@ class Lake:
         self.gateways: dict[str, ShownGateway] = {}
         self.layers: dict[str, Layer] = {}
         for log in dict.fromkeys(("main", "orders", to)):
-            gateway = ShownGateway(folder / log, {"fleet": {"decision_ask_ms": 100}})
+            gateway = ShownGateway(folder / log, {"fleet": {"machine": log, **FLEET}})
             gateway.home, gateway.options = self.home, ["--log", log]
             below = self.home if log == "main" else self.home / "logs" / log
             self.layers[log] = Layer(folder / f"{log}.layer", below)
@@ -92,6 +93,14 @@ class Lake:
         gateway = self.gateways[log]
         gateway.start()
         gateway.await_event("address.said", len(gateway.events("listening")))
+
+    def standby(self, log: str) -> ShownGateway:
+        """One that waits for a log, on the machine `heir`."""
+        heir = ShownGateway(self.home.parent / "heir", {"fleet": {"machine": "heir", **FLEET}})
+        heir.home, heir.options = self.home, ["--log", log, "--standby"]
+        heir.spawn()
+        heir.await_event("standby.waiting")
+        return heir
 
     def killed(self, log: str) -> None:
         """It is, or will be, by its layer."""
@@ -151,6 +160,7 @@ def working(lake: Lake, user: str = "") -> Iterator[Transacted]:
 
 def heard(session: Transacted, discharge: int) -> str:
     """What the client hears."""
+    session.jms.socket.settimeout(PATIENCE)
     try:
         while discharge not in session.states:
             one = session.read()
@@ -219,10 +229,7 @@ def test_another_owner_takes_over_what_was_prepared(tmp_path: Path) -> None:
     """A standby has what the former owner prepared, and is told."""
     lake = Lake(tmp_path, "main")
     with working(lake) as session:
-        standby = ShownGateway(tmp_path / "standby", {"fleet": {"decision_ask_ms": 100}})
-        standby.home, standby.options = lake.home, ["--log", "orders", "--standby"]
-        standby.spawn()
-        standby.await_event("standby.waiting")
+        standby = lake.standby("orders")
         with ExitStack() as ends:
             ends.push(standby)
             lake.layers["orders"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))
