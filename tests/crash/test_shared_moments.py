@@ -15,7 +15,7 @@ from gateway_http import ShownGateway
 from gateway_jms import QUEUE, Jms, source, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
-from gateway_process import until
+from gateway_process import PATIENCE, until
 from gateway_transactions import Transacted, condition_of, transacted
 from points import POINTS
 
@@ -273,3 +273,25 @@ def test_users_end_what_logs_decide_by_force_alone(tmp_path: Path) -> None:
         lake.start("main")
         lake.gateways["main"].await_event("transaction.completed")
         assert lake.coins == (1, 1)  # done in one, and not in the other
+
+
+def test_order_is_lost_in_a_log_that_stays_away_after_the_answer(tmp_path: Path) -> None:
+    """The commit was answered without it. What is sent there next comes first, if its owner is back
+    before it has heard from the one that decided."""
+    lake = Lake(tmp_path, "prices", DISTRIBUTARY_FLEET_OWNER_WAIT_MS="1000")
+    with working(lake) as session:
+        lake.layers["prices"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))
+        discharge = session.send_discharge(fail=False)
+        lake.killed("prices")
+        assert heard(session, discharge) == ""
+        decides = lake.gateways["orders"].process
+        decides.send_signal(signal.SIGSTOP)
+        lake.start("prices")
+        with Jms(lake.gateways["main"].port, "next") as jms:
+            jms.publish(lake.to, "later", capabilities=QUEUE)
+        decides.send_signal(signal.SIGCONT)
+        lake.ends()
+        with Jms(lake.gateways["prices"].port, "last") as jms:
+            both = transacted(jms)
+            both.consumer("all", source(lake.to, QUEUE), 2)
+            assert [text_of(one.payload) for one in both.transfers(2)] == ["later", "coin"]
