@@ -122,6 +122,15 @@ class RelayedParts:
     def __init__(self) -> None:
         self.of: dict[str, RelayedPart] = {}
 
+    def take(self, log: str) -> RelayedPart | None:
+        """The one that sends to this log. Those that failed are forgotten: a client may name as
+        many gateways that are gone as it likes."""
+        part = self.of.get(log)
+        if part is None or part.over:
+            self.of = {log: one for log, one in self.of.items() if not one.over}
+            return None
+        return part
+
     def left(self, *, waits: bool) -> None:
         """The link has ended; its peer waits for an answer, or doesn't."""
         for part in tuple(self.of.values()):

@@ -274,8 +274,8 @@ class LakeRelays:
         parts = link.parts
         if not isinstance(parts, RelayedParts):
             parts = link.parts = RelayedParts()
-        part = parts.of.get(log)
-        if part is None or part.over:
+        part = parts.take(log)
+        if part is None:
             terms = OwnerTerms(UNNAMED, topic, self._for(link, log))
             credit = self._host.settings.amqp.producer_credit
             session, held = self._session(link, log), self._senders
