@@ -82,3 +82,29 @@ def test_a_log_moves_where_the_clients_gateway_decides(tmp_path: Path, move: Mov
 @pytest.mark.parametrize("move", BETWEEN, ids=named)
 def test_a_log_moves_where_another_log_decides(tmp_path: Path, move: Move) -> None:
     play(Lake(tmp_path, "prices"), move)
+
+
+@pytest.mark.parametrize(
+    ("to", "decides", "other", "hears"),
+    [("main", "main", "orders", NOTHING), ("prices", "orders", "prices", FORCED)],
+)
+def test_the_log_that_decided_moves_while_another_is_away(
+    tmp_path: Path, to: str, decides: str, other: str, hears: str
+) -> None:
+    """Nobody but the next owner can tell it."""
+    lake = Lake(tmp_path, to)
+    with working(lake) as session, ExitStack() as ends:
+        discharge = paused(lake, session, decides, SYNCED, 1)
+        lake.gateways[other].kill()
+        former = lake.gateways[decides]
+        former.process.send_signal(signal.SIGCONT)
+        former.await_metric(1, "decided_transactions")
+        heir = lake.standby(decides)  # not before: an owner that stands still would lose its log
+        ends.push(heir)
+        assert Machines(lake.home, Gateway).move(decides, "heir")["state"] == "done"
+        heir.await_event("address.said")
+        lake.gateways[decides] = heir
+        assert heard(session, discharge) == hears
+        lake.start(other)
+        lake.ends()
+        assert lake.coins == (0, 1)
