@@ -76,7 +76,7 @@ class Lake:
     def __init__(self, folder: Path, to: str, **environment: str) -> None:
         """The coin goes to a queue of the log `to`."""
         self.home, self.to = folder / "lake", "own.to" if to == "main" else f"{to}.to"
-        self.taker = to
+        self.taker, self._environment = to, environment
         DiskLake(self.home).replace(None, Placement(1, LOGS, RULES))
         self.gateways: dict[str, ShownGateway] = {}
         self.layers: dict[str, Layer] = {}
@@ -98,6 +98,7 @@ class Lake:
         """One that waits for a log, on the machine `heir`."""
         heir = ShownGateway(self.home.parent / "heir", {"fleet": {"machine": "heir", **FLEET}})
         heir.home, heir.options = self.home, ["--log", log, "--standby"]
+        heir.environment |= self._environment
         heir.spawn()
         heir.await_event("standby.waiting")
         return heir

@@ -22,6 +22,9 @@ from test_shared_moments import (
     working,
 )
 
+#: So long a gateway may stand still, and nobody misses it.
+PATIENT = {"DISTRIBUTARY_OWNER_LEASE_MS": "30000"}
+
 
 class Move(NamedTuple):
     """The log that moves while the gateway of another one stands still, which stopped at a step as
@@ -76,12 +79,12 @@ def named(move: Move) -> str:
 
 @pytest.mark.parametrize("move", OWN, ids=named)
 def test_a_log_moves_where_the_clients_gateway_decides(tmp_path: Path, move: Move) -> None:
-    play(Lake(tmp_path, "main"), move)
+    play(Lake(tmp_path, "main", **PATIENT), move)
 
 
 @pytest.mark.parametrize("move", BETWEEN, ids=named)
 def test_a_log_moves_where_another_log_decides(tmp_path: Path, move: Move) -> None:
-    play(Lake(tmp_path, "prices"), move)
+    play(Lake(tmp_path, "prices", **PATIENT), move)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,7 @@ def test_the_log_that_decided_moves_while_another_is_away(
     tmp_path: Path, to: str, decides: str, other: str, hears: str
 ) -> None:
     """Nobody but the next owner can tell it."""
-    lake = Lake(tmp_path, to)
+    lake = Lake(tmp_path, to, **PATIENT)
     with working(lake) as session, ExitStack() as ends:
         discharge = paused(lake, session, decides, SYNCED, 1)
         lake.gateways[other].kill()
