@@ -52,7 +52,7 @@ class Reading:
 def within_reach(tables: Tables) -> bool:
     """Whether tasks can read the files by themselves: on a disk, by a Spark in one process, whose
     workers have what this process has."""
-    if "://" in tables.folder:
+    if ":/" in tables.folder:
         return False
     try:
         return str(tables.spark.sparkContext.master).startswith("local")
@@ -80,6 +80,25 @@ def table_files(path: str) -> list[tuple[str, date | None]]:
     return [(str(root / name), _day(name)) for name in names]
 
 
+def count_of(path: str) -> int:
+    """How many rows the table's log says that it has."""
+    from deltalake import DeltaTable  # noqa: PLC0415 - as above
+
+    return int(DeltaTable(path).count())
+
+
+def small_table(path: str, kind: pa.Schema) -> list[dict[str, Any]]:
+    """These columns of a table as it is now; what a file lacks is null. Times may be numbers."""
+    found = list[dict[str, Any]]()
+    for file, _ in table_files(path):
+        with opened(file) as one:
+            rows = one.read(columns=kind.names, use_threads=False)
+        for lacking in set(kind.names).difference(rows.column_names):
+            rows = rows.append_column(lacking, pa.array([None] * rows.num_rows))
+        found += rows.select(kind.names).cast(kind).to_pylist()
+    return found
+
+
 def _day(name: str) -> date | None:
     folder, _, _ = name.rpartition("/")
     return date.fromisoformat(folder.removeprefix("day=")) if folder else None
@@ -88,6 +107,11 @@ def _day(name: str) -> date | None:
 def opened(path: str, texts: Sequence[str] = ()) -> pq.ParquetFile:
     """A file whose times are microseconds, whoever wrote it, and whose `texts` stay numbered."""
     return pq.ParquetFile(path, read_dictionary=list(texts), coerce_int96_timestamp_unit="us")
+
+
+def all_rows(reading: Reading) -> Iterator[pa.Table]:
+    """TOGETHER rows at a time, about, of the table as it is now."""
+    return _read(reading, [{"path": path, "row_groups": [at]} for path, at, _ in _units(reading)])
 
 
 def dealt(
