@@ -108,7 +108,8 @@ class BucketRows:
 
 
 def _number(rows: pa.Table, name: str) -> Numbers:
-    found: Numbers = pc.fill_null(pc.cast(rows[name], pa.int64()), _NEVER).to_numpy()
+    column: Any = pc.cast(rows[name], pa.int64())
+    found: Numbers = column.fill_null(_NEVER).to_numpy()
     return found
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
@@ -19,8 +18,6 @@ _CURSOR: Final = (
     *("subscription", "topic", "selector", "floor", "group"),
     *("settled", "settled_count", "failures"),
 )
-_SELECTED: Final = pa.schema([("topic", pa.string()), ("selector", pa.string())])
-_SETTLED: Final = pa.schema([*_SELECTED, ("settled_count", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +52,8 @@ _Known: TypeAlias = tuple[list[tuple[str, str | None, int]], int, int]
 
 
 def _near(tables: Tables) -> _Known:
-    now = small_table(f"{tables.folder}/cursors", _SETTLED)
-    ever = small_table(f"{tables.folder}/subscriptions", _SELECTED)
+    now = small_table(tables.folder, "cursors", ("topic", "selector", "settled_count"))
+    ever = small_table(tables.folder, "subscriptions", ("topic", "selector"))
     said = [(row["topic"], row["selector"], row.get("settled_count", 0)) for row in [*now, *ever]]
     return said, len(ever), count_of(f"{tables.folder}/messages")
 

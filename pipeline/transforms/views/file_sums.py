@@ -18,7 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
-from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.schema.home_tables import SCHEMAS, Tables
+from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 
 #: Tasks of a query at most: each begins with a process, or waits for one.
 TASKS_MAX: Final = 16
@@ -87,15 +88,16 @@ def count_of(path: str) -> int:
     return int(DeltaTable(path).count())
 
 
-def small_table(path: str, kind: pa.Schema) -> list[dict[str, Any]]:
-    """These columns of a table as it is now; what a file lacks is null. Times may be numbers."""
+def small_table(folder: str, name: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """These columns of a table in the folder as it is now; what a file lacks is null."""
+    schema = arrow_schema(StructType([SCHEMAS[name][one] for one in columns]))
     found = list[dict[str, Any]]()
-    for file, _ in table_files(path):
+    for file, _ in table_files(f"{folder}/{name}"):
         with opened(file) as one:
-            rows = one.read(columns=kind.names, use_threads=False)
-        for lacking in set(kind.names).difference(rows.column_names):
+            rows = one.read(columns=[*columns], use_threads=False)
+        for lacking in set(columns).difference(rows.column_names):
             rows = rows.append_column(lacking, pa.array([None] * rows.num_rows))
-        found += rows.select(kind.names).cast(kind).to_pylist()
+        found += rows.select(columns).cast(schema).to_pylist()
     return found
 
 

@@ -4,6 +4,7 @@ summed up in Arrow. It is what `backlog` says of settlements, with the same rule
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Final, cast
 
@@ -64,14 +65,7 @@ ALIKE: Final = StructType(
 )
 
 _CURSOR: Final = ("subscription", "topic", "selector", "floor", "group", "settled")
-_EVENTS: Final = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in ("subscription", "topic", "selector", "event")),
-        *(pa.field(name, pa.int64()) for name in ("floor", "group")),
-        pa.field("recorded_at", pa.timestamp("us", "UTC")),
-    ]
-)
-_VERSIONS: Final = pa.schema([("group", pa.int64()), ("committed_at", pa.timestamp("us", "UTC"))])
+_EVENT: Final = ("subscription", "topic", "selector", "event", "floor", "group", "recorded_at")
 #: An incarnation, in the order of subscriptions and groups. `life` names it. It is owed messages
 #: from the sequence `owed_from` up to the group `owed_to`, or none that waits where that is null;
 #: of one that lives these, the topic, the selector and what is `settled` are its cursor's.
@@ -223,10 +217,9 @@ class FactsOf:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         cursors = [row for batch in batches for row in batch.to_pylist()]
         upto = max((row["group"] for row in cursors), default=_NEVER)
-        events, versions = (
-            [row for row in small_table(f"{self.folder}/{name}", kind) if row["group"] <= upto]
-            for name, kind in (("subscriptions", _EVENTS), ("log_versions", _VERSIONS))
-        )
+        read = partial(small_table, self.folder)
+        events = [row for row in read("subscriptions", _EVENT) if row["group"] <= upto]
+        versions = read("log_versions", ("group", "committed_at"))
         if self.subscription is not None:
             events = [row for row in events if row["subscription"] == self.subscription]
         lives = list(_incarnations(events))
@@ -241,7 +234,9 @@ class FactsOf:
                 life |= {name: cursor[name] for name in ("topic", "selector", "settled")}
         facts = {
             "upto": upto,
-            "committed_at": max((row["committed_at"] for row in versions), default=None),
+            "committed_at": max(
+                (row["committed_at"] for row in versions if row["group"] <= upto), default=None
+            ),
             "lowest": min(
                 (life["owed_from"] for life in lives if life["owed_to"] is not None), default=None
             ),
