@@ -54,9 +54,7 @@ def without_settled(
     if settled <= EXCEPTIONS_IN_MEMORY:
         known = F.broadcast(known)
     sequence = F.col("sequence")
-    here = (F.col(by) == F.col("_of")) & (
-        F.shiftright(sequence, _BLOCK_BITS) == F.col("_block")
-    )
+    here = (F.col(by) == F.col("_of")) & (F.shiftright(sequence, _BLOCK_BITS) == F.col("_block"))
     word = F.get("words", F.shiftright(sequence, _WORD_BITS).bitwiseAND(WORDS - 1).cast("int"))
     bit = F.getbit(word, sequence.bitwiseAND(63).cast("int"))
     return (

@@ -70,8 +70,10 @@ def _far(tables: Tables) -> _Known:
 
 
 def once(rows: DataFrame) -> DataFrame:
-    """These rows, which a query reads once, however often it asks for them. They pass the driver,
+    """These rows, which a query reads once, however often it asks for them: all of it sees one
+    version, which is no newer than that of the tables that these rows meet. They pass the driver,
     so they must be few; what is derived of them costs a task."""
+    # Spark finds equal subqueries, and Delta looks for the files of subqueries first.
     said = rows.coalesce(1).select(F.collect_list(F.struct("*"))).scalar()
     return one_row(rows.sparkSession).select(F.inline(said))
 

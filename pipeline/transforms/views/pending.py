@@ -50,7 +50,6 @@ def pending_of_all(tables: Tables, claims: Claims | None = None) -> DataFrame:
     """
     claims = Claims.of(tables) if claims is None else claims
     cursors = claims.cursors
-    # Cursors come first, so that they are read first: messages that came meanwhile aren't theirs.
     subscribers = cursors.select(
         "subscription",
         F.col("topic").alias("_topic"),
