@@ -123,9 +123,10 @@ class History:
     #: How long messages stayed: all of them, or where Arrow sums up what was settled, all others.
     stays: DataFrame
     is_summed: bool
-    #: The last group that all of it has, and when all of it was known.
+    #: The last group that all of it has, when all of it was known, and the first beginning.
     group: Column
     known_at: Column
+    begun_at: Column
 
     @classmethod
     def of(
@@ -146,8 +147,13 @@ class History:
             .unionByName(_waiting(owed, lives))
             .unionByName(_dropped(tables, lives, claims))
         )
-        known_at = versions.select(F.max("committed_at")).scalar()
-        return cls(tables, lives, stays, is_summed=False, group=group, known_at=known_at)
+        return cls(
+            *(tables, lives, stays),
+            is_summed=False,
+            group=group,
+            known_at=versions.select(F.max("committed_at")).scalar(),
+            begun_at=lives.select(F.min("began_at")).scalar(),
+        )
 
     @classmethod
     def _near(cls, tables: Tables, claims: Claims, subscription: str | None) -> Self:
@@ -177,13 +183,15 @@ class History:
             is_summed=True,
             group=facts["upto"],
             known_at=facts["committed_at"],
+            begun_at=facts["begun_at"],
         )
 
     def counted(self, buckets: "Buckets") -> DataFrame:
         """The rows of `backlog`."""
-        begun = self.lives.select(F.min("began_at").alias("begun_at"))
-        said = begun.select(_frame(F.col("begun_at"), self.known_at, buckets))
-        frame = one_row(self.tables.spark).select(said.scalar()).scalar()
+        known = one_row(self.tables.spark).select(
+            self.begun_at.alias("begun_at"), self.known_at.alias("known_at")
+        )
+        frame = known.select(_frame(buckets)).scalar()
         parts = _alike(self.stays, frame["first"], buckets)
         if self.is_summed:
             clip = Clip(buckets.width_us, buckets.until, buckets.clipped)
@@ -194,16 +202,16 @@ class History:
         # All that follows is by subscription: rows are brought together once.
         return (
             parts.withColumn("n", F.coalesce("n", F.lit(0).cast("long")))
-            .select("*", *(frame[name].alias(name) for name in FRAME))
             .repartition("subscription")
+            .withColumn(FRAME, frame)
             .mapInArrow(BucketRows(buckets.width_us), BACKLOG)
         )
 
 
-def _frame(begun: Column, known_at: Column, asked: Buckets) -> Column:
-    """The first and the last bucket, and the moment at which all ends."""
-    known = F.coalesce(known_at, F.current_timestamp())
-    begin = begun if asked.since is None else F.lit(asked.since)
+def _frame(asked: Buckets) -> Column:
+    """The first and the last bucket, and the moment at which all ends, by what is known."""
+    known = F.coalesce("known_at", F.current_timestamp())
+    begin = F.col("begun_at") if asked.since is None else F.lit(asked.since)
     end = known if asked.until is None else F.least(known, F.lit(asked.until))
     if asked.back is not None:
         begin = F.greatest(begin, end - F.lit(asked.back))
@@ -211,7 +219,7 @@ def _frame(begun: Column, known_at: Column, asked: Buckets) -> Column:
     text = f"There are more than {BUCKETS_MAX} buckets of this width: make them wider, or say since"
     many = F.raise_error(F.lit(text)).cast("long")
     first = F.when(last - first >= BUCKETS_MAX, many).otherwise(first)
-    return F.struct(*(one.alias(name) for one, name in zip((first, last, end), FRAME, strict=True)))
+    return F.struct(first.alias("first"), last.alias("last"), end.alias("ends"))
 
 
 def _settled(tables: Tables, lives: DataFrame, group: Column, claims: Claims) -> DataFrame:

@@ -36,8 +36,9 @@ BACKLOG: Final = StructType(
 )
 #: Later than every time, behind every bucket.
 _NEVER: Final = 2**63 - 1
-#: The first and the last bucket, and the moment at which all ends: alike in all rows.
-FRAME: Final = ("first", "last", "ends")
+#: The column with the first and the last bucket, and the moment at which all ends: a struct with
+#: `first`, `last` and `ends`, alike in all rows.
+FRAME: Final = "frame"
 _NUMBERS: Final = ("began", "came_in", "went_in", "n", "oldest_at")
 
 
@@ -73,7 +74,10 @@ class BucketRows:
         codes, names = numbered(rows, "subscription")
         order = np.argsort(codes, kind="stable")
         columns = {name: _number(rows, name)[order] for name in _NUMBERS}
-        first, last, ends = (int(_number(rows, name)[0]) for name in FRAME)
+        frame = rows.slice(0, 1).flatten()
+        first, last, ends = (
+            int(_number(frame, f"{FRAME}.{name}")[0]) for name in ("first", "last", "ends")
+        )
         settled = np.asarray(pc.coalesce(rows["was_settled"], pa.scalar(value=False)))[order]
         parts = _Parts(**columns, was_settled=settled)
         begins = np.flatnonzero(np.diff(codes[order], prepend=-1))

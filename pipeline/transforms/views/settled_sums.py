@@ -80,11 +80,12 @@ LIFE: Final = StructType(
     ]
 )
 #: What is small, and known only when the query runs: the last group of the cursors and when it was
-#: committed, the lowest sequence that is owed, all incarnations.
+#: committed, the first beginning, the lowest sequence that is owed, all incarnations.
 FACTS: Final = StructType(
     [
         StructField("upto", LongType()),
         StructField("committed_at", TimestampType()),
+        StructField("begun_at", TimestampType()),
         StructField("lowest", LongType()),
         StructField("lives", ArrayType(LIFE)),
     ]
@@ -237,6 +238,7 @@ class FactsOf:
             "committed_at": max(
                 (row["committed_at"] for row in versions if row["group"] <= upto), default=None
             ),
+            "begun_at": min((life["began_at"] for life in lives), default=None),
             "lowest": min(
                 (life["owed_from"] for life in lives if life["owed_to"] is not None), default=None
             ),
