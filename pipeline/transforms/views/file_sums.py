@@ -84,14 +84,14 @@ def table_files(path: str) -> list[tuple[str, date | None]]:
 def count_of(path: str) -> int:
     """How many rows the table's log says that it has; of a file of which it doesn't say, the
     file."""
-    from deltalake import DeltaTable  # noqa: PLC0415 - as above
+    # As above.
+    from distributary.pipeline.tables.delta.pinned_table import row_counts  # noqa: PLC0415
+    from distributary.pipeline.tables.delta.store import LocalStore  # noqa: PLC0415
 
-    actions = DeltaTable(path).get_add_actions(flatten=True)
-    rows = pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
-    counts = ((row["path"], row.get("num_records")) for row in rows)
+    counts = row_counts(LocalStore(Path(path)))
     return sum(
-        pq.read_metadata(f"{path}/{file}").num_rows if count is None else count
-        for file, count in counts
+        pq.read_metadata(f"{path}/{name}").num_rows if count is None else count
+        for name, count in counts.items()
     )
 
 
