@@ -33,12 +33,17 @@ class TenThousandTest extends KeptClient {
         return connectWith(PREFETCH, clientId);
     }
 
+    /** Who looks at all that came again, and acknowledges none of it by itself. */
+    private MessageConsumer looking(Connection client) throws Exception {
+        return kept.consumer(session(client, Session.CLIENT_ACKNOWLEDGE), place);
+    }
+
     private interface Count {
         int of(int message);
     }
 
     private void expectAll(Connection client, Count count) throws Exception {
-        MessageConsumer consumer = receivingAt(client);
+        MessageConsumer consumer = looking(client);
         for (int i = 0; i < COUNT; i++) {
             expectCounted(consumer, Integer.toString(i), count.of(i));
         }
@@ -86,7 +91,7 @@ class TenThousandTest extends KeptClient {
 
     /** All come in order; marked are those that were seen, and what else may have been sent. */
     private void expectMarkedBeginning(Connection client) throws Exception {
-        MessageConsumer consumer = receivingAt(client);
+        MessageConsumer consumer = looking(client);
         boolean marked = true;
         for (int i = 0; i < COUNT; i++) {
             Message message = next(consumer);
