@@ -33,17 +33,12 @@ class TenThousandTest extends KeptClient {
         return connectWith(PREFETCH, clientId);
     }
 
-    /** Who looks at all that came again, and acknowledges none of it by itself. */
-    private MessageConsumer looking(Connection client) throws Exception {
-        return kept.consumer(session(client, Session.CLIENT_ACKNOWLEDGE), place);
-    }
-
     private interface Count {
         int of(int message);
     }
 
     private void expectAll(Connection client, Count count) throws Exception {
-        MessageConsumer consumer = looking(client);
+        MessageConsumer consumer = receivingAt(client);
         for (int i = 0; i < COUNT; i++) {
             expectCounted(consumer, Integer.toString(i), count.of(i));
         }
@@ -91,7 +86,7 @@ class TenThousandTest extends KeptClient {
 
     /** All come in order; marked are those that were seen, and what else may have been sent. */
     private void expectMarkedBeginning(Connection client) throws Exception {
-        MessageConsumer consumer = looking(client);
+        MessageConsumer consumer = receivingAt(client);
         boolean marked = true;
         for (int i = 0; i < COUNT; i++) {
             Message message = next(consumer);
