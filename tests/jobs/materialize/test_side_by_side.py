@@ -158,7 +158,7 @@ def test_each_log_is_brought_to_its_end(
         "log main",
         "log orders",
     ]
-    assert [place.table("messages").count() for place in places] == [10, 13]
+    assert [len(place.rows("messages")) for place in places] == [10, 13]
     assert main(["--home", str(tmp_path)]) == 0
     assert "Nothing new" in capsys.readouterr().out
 
@@ -209,5 +209,5 @@ def test_a_job_that_goes_on_finds_new_logs(spark: SparkSession, tmp_path: Path) 
     assert errors.read_text().count("Error: ") == 1
     assert "Traceback" not in errors.read_text()
     for log, place in places.items():
-        assert place.table("messages").count() == (1 if log == "orders" else 10)
+        assert len(place.rows("messages")) == (1 if log == "orders" else 10)
         assert (place.home.spark_tables / NAME).read_text() == ""
