@@ -51,8 +51,9 @@ def transaction(spark: SparkSession, path: str, application: str) -> tuple[int, 
     has none.
 
     The newest entry says it, as a rule, and is one file to read; so is all that a table has said
-    which was only made. Else the whole table is asked: Delta 4.4 rebuilds that by a Spark job. What Delta writes beside a version
-    (`.crc`) isn't asked: after a power cut it may be there with an empty entry.
+    which was only made. Else the whole table is asked: Delta 4.4 rebuilds that by a Spark job. What
+    Delta writes beside a version (`.crc`) isn't asked: after a power cut it may be there with an
+    empty entry.
     """
     snapshot = snapshot_of(log_of(spark, path))
     version = int(snapshot.version())
