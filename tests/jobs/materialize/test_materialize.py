@@ -10,7 +10,7 @@ from threading import Lock
 import msgspec
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -23,6 +23,7 @@ from distributary.jobs.materialize.materialize import Settings, last_version, ru
 from distributary.jobs.session.job_settings import load
 from distributary.jobs.session.stopping import StopRequest
 from distributary.jobs.tables.delta_files import newest_version
+from distributary.jobs.tables.spark_tables import SHAPES, SparkTable
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
@@ -108,6 +109,19 @@ def test_acks_have_one_row_per_delivery(whole: Place) -> None:
         ("released", False, "worker-1/dispatchers", "2026-11-21"),
         ("accepted", True, "worker-2/dispatchers", "2026-11-22"),
     ]
+
+
+def test_a_table_without_a_transaction_says_by_its_rows_how_far_it_is(
+    once: Place, tmp_path: Path
+) -> None:
+    """One of an older release, whose first version has rows; one that was only made has nothing."""
+    rows = DeltaTable(once.places.table("subscriptions")).to_pyarrow_table()
+    for name, some, reached in (("old", rows, 1), ("made", rows.slice(0, 0), 0)):
+        write_deltalake(tmp_path / name, some)
+        made = SCHEMAS["subscriptions"], SHAPES["subscriptions"]
+        table = SparkTable(once.spark, name, f"{tmp_path}/{name}", *made)
+        table.find()
+        assert (table.reached, table.marked) == (reached, False)
 
 
 def test_a_batch_that_runs_twice_changes_nothing(done: Place) -> None:
