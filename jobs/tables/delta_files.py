@@ -64,11 +64,15 @@ def transaction(spark: SparkSession, path: str, application: str) -> tuple[int, 
     return version, said
 
 
-def only_made(spark: SparkSession, path: str) -> bool:
-    """Whether the table has its first entry alone, and that adds no file."""
+def has_nothing(spark: SparkSession, path: str) -> bool:
+    """Whether the table was only made, and at most one commit of no rows came after it. To look
+    costs no Spark job."""
     entries = Entries(spark, path)
     first = entries.text(0)
-    return first is not None and '{"add":' not in first and entries.last_from(0) == 0
+    if first is None or (newest := entries.last_from(0)) > 1:
+        return False
+    said = first if newest == 0 else f"{first}\n{entries.text(newest)}"
+    return '{"add":' not in said
 
 
 def _said(entry: str, application: str) -> int | None:
