@@ -114,12 +114,15 @@ def test_acks_have_one_row_per_delivery(whole: Place) -> None:
 def test_a_table_without_a_transaction_says_by_its_rows_how_far_it_is(
     once: Place, tmp_path: Path
 ) -> None:
-    """One of an older release, whose first version has rows; one that was only made has nothing."""
+    """One of an older release, whose first or second version has rows; one that was only made has
+    nothing."""
     rows = DeltaTable(once.places.table("subscriptions")).to_pyarrow_table()
-    for name, some, reached in (("old", rows, 1), ("made", rows.slice(0, 0), 0)):
-        write_deltalake(tmp_path / name, some)
-        made = SCHEMAS["subscriptions"], SHAPES["subscriptions"]
-        table = SparkTable(once.spark, name, f"{tmp_path}/{name}", *made)
+    none, shape = rows.slice(0, 0), SHAPES["subscriptions"]
+    for nth, (versions, reached) in enumerate([([rows], 1), ([none, rows], 1), ([none], 0)]):
+        path = f"{tmp_path}/{nth}"
+        for some in versions:
+            write_deltalake(path, some, mode="append")
+        table = SparkTable(once.spark, "subscriptions", path, SCHEMAS["subscriptions"], shape)
         table.find()
         assert (table.reached, table.marked) == (reached, False)
 
