@@ -110,7 +110,7 @@ def executors(folder: Path) -> set[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(900)  # six JVMs: a minute, unless others want the same cores
+@pytest.mark.timeout(1_200)  # six JVMs: a minute, unless others want the same cores
 def test_a_cluster_makes_the_same_tables(
     spark: SparkSession, cluster: Standalone, tmp_path: Path
 ) -> None:
