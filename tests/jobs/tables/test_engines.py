@@ -208,7 +208,7 @@ def test_a_catalog_has_the_tables_and_views(
     for view in VIEWS:
         rows = spark.table(f"shop.{view}")
         assert rows.columns == spark.table(view).columns
-        assert Counter(map(str, of_arrow(shop[view]))) == Counter(map(str, views[view])), view
+        assert Counter(map(text, of_arrow(shop[view]))) == Counter(map(text, views[view])), view
         assert all(field.metadata.get("comment") for field in rows.schema), view
     some = "subscription = 'container/c1/some'"
     assert spark.table("shop.pending").where(some).count() > 0
@@ -366,6 +366,16 @@ def of_arrow(table: pa.Table) -> list[dict[str, object]]:
 
 def plain(row: dict[str, object]) -> dict[str, object]:
     return {name: as_one(name, value) for name, value in row.items()}
+
+
+def text(value: object) -> str:
+    """A value as text; a map has no order."""
+    match value:
+        case dict():
+            return str([(key, text(one)) for key, one in sorted(value.items())])
+        case list():
+            return str([text(one) for one in value])
+    return str(value)
 
 
 def as_one(name: str, value: object) -> object:
