@@ -17,9 +17,9 @@ from enum import StrEnum
 
 import msgspec
 
-from distributary.pipeline.errors import IllegalTransition
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.transactions.transaction import InDoubt
+from distributary.pipeline.transition_rows import row_of
 
 
 class Owned(StrEnum):
@@ -207,10 +207,7 @@ class RelayedTransaction(msgspec.Struct, eq=False):
         return steps
 
     def _step(self, event: Event) -> Step:
-        try:
-            self.state, step = ROWS[self.state, event]
-        except KeyError:
-            raise IllegalTransition(self.state, event) from None
+        self.state, step = row_of(ROWS, self.state, event)
         if step is Step.IN_DOUBT and not self.branch:
             self.answer = InDoubt(
                 f"the owner of the log '{self.log}' was lost while it committed: nobody knows "

@@ -17,13 +17,13 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from distributary.pipeline.errors import IllegalTransition
 from distributary.pipeline.model.amqp_error import (
     LIMIT_EXCEEDED,
     NOT_FOUND,
     PRECONDITION_FAILED,
     AmqpError,
 )
+from distributary.pipeline.transition_rows import row_of
 
 
 class State(StrEnum):
@@ -100,10 +100,7 @@ class Prepared(msgspec.Struct, Generic[W], eq=False):
 
     def step(self, event: Event) -> Step:
         """What comes of this. Raises IllegalTransition for what can't be."""
-        try:
-            self.state, step = ROWS[self.state, event]
-        except KeyError:
-            raise IllegalTransition(self.state, event) from None
+        self.state, step = row_of(ROWS, self.state, event)
         return step
 
 

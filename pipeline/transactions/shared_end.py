@@ -13,9 +13,9 @@ from enum import StrEnum
 
 import msgspec
 
-from distributary.pipeline.errors import IllegalTransition
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.transactions.transaction import InDoubt
+from distributary.pipeline.transition_rows import row_of
 
 
 class State(StrEnum):
@@ -96,8 +96,5 @@ class SharedEnd(msgspec.Struct, eq=False):
         return step
 
     def _step(self, event: Event) -> Step:
-        try:
-            self.state, step = ROWS[self.state, event]
-        except KeyError:
-            raise IllegalTransition(self.state, event) from None
+        self.state, step = row_of(ROWS, self.state, event)
         return step

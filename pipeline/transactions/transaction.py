@@ -21,12 +21,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from distributary.pipeline.errors import IllegalTransition
 from distributary.pipeline.model.amqp_error import (
     LIMIT_EXCEEDED,
     PRECONDITION_FAILED,
     AmqpError,
 )
+from distributary.pipeline.transition_rows import row_of
 
 UNKNOWN_ID = "amqp:transaction:unknown-id"
 TIMED_OUT = "amqp:transaction:timeout"
@@ -160,10 +160,7 @@ class _Transaction(msgspec.Struct, Generic[P, R], eq=False):
     closed: bool = False  #: its client has ended it
 
     def step(self, event: Event) -> Step:
-        try:
-            self.state, step = ROWS[self.state, event]
-        except KeyError:
-            raise IllegalTransition(self.state, event) from None
+        self.state, step = row_of(ROWS, self.state, event)
         return step
 
 
