@@ -178,7 +178,7 @@ def _serve(address: Path) -> None:
 
 def serialize_closures_once(spark: "SparkSession") -> None:
     """Spark makes bytes of each function of a job twice, the first time to look whether it can: a
-    fifth of what the JVM does for a query of ours."""
+    seventh of what the JVM does for a query of ours."""
     jvm: Any = spark._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
