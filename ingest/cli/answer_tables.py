@@ -51,10 +51,12 @@ TOPICS = (
     ("subscriptions", "Subscriptions"),
 )
 
-PREPARED = (
+TRANSACTIONS = (
     ("name", "Transaction"),
+    ("state", "State"),
     ("user", "User"),
-    ("prepared_at", "Prepared"),
+    ("recorded_at", "Since"),
+    ("waits_for", "Waits for"),
     ("messages", "Messages"),
     ("deliveries", "Deliveries"),
     ("topics", "Topics"),

@@ -1,10 +1,10 @@
-"""`distributary transaction`: prepared transactions of a running gateway."""
+"""`distributary transaction`: transactions of a running gateway that wait for their end."""
 
 from typing import TYPE_CHECKING
 
 import click
 
-from distributary.ingest.cli.answer_tables import PREPARED, print_rows
+from distributary.ingest.cli.answer_tables import TRANSACTIONS, print_listed
 from distributary.ingest.cli.options.command_options import (
     connected,
     json_option,
@@ -46,12 +46,15 @@ def transaction() -> None:
 def list_(client: "Client", as_json: bool) -> None:
     """List those that you prepared, and those about topics that you may manage.
 
+    Those over several logs that are decided are there until each log has them; you see yours, and
+    all of them if you may manage every topic and queue.
+
     \b
     Example:
       distributary transaction list --json
     """
-    rows = client.query(Entity.TRANSACTION)
-    print_rows(PREPARED, rows, "prepared transactions", as_json=as_json)
+    listed = client.listed(Entity.TRANSACTION)
+    print_listed(TRANSACTIONS, listed, "transactions that wait", as_json=as_json)
 
 
 @transaction.command()

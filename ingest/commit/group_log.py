@@ -61,9 +61,8 @@ class Log:
         served_floor: Callable[[], int],
         complete: Callable[[GroupDurable | CreditGiven], None],
     ) -> None:
-        """`patterns` are those that subscriptions will have. `lowest_floor`: below it nothing is
-        owed to any durable subscription, by what is in memory; `served_floor`: nor to anybody else
-        who is served."""
+        """`patterns`: those that subscriptions will have. Below `lowest_floor` nothing is owed to
+        durable subscriptions, as memory has it, below `served_floor` to nobody who is served."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
         self._pace, self._under_way_max = store.pace, store.pace.under_way
         self._counts, self._turn = host.counts, host.turn
@@ -164,8 +163,7 @@ class Log:
         if held:
             link.connection.hold(True)
             self._waiting.held[link] = None
-        if self._waiting.size >= self._settings.commit.bytes:
-            self._close_full()
+        self._close_if_full()
         return held
 
     def acknowledge(self, receipt: Receipt) -> None:
@@ -187,8 +185,7 @@ class Log:
         self._waiting.aimed |= isinstance(origin, Inside) and origin.only is not None
         for run in runs:
             self._add(run, origin)
-        if self._waiting.size >= self._settings.commit.bytes:
-            self._close_full()
+        self._close_if_full()
 
     def grant(self, link: Link, credit: int) -> None:
         """Give a producer credit back for what waits for nothing, or keep it for later."""
@@ -204,6 +201,11 @@ class Log:
         self._waiting.size += size
         self._waiting_bytes += size
         self._brought += size
+
+    def _close_if_full(self) -> None:
+        before = len(self._writing) + len(self._full_groups)
+        if self._waiting.size >= self._pace.full_from(before, self._settings.commit.bytes):
+            self._close_full()
 
     def _close_full(self) -> None:
         """A commit takes in whole groups, so no group is larger than a commit should be."""
@@ -260,10 +262,9 @@ class Log:
 
     def flush(self, *, last: bool = False) -> None:
         """Write what waits, unless as many groups are being written as may be: then it goes next.
-        First what else comes in this turn of the loop joins it, and what comes in the time for
-        which it may wait (`journal.linger_ms` and its like). If this is the `last` that its caller
-        does, in a turn that serves its peer alone, there is nobody to wait for: it is written
-        before this returns."""
+        First what else comes in this turn of the loop joins it, or in the time for which it may
+        wait (`journal.linger_ms`). If this is the `last` that its caller does, in a turn that
+        serves its peer alone, there is nobody to wait for: it is written before this returns."""
         if len(self._writing) >= self._under_way_max or self._halt.on:
             return
         if self._full_groups or self._ending:

@@ -38,17 +38,25 @@ MakeWriter: TypeAlias = Callable[[Host, Callable[[], bool], Callable[[FrameRef],
 
 class Pace(msgspec.Struct, frozen=True):
     """How groups go to the journal: for how long one waits for more, one for which nobody waits,
-    and how many may be on their way at once."""
+    how many may be on their way at once, and with how many bytes one waits for no more (0: with
+    those of a commit)."""
 
     linger_seconds: float
     settlement_linger_seconds: float
     under_way: int = 1
+    full_bytes: int = 0
 
     @classmethod
     def of(cls, limits: JournalLimits) -> Self:
         """One at a time, on a disk or into the table."""
         settlements = max(limits.linger_ms, limits.settlement_linger_ms)
         return cls(limits.linger_ms / 1_000, settlements / 1_000)
+
+    def full_from(self, before: int, commit_bytes: int) -> int:
+        """The bytes with which the next group is full, when so many are before it. Where that are
+        as many as may be, it waits in any case, and goes as a larger one."""
+        lingers = self.full_bytes and before < self.under_way
+        return min(self.full_bytes, commit_bytes) if lingers else commit_bytes
 
 
 class Store(msgspec.Struct, frozen=True):

@@ -176,7 +176,7 @@ async def _serve(
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
     heartbeat.started()
     sources = MetricSources(
-        messages.directory, messages.validator, messages.relays, messages.transactions.prepared
+        messages.directory, messages.validator, messages.relays, messages.transactions
     )
     metrics = GatewayMetrics(host, engine, messages.parts, sources, fleet)
     probes.http.show(ServingSite(host.halt, heartbeat.sure, messages.full, metrics))

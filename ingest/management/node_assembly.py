@@ -38,7 +38,9 @@ def open_node(
     own, _ = relays.logs
     log, schemas = own or MAIN, parts.schemas.directory
     entities = Entities(messages, parts.directory, schemas, peers, log)
-    prepared = TransactionRequests(transactions, parts.access, limits.query_count_max, log)
+    prepared = TransactionRequests(
+        transactions, parts.access, parts.turns, limits.query_count_max, log
+    )
     requests = Requests(parts, entities, operations, prepared)
     replies = Replies(messages.log, limits, resolve, relays)
     return Node(parts, limits, requests, replies, LeaseRequests(parts), relays)

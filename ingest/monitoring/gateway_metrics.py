@@ -22,7 +22,7 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.schemas.validator import Validator
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
-from distributary.ingest.transactions.prepared_service import PreparedService
+from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.pipeline.log.message_counts import OTHERS, UNNAMED
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.tracing.tracer import TraceCounts
@@ -44,12 +44,12 @@ class _Now(msgspec.Struct):
 
 
 class MetricSources(msgspec.Struct, frozen=True):
-    """What is asked about subscriptions, schemas, other logs and prepared transactions."""
+    """What is asked about subscriptions, schemas, other logs and transactions."""
 
     directory: SubscriptionDirectory
     validator: Validator
     relays: Relays
-    prepared: PreparedService
+    transactions: Coordinator
 
 
 class GatewayMetrics:
@@ -69,7 +69,7 @@ class GatewayMetrics:
         self._directory, self._turns = sources.directory, TaskTurns(host.loop)
         self._traces, self._loop = host.traces, host.loop
         self._validator, self._relays = sources.validator, sources.relays
-        self._prepared = sources.prepared
+        self._transactions = sources.transactions
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The text, piece by piece."""
@@ -169,10 +169,12 @@ class GatewayMetrics:
         yield m.CACHE_MAX, [(_NONE, settings.delivery.cache_bytes)]
         yield m.MEMORY, [(_NONE, self._parts.topics.memory_bytes)]
         yield m.MEMORY_MAX, [(_NONE, settings.delivery.memory_bytes_max)]
-        at = [one.facts.at for one in self._prepared.listed()]
-        oldest = (clock.now() - min(at)) / 1_000_000 if at else 0.0
-        yield m.PREPARED, [(_NONE, len(at))]
-        yield m.PREPARED_OLDEST, [(_NONE, max(oldest, 0.0))]
+        prepared = [one.facts.at for one in self._transactions.prepared.listed()]
+        decided = [one.at for one in self._transactions.decisions.waiting()]
+        yield m.PREPARED, [(_NONE, len(prepared))]
+        yield m.PREPARED_OLDEST, [(_NONE, _oldest_seconds(prepared))]
+        yield m.DECIDED, [(_NONE, len(decided))]
+        yield m.DECIDED_OLDEST, [(_NONE, _oldest_seconds(decided))]
         yield m.UNWRITTEN, [(_NONE, counts.unwritten)]
         yield m.HEAD, [(_NONE, log.recent.head)]
         yield m.COMMITTED, [(_NONE, table.sequence_version)]
@@ -183,6 +185,10 @@ class GatewayMetrics:
         yield m.SPANS, [(_NONE, found.exported)]
         yield m.SPANS_DROPPED, [((why.value,), count) for why, count in found.dropped.items()]
         yield m.TRACED, [(_NONE, 0 if traces is None else traces.followed)]
+
+
+def _oldest_seconds(since: list[int]) -> float:
+    return max(clock.now() - min(since), 0) / 1_000_000 if since else 0.0
 
 
 def _roles(seen: MachineSeen) -> list[Sample]:

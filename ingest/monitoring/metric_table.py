@@ -122,6 +122,10 @@ PREPARED_OLDEST: Final = _gauge(
     "prepared_oldest_seconds",
     "how long the oldest of them has waited for its transaction manager, or the log that decides",
 )
+DECIDED: Final = _gauge("decided_transactions", "decided transactions that other logs lack")
+DECIDED_OLDEST: Final = _gauge(
+    "decided_oldest_seconds", "how long the oldest of them has waited for another log's owner"
+)
 UNWRITTEN: Final = _counter("unwritten_messages", "messages that stayed in memory")
 HEAD: Final = _gauge("head_sequence", "the sequence after the last durable message")
 COMMITTED: Final = _gauge("committed_sequence", "the sequence after the last one in the table")
@@ -147,7 +151,8 @@ METRICS: Final = (
     *(CONNECTIONS, CONNECTIONS_MAX, SUBSCRIPTIONS, UNREADABLE),
     *(LOGINS_REFUSED, PEERS_ENDED, INTERNAL_ERRORS),
     *(JOURNAL, JOURNAL_MAX, JOURNAL_FULL, CACHE, CACHE_MAX),
-    *(MEMORY, MEMORY_MAX, PREPARED, PREPARED_OLDEST, UNWRITTEN, HEAD, COMMITTED),
+    *(MEMORY, MEMORY_MAX, PREPARED, PREPARED_OLDEST, DECIDED, DECIDED_OLDEST),
+    *(UNWRITTEN, HEAD, COMMITTED),
     *(UPKEEP, RETENTION, SPANS, SPANS_DROPPED, TRACED),
     *(LOG_INFO, OWNER_CONNECTED, RELAYED_LINKS, OWNER_LOSSES, FLEET, READY),
 )

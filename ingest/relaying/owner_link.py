@@ -189,10 +189,8 @@ class OwnerLink(RelayedLink):
             why = ("", "") if done else (said.condition, said.description)
             self._has_left(*why)
         elif not self._over:
-            self._finish()
             condition = said.condition or FORCED
-            text = said.description or "the owner of its log has ended it"
-            self._for_client(partial(self._end, condition, text))
+            self._fail(condition, said.description or "the owner of its log has ended it")
 
     def _ask_next(self) -> None:
         """What it is on isn't in this log; it may be in the next one."""
@@ -216,9 +214,13 @@ class OwnerLink(RelayedLink):
         if self._leaving is not None:
             self._has_left(FORCED, reason)
         elif not self._over:
-            self._finish()
-            self._for_client(partial(self._end, FORCED, reason))
+            self._fail(FORCED, reason)
         self._leave_owner()
+
+    def _fail(self, condition: str, text: str) -> None:
+        """No owner serves it: neither does the client's gateway any more."""
+        self._finish()
+        self._for_client(partial(self._end, condition, text))
 
     # What is done to the client's link.
 

@@ -2,16 +2,24 @@
 is partitioned.
 
 The client's link is the gateway's own; its credit comes back with the outcomes.
+
+Rule: where a log takes nothing, the messages for it are rejected, each by itself, and the link goes
+      on for the others. It ends where that would hide a loss, or be a guess: by what was sent
+      settled, and by what an owner was sent that gave no outcome.
 """
 
 from array import array
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from distributary.ingest.native import pump as pumping
 from distributary.ingest.native.runs import Outcomes, Received
+from distributary.ingest.net.link import Link
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
+from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.subscriptions.attach_intent import Attach
 
@@ -35,6 +43,40 @@ UNNAMED = Attach(
 class RelayedPart(RelayedProducer):
     """All messages of one client's link that go to one log."""
 
+    _unheard = False  #: messages went to this owner of which nobody hears what became
+
+    @property
+    def over(self) -> bool:
+        """Whether it sends nothing any more; another one may."""
+        return self._over
+
+    def _make(self, session: Any) -> Any:
+        self._unheard = False
+        return super()._make(session)
+
+    def _fail(self, condition: str, text: str) -> None:
+        """See the rule."""
+        in_doubt = any(run.settled or run.again for run in self._waiting)
+        if in_doubt or self._sent or self._unheard:
+            super()._fail(condition, text)
+            return
+        self._for_client(partial(self._reject, AmqpError(condition, text)))
+        self._finish()
+
+    def _reject(self, reason: AmqpError) -> None:
+        """What waits, none of which was sent."""
+        for run in tuple(self._waiting):
+            if run.work is not None:
+                run.work.spoil(reason)  # nearly always this drops all of it
+        while self._waiting:
+            run = self._waiting.popleft()
+            self._waiting_count -= run.left
+            if run.work is not None:
+                self._drop_run(run.work, run)
+                continue
+            self._held.remove(run.size)
+            reject(self._link, run.deliveries.tobytes(), run.left, run.left, reason)
+
     def _answer(self) -> None:
         """The client's link is open."""
 
@@ -50,6 +92,7 @@ class RelayedPart(RelayedProducer):
         self._give_credit(len(outcomes.run))
 
     def _sent_settled(self, count: int) -> None:
+        self._unheard = True
         self._give_credit(count)
 
     def _give_credit(self, count: int) -> None:
@@ -79,6 +122,15 @@ class RelayedParts:
     def __init__(self) -> None:
         self.of: dict[str, RelayedPart] = {}
 
+    def take(self, log: str) -> RelayedPart | None:
+        """The one that sends to this log. Those that failed are forgotten: a client may name as
+        many gateways that are gone as it likes."""
+        part = self.of.get(log)
+        if part is None or part.over:
+            self.of = {log: one for log, one in self.of.items() if not one.over}
+            return None
+        return part
+
     def left(self, *, waits: bool) -> None:
         """The link has ended; its peer waits for an answer, or doesn't."""
         for part in tuple(self.of.values()):
@@ -86,6 +138,18 @@ class RelayedParts:
                 part.detached(closed=True)
             else:
                 part.left()
+
+
+def reject(link: Link, deliveries: bytes, count: int, unsettled: int, reason: AmqpError) -> None:
+    """So many messages that go to no log, of which so many wait for an outcome. The link goes on
+    unless it is the only way to say so."""
+    pumping.reject(deliveries, reason.condition, reason.description)
+    link.connection.touch()
+    link.answered(unsettled)
+    if unsettled < count:
+        link.end(reason.condition, reason.description)
+    elif not link.ended:
+        link.grant(count)
 
 
 def settled_message(link: int, data: bytes) -> Received:

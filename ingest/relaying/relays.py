@@ -30,6 +30,7 @@ from distributary.ingest.relaying.relayed_part import (
     RelayedPart,
     RelayedParts,
     divided,
+    reject,
     settled_message,
 )
 from distributary.ingest.relaying.relayed_producer import RelayedProducer
@@ -250,30 +251,36 @@ class LakeRelays:
         found = divided(received, logs, self._log)
         own = found.pop(self._log, None)
         for log, one in found.items():
-            if (part := self._part(link, topic, log)) is not None:
-                part.received(one)
+            self._pass_on(link, topic, log, one)
         return None if link.ended else own
 
     def publish(self, link: Link, log: str, data: bytes) -> None:
         """A message of this link's client, sent settled, that names where it goes."""
-        if (part := self._part(link, None, log)) is not None:
-            part.received(settled_message(link.address, data))
+        self._pass_on(link, None, log, settled_message(link.address, data))
 
-    def _part(self, link: Link, topic: str | None, log: str) -> RelayedPart | None:
-        """None: the link has ended."""
+    def _pass_on(self, link: Link, topic: str | None, log: str, received: Received) -> None:
         if link.ended:
-            return None
+            return
+        part = self._part(link, topic, log)
+        if isinstance(part, RelayedPart):
+            part.received(received)
+        elif received.transaction:
+            self._works.refuse(link, received, part)
+        else:
+            reject(link, received.deliveries, received.count, received.unsettled, part)
+
+    def _part(self, link: Link, topic: str | None, log: str) -> RelayedPart | AmqpError:
+        """The one that takes messages for this log now; or why none does."""
         parts = link.parts
         if not isinstance(parts, RelayedParts):
             parts = link.parts = RelayedParts()
-        part = parts.of.get(log)
+        part = parts.take(log)
         if part is None:
             terms = OwnerTerms(UNNAMED, topic, self._for(link, log))
             credit = self._host.settings.amqp.producer_credit
             session, held = self._session(link, log), self._senders
             if why := session.refusal:
-                link.end(LIMIT_EXCEEDED, why)
-                return None
+                return AmqpError(LIMIT_EXCEEDED, why)
             part = parts.of[log] = RelayedPart(link, (session,), terms, held, self._works, credit)
             part.begin()
         return part

@@ -222,6 +222,10 @@ def _journal_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
             "journal.put_linger_ms must be from 0 to 1000: every accept waits for it",
         ),
         (
+            65_536 <= journal.put_bytes <= 1_073_741_824,
+            "journal.put_bytes must be from 65536 to 1073741824: each group is a put",
+        ),
+        (
             0 <= journal.put_settlement_linger_ms <= 1_000,
             "journal.put_settlement_linger_ms must be from 0 to 1000: a crash forgets what waits",
         ),

@@ -155,6 +155,7 @@ class JournalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loop_write_us: int
     puts_max: int
     put_linger_ms: int
+    put_bytes: int
     put_settlement_linger_ms: int
     put_ms_max: int
 

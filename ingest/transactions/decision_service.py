@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from distributary.ingest.commit.group_log import Log
+from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.amqp_error import AmqpError
@@ -51,7 +52,8 @@ class DecisionService:
                 raise StoreError(
                     f"the decided transaction {one.record.transaction} can't be read: {error}"
                 ) from error
-            self._all.restore(one.record.transaction, logs)
+            record = one.record
+            self._all.restore(record.transaction, logs, record.by, one.recorded_at)
             self.due.set()
 
     def name(self, id_: str, logs: tuple[str, ...]) -> AmqpError | None:
@@ -61,6 +63,15 @@ class DecisionService:
     def outcome(self, id_: str) -> Outcome:
         """What becomes of it, as far as it is known."""
         return self._all.outcome(id_)
+
+    def get(self, id_: str) -> Decision | None:
+        """That one, if it is decided and other logs have yet to commit it."""
+        found = self._all.get(id_)
+        return found if found is not None and found.commits else None
+
+    def waiting(self) -> list[Decision]:
+        """Those that are decided and that other logs have yet to commit."""
+        return self._all.waiting()
 
     def telling(self) -> list[Decision]:
         """Those of which other logs are to be told."""
@@ -80,6 +91,7 @@ class DecisionService:
         one = self._all.get(id_)
         assert one is not None, id_  # noqa: S101
         one.step(Event.COMMIT)
+        one.user, one.at = user, clock.now()
         head, work = self._log.next_sequence, msgspec.msgpack.encode(one.logs)
         record = TransactionRecord(SubscriptionEvent.DECIDED, id_, head, user, work)
 

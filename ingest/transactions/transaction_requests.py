@@ -1,10 +1,16 @@
-"""Requests to `$management` about prepared transactions: give one a global id, end one, list them.
+"""Requests to `$management` about transactions that are prepared, and those that our log has
+decided and other logs have yet to commit: give one a global id, end one, list them.
 
-Rule: who prepared a transaction may see it and end it. Who may `manage` all topics that it is about
-      sees it, too, and ends it by saying `force`: the transaction manager hears of that late or
-      never. To all others it isn't there; each user has global ids of its own.
+Rule 1: who prepared a transaction may see it and end it. Who may `manage` all topics that it is
+        about sees it, too, and ends it by saying `force`: the transaction manager hears of that
+        late or never. To all others it isn't there; each user has global ids of its own.
+Rule 2: what is decided is seen by the user whose it is, and by who may `manage` every topic and
+        queue. It is done here, and its topics aren't known any more; nobody can end it.
 """
 
+from typing import TypeAlias
+
+from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.security.access import Access
 from distributary.ingest.security.gateway_login import GATEWAY
 from distributary.ingest.transactions.coordinator import Coordinator
@@ -31,15 +37,18 @@ from distributary.pipeline.model.amqp_error import (
     AmqpError,
 )
 from distributary.pipeline.subscriptions.permission import Action
-from distributary.pipeline.transactions.decisions import Outcome
+from distributary.pipeline.transactions.decisions import Decision, Outcome
 from distributary.pipeline.transactions.global_id import OF_LAKES, GlobalId, is_of_lake
-from distributary.pipeline.transactions.prepared_transactions import absent
+from distributary.pipeline.transactions.prepared_transactions import State, absent
+
+Waiting: TypeAlias = PreparedOne | Decision
 
 _NAMES = (
     "name",
     "state",
     "user",
-    "prepared_at",
+    "recorded_at",
+    "waits_for",
     "messages",
     "deliveries",
     "bytes",
@@ -47,21 +56,31 @@ _NAMES = (
     "own",
     "log",
 )
+#: Topics that rights are asked for in one turn of the loop; and of each transaction in a list.
+_LOOKED_AT_ONCE = 64
 
 
 class TransactionRequests:
     """Answers them."""
 
-    def __init__(self, transactions: Coordinator, access: Access, count_max: int, log: str) -> None:
+    def __init__(
+        self,
+        transactions: Coordinator,
+        access: Access,
+        turns: TaskTurns,
+        count_max: int,
+        log: str,
+    ) -> None:
         """An answer to QUERY has so many at most; `log` is our log's name."""
         self._transactions, self._prepared = transactions, transactions.prepared
-        self._access, self._count_max, self._log = access, count_max, log
+        self._access, self._turns = access, turns
+        self._count_max, self._log = count_max, log
 
     async def answer(self, user: str, request: Request) -> Answer:
         """The answer; it is given when what it says is durable."""
         try:
             if request.verb is Verb.QUERY:
-                return self._query(user, request)
+                return await self._query(user, request)
             id_ = GlobalId.parse(request.name).text
             if user == GATEWAY:
                 return await self._answer_gateway(id_, request)
@@ -73,7 +92,14 @@ class TransactionRequests:
         verb = request.verb
         if verb is Verb.PREPARE:
             return self._name(user, id_, request)
-        found = self._meant(user, id_, request.attributes.get("user"))
+        decided = self._transactions.decisions.get(id_)
+        if decided is not None and await self._sees(user, decided):
+            if verb is Verb.READ:
+                return Answer(OK, "the transaction", self._row(user, decided))
+            logs = ", ".join(sorted(decided.left))
+            text = f"the transaction {id_} is decided, and done in the log {self._log}; it ends by "
+            return Answer(CONFLICT, f"{text}itself when the owner of each of these answers: {logs}")
+        found = await self._meant(user, id_, request.attributes.get("user"))
         if isinstance(found, AmqpError):
             return refused(found)
         own = found.facts.user == user
@@ -94,10 +120,10 @@ class TransactionRequests:
             return refused(amqp_error)
         return Answer(NO_CONTENT, f"{id_} is {'committed' if commit else 'rolled back'}")
 
-    def _meant(self, user: str, id_: str, of: Value) -> PreparedOne | AmqpError:
+    async def _meant(self, user: str, id_: str, of: Value) -> PreparedOne | AmqpError:
         """Which one a user means by an id: its own, or the one that it may manage, of the user
         `of` if that is said."""
-        seen = [one for one in self._prepared.get(id_) if self._sees(user, one)]
+        seen = [one for one in self._prepared.get(id_) if await self._sees(user, one)]
         if of is not None:
             seen = [one for one in seen if one.facts.user == of]
         own = [one for one in seen if one.facts.user == user]
@@ -148,7 +174,7 @@ class TransactionRequests:
             text += ", if anything is done in it; nothing was until now"
         return Answer(OK, text, {"works": works})
 
-    def _query(self, user: str, request: Request) -> Answer:
+    async def _query(self, user: str, request: Request) -> Answer:
         said = request.attributes
         offset, count = said.get("offset", 0), said.get("count", self._count_max)
         assert isinstance(offset, int), offset  # noqa: S101 (`management.parse` has looked)
@@ -162,30 +188,54 @@ class TransactionRequests:
             there_are = ", ".join(_NAMES)
             text = f"'attributeNames' has {quoted(strange[0])}; there are {there_are}"
             return Answer(BAD_REQUEST, text)
-        seen = [one for one in self._prepared.listed() if self._sees(user, one)]
-        rows = [self._row(user, one) for one in seen[offset : offset + count]]
+        every: list[Waiting] = [*self._prepared.listed(), *self._transactions.decisions.waiting()]
+        seen = [one for one in sorted(every, key=_recorded_at) if await self._sees(user, one)]
+        await self._turns.turn()
+        rows = [self._row(user, one, _LOOKED_AT_ONCE) for one in seen[offset : offset + count]]
         results: list[Value] = [[row[str(name)] for name in wanted] for row in rows]
         body: dict[str, Value] = {"attributeNames": wanted, "results": results, "total": len(seen)}
         return Answer(OK, f"{len(rows)} of {len(seen)}", body)
 
-    def _sees(self, user: str, one: PreparedOne) -> bool:
-        return one.facts.user == user or self._manages(user, one)
+    async def _sees(self, user: str, one: Waiting) -> bool:
+        """Who lists many, or one about many topics, leaves the loop to others in between."""
+        may = self._access.rights.permissions
+        if isinstance(one, Decision):
+            return one.user == user or may.everywhere(user, Action.MANAGE)
+        if one.facts.user == user:
+            return True
+        topics = one.facts.topics
+        for at in range(0, len(topics), _LOOKED_AT_ONCE):
+            await self._turns.turn()
+            some = topics[at : at + _LOOKED_AT_ONCE]
+            if not all(may.allow(user, Action.MANAGE, topic) for topic in some):
+                return False
+        return bool(topics)
 
-    def _manages(self, user: str, one: PreparedOne) -> bool:
-        may, topics = self._access.rights.permissions.allow, one.facts.topics
-        return bool(topics) and all(may(user, Action.MANAGE, topic) for topic in topics)
-
-    def _row(self, user: str, one: PreparedOne) -> dict[str, Value]:
-        facts = one.facts
-        return {
+    def _row(self, user: str, one: Waiting, topics_max: int | None = None) -> dict[str, Value]:
+        """What is said of it, with so many of its topics at most. A decided one is known by its
+        record alone, which doesn't say what it is about."""
+        row: dict[str, Value] = {
             "name": one.id,
             "state": one.state.value,
+            "recorded_at": Timestamp(_recorded_at(one) // 1_000),
+            "log": self._log,
+        }
+        if isinstance(one, Decision):
+            left = list[Value](sorted(one.left))
+            about = dict[str, Value].fromkeys(("messages", "deliveries", "bytes", "topics"))
+            return row | about | {"user": one.user, "waits_for": left, "own": False}
+        facts, shared = one.facts, is_of_lake(one.id)
+        waits = shared and one.state is State.PREPARED
+        return row | {
             "user": facts.user,
-            "prepared_at": Timestamp(facts.at // 1_000),
+            "waits_for": [GlobalId.parse(one.id).decider] if waits else [],
             "messages": facts.messages,
             "deliveries": facts.deliveries,
             "bytes": facts.bytes,
-            "topics": list[Value](facts.topics),
-            "own": facts.user == user and not is_of_lake(one.id),
-            "log": self._log,
+            "topics": list[Value](facts.topics[:topics_max]),
+            "own": facts.user == user and not shared,
         }
+
+
+def _recorded_at(one: Waiting) -> int:
+    return one.at if isinstance(one, Decision) else one.facts.at

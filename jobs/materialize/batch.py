@@ -139,7 +139,7 @@ class Materialization:
         """The typed tables, and what was said of schemas up to the group of `cursors`."""
         group = self.tables["cursors"].reached
         typed = TypedTables(self.spark, self.locations.tables, group)
-        if group:
+        if group and not self.tables["schemas"].empty():
             said = self.tables["schemas"].rows().where(F.col("group") <= group).collect()
             typed.tell(in_order(row.asDict() for row in said))
         typed.find()

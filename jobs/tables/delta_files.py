@@ -50,17 +50,29 @@ def transaction(spark: SparkSession, path: str, application: str) -> tuple[int, 
     """The table's version, and the last transaction that it has of this application; None if it
     has none.
 
-    The newest entry says it, as a rule, and is one file to read. Only where it doesn't, the whole
-    table is asked: Delta 4.4 rebuilds that by a Spark job. What Delta writes beside a version
-    (`.crc`) isn't asked: after a power cut it may be there with an empty entry.
+    The newest entry says it, as a rule, and is one file to read; so is all that a table has said
+    which was only made. Else the whole table is asked: Delta 4.4 rebuilds that by a Spark job. What
+    Delta writes beside a version (`.crc`) isn't asked: after a power cut it may be there with an
+    empty entry.
     """
     snapshot = snapshot_of(log_of(spark, path))
     version = int(snapshot.version())
     said = _said(Entries(spark, path).text(version) or "", application)
-    if said is None:
+    if said is None and version > 0:
         found = snapshot.transactions().get(application)
         said = int(found.get()) if found.isDefined() else None
     return version, said
+
+
+def has_nothing(spark: SparkSession, path: str) -> bool:
+    """Whether the table was only made, and at most one commit of no rows came after it. To look
+    costs no Spark job."""
+    entries = Entries(spark, path)
+    first = entries.text(0)
+    if first is None or (newest := entries.last_from(0)) > 1:
+        return False
+    said = first if newest == 0 else f"{first}\n{entries.text(newest)}"
+    return '{"add":' not in said
 
 
 def _said(entry: str, application: str) -> int | None:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from pyspark.sql.types import StructType
 
 from distributary.jobs.tables.delta_commit import Commits, Rows
-from distributary.jobs.tables.delta_files import Folder, partitions, transaction
+from distributary.jobs.tables.delta_files import Folder, has_nothing, partitions, transaction
 from distributary.jobs.tables.folders import local
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.table_places import typed_places
@@ -107,6 +107,10 @@ class SparkTable:
 
     def rows(self) -> DataFrame:
         return self.spark.read.format("delta").load(self.path)
+
+    def empty(self) -> bool:
+        """Whether it never had a row, if that can be seen at a glance."""
+        return has_nothing(self.spark, self.path)
 
     def complete(self) -> bool:
         """Whether it has all columns of today."""
@@ -214,6 +218,8 @@ class SparkTable:
         self.reached = self._in_rows() if said is None else said
 
     def _in_rows(self) -> int:
+        if self.empty():
+            return 0
         last = self.rows().agg(F.max("group")).collect()[0][0]
         return int(last or 0)
 

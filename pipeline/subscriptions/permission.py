@@ -73,6 +73,18 @@ class Permissions:
             for pattern in self.grants.get(who, {}).get(action, ())
         )
 
+    def everywhere(self, user: str, action: Action) -> bool:
+        """Whether the user may do this to every topic and every queue."""
+        if self.grants is None:
+            return True
+        every = {
+            pattern.kind
+            for who in (user, EVERYBODY)
+            for pattern in self.grants.get(who, {}).get(action, ())
+            if pattern.name == "*"
+        }
+        return {Kind.TOPIC, Kind.QUEUE} <= every
+
     def amqp_error(self, user: str, topic: str, *actions: Action) -> AmqpError | None:
         """None when the user may do one of these to the destination, else what to tell the peer."""
         if any(self.allow(user, action, topic) for action in actions):

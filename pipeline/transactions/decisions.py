@@ -72,11 +72,13 @@ OUTCOMES: dict[State, Outcome] = {
 
 class Decision(msgspec.Struct, eq=False):
     """One of them: its id, the other logs that have a part in it, and those of them that have yet
-    to end theirs."""
+    to end theirs; of a decided one whose it is, and when it was decided (microseconds)."""
 
     id: str
     logs: tuple[str, ...]
     state: State = State.LIVE
+    user: str = ""
+    at: int = 0
     left: set[str] = msgspec.field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -113,9 +115,9 @@ class Decisions:
         self._all[id_] = Decision(id_, logs)
         return None
 
-    def restore(self, id_: str, logs: tuple[str, ...]) -> None:
+    def restore(self, id_: str, logs: tuple[str, ...], user: str, at: int) -> None:
         """One was decided before a start."""
-        self._all[id_] = Decision(id_, logs, State.DECIDED)
+        self._all[id_] = Decision(id_, logs, State.DECIDED, user, at)
 
     def get(self, id_: str) -> Decision | None:
         """That one, if it is known."""
@@ -134,6 +136,10 @@ class Decisions:
             return None
         del self._all[id_]
         return one.step(Event.TOLD)
+
+    def waiting(self) -> list[Decision]:
+        """Those that are decided and that other logs have yet to commit."""
+        return [one for one in self._all.values() if one.commits]
 
     def telling(self) -> list[Decision]:
         """Those of which other logs are to be told."""

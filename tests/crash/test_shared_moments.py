@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from faults import Fault, Layer
+from gateway_http import ShownGateway
 from gateway_jms import QUEUE, Jms, source, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
-from gateway_process import Gateway, until
+from gateway_process import PATIENCE, until
 from gateway_transactions import Transacted, condition_of, transacted
 from points import POINTS
 
@@ -27,6 +28,7 @@ FORCED = "amqp:link:detach-forced"
 NOTHING = "nothing, for its gateway is gone"
 NOT_WRITTEN, SYNCED = "before the journal is written", "after the journal is synced"
 LOGS = ("main", "orders", "prices")
+FLEET = {"decision_ask_ms": 100, "member_ms": 200}
 RULES = tuple(Rule(f"queue://{log}.#", (log,)) for log in LOGS[1:])
 
 
@@ -62,18 +64,24 @@ BETWEEN = (
 )
 
 
+def rows(manager: Manager) -> list[dict[str, Any]]:
+    """What a gateway lists of all logs that there are."""
+    part = manager.done("QUERY", TRANSACTION)
+    return [dict(zip(part["attributeNames"], row, strict=True)) for row in part["results"]]
+
+
 class Lake:
     """Gateways over layers that kill them."""
 
     def __init__(self, folder: Path, to: str, **environment: str) -> None:
         """The coin goes to a queue of the log `to`."""
         self.home, self.to = folder / "lake", "own.to" if to == "main" else f"{to}.to"
-        self.taker = to
+        self.taker, self._environment = to, environment
         DiskLake(self.home).replace(None, Placement(1, LOGS, RULES))
-        self.gateways: dict[str, Gateway] = {}
+        self.gateways: dict[str, ShownGateway] = {}
         self.layers: dict[str, Layer] = {}
         for log in dict.fromkeys(("main", "orders", to)):
-            gateway = Gateway(folder / log, {"fleet": {"decision_ask_ms": 100}})
+            gateway = ShownGateway(folder / log, {"fleet": {"machine": log, **FLEET}})
             gateway.home, gateway.options = self.home, ["--log", log]
             below = self.home if log == "main" else self.home / "logs" / log
             self.layers[log] = Layer(folder / f"{log}.layer", below)
@@ -86,6 +94,15 @@ class Lake:
         gateway.start()
         gateway.await_event("address.said", len(gateway.events("listening")))
 
+    def standby(self, log: str) -> ShownGateway:
+        """One that waits for a log, on the machine `heir`."""
+        heir = ShownGateway(self.home.parent / "heir", {"fleet": {"machine": "heir", **FLEET}})
+        heir.home, heir.options = self.home, ["--log", log, "--standby"]
+        heir.environment |= self._environment
+        heir.spawn()
+        heir.await_event("standby.waiting")
+        return heir
+
     def killed(self, log: str) -> None:
         """It is, or will be, by its layer."""
         gateway = self.gateways[log]
@@ -94,9 +111,8 @@ class Lake:
         gateway.kill()
 
     def waiting(self, log: str) -> list[str]:
-        """The ids of what is prepared in a log."""
-        rows = Manager(Peer(self.gateways[log].port)).done("QUERY", TRANSACTION)["results"]
-        return [str(row[0]) for row in rows]
+        """The ids of what is prepared in a log, or decided there and not done everywhere."""
+        return [str(one["name"]) for one in rows(Manager(Peer(self.gateways[log].port)))]
 
     def lying(self, log: str, queue: str) -> int:
         """How many coins come from a queue; they stay there."""
@@ -124,15 +140,15 @@ class Lake:
 
 
 @contextmanager
-def working(lake: Lake) -> Iterator[Transacted]:
+def working(lake: Lake, user: str = "") -> Iterator[Transacted]:
     """The coin is taken, and sent, in a transaction that is open."""
     with ExitStack() as ends:
         for log, gateway in lake.gateways.items():
             ends.push(gateway)
             lake.start(log)
-        with Jms(lake.gateways["orders"].port) as there:
+        with Jms(lake.gateways["orders"].port, "there", user=user) as there:
             there.publish("orders.from", "coin", capabilities=QUEUE)
-        with Jms(lake.gateways["main"].port) as jms:
+        with Jms(lake.gateways["main"].port, "client", user=user) as jms:
             session = transacted(jms)
             to = session.producer(lake.to, QUEUE)
             session.consumer("from", source("orders.from", QUEUE), 1)
@@ -145,6 +161,7 @@ def working(lake: Lake) -> Iterator[Transacted]:
 
 def heard(session: Transacted, discharge: int) -> str:
     """What the client hears."""
+    session.jms.socket.settimeout(PATIENCE)
     try:
         while discharge not in session.states:
             one = session.read()
@@ -213,10 +230,7 @@ def test_another_owner_takes_over_what_was_prepared(tmp_path: Path) -> None:
     """A standby has what the former owner prepared, and is told."""
     lake = Lake(tmp_path, "main")
     with working(lake) as session:
-        standby = Gateway(tmp_path / "standby", {"fleet": {"decision_ask_ms": 100}})
-        standby.home, standby.options = lake.home, ["--log", "orders", "--standby"]
-        standby.spawn()
-        standby.await_event("standby.waiting")
+        standby = lake.standby("orders")
         with ExitStack() as ends:
             ends.push(standby)
             lake.layers["orders"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))
@@ -260,3 +274,25 @@ def test_users_end_what_logs_decide_by_force_alone(tmp_path: Path) -> None:
         lake.start("main")
         lake.gateways["main"].await_event("transaction.completed")
         assert lake.coins == (1, 1)  # done in one, and not in the other
+
+
+def test_order_is_lost_in_a_log_that_stays_away_after_the_answer(tmp_path: Path) -> None:
+    """The commit was answered without it. What is sent there next comes first, if its owner is back
+    before it has heard from the one that decided."""
+    lake = Lake(tmp_path, "prices", DISTRIBUTARY_FLEET_OWNER_WAIT_MS="1000")
+    with working(lake) as session:
+        lake.layers["prices"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))
+        discharge = session.send_discharge(fail=False)
+        lake.killed("prices")
+        assert heard(session, discharge) == ""
+        decides = lake.gateways["orders"].process
+        decides.send_signal(signal.SIGSTOP)
+        lake.start("prices")
+        with Jms(lake.gateways["main"].port, "next") as jms:
+            jms.publish(lake.to, "later", capabilities=QUEUE)
+        decides.send_signal(signal.SIGCONT)
+        lake.ends()
+        with Jms(lake.gateways["prices"].port, "last") as jms:
+            both = transacted(jms)
+            both.consumer("all", source(lake.to, QUEUE), 2)
+            assert [text_of(one.payload) for one in both.transfers(2)] == ["later", "coin"]

@@ -1,4 +1,4 @@
-"""The Spark examples one after another in one JVM: `spark-submit spark_jobs.py HOME FOLDER`.
+"""The Spark examples one after another in one session: `python spark_jobs.py HOME FOLDER`.
 
 Each runs as the program that it is; between them the tables are made.
 """

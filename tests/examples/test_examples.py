@@ -23,7 +23,7 @@ from example_programs import EXAMPLES, SOURCES, Programs, locked_jars
 from gateway_management import Manager
 from gateway_peer import Peer
 from gateway_process import PATIENCE, Gateway, free_port, until
-from spark_settings import FAST
+from spark_lender import lent
 
 ORDERS = 10
 POISON = 7
@@ -189,13 +189,13 @@ def test_the_spark_jobs(gateway: Gateway, tmp_path: Path) -> None:
 
 def submitted(gateway: Gateway, folder: Path) -> str:
     """What the Spark examples print; they must end well."""
-    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
-    confs = [word for name, value in FAST.items() for word in ("--conf", f"{name}={value}")]
     jobs = str(Path(__file__).with_name("spark_jobs.py"))
+    words = [sys.executable, jobs, str(gateway.home), str(folder)]
+    command, variables = lent(words, environment(gateway.port))
     done = subprocess.run(
-        [*submit, *confs, jobs, str(gateway.home), str(folder)],
+        command,
         cwd=folder,
-        env=environment(gateway.port) | {"PYSPARK_PYTHON": sys.executable},
+        env=variables,
         capture_output=True,
         text=True,
         check=False,

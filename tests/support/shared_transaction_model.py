@@ -32,7 +32,7 @@ class Process:
         self.decisions = Decisions(9)
         self.prepared = records[-1:] == ["prepared"]
         if records[-1:] == ["decided"]:
-            self.decisions.restore(ID, tuple(OTHERS))
+            self.decisions.restore(ID, tuple(OTHERS), "", 0)
 
     def lose_part(self) -> None:
         """Its peer is gone, or it is rolled back."""

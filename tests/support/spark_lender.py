@@ -20,7 +20,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import class_archive
 from spark_settings import FAST
@@ -35,6 +35,7 @@ LENT = "DISTRIBUTARY_TESTS_SPARK"
 #: It works for all workers at once.
 HEAP = {"spark.driver.memory": "5g"}
 YOUNG = "-XX:NewSize=1g"
+CLOSURES = Path(__file__).with_name("ClosuresOnce.java")
 #: Where it is said, Spark doesn't look for the line of the program that made an RDD, each time.
 CALL_SITE = ("callSite.short", "callSite.long")
 #: What is asked of the lender.
@@ -148,6 +149,7 @@ def _serve(address: Path) -> None:
 
     warehouse = {"spark.sql.warehouse.dir": str(address.with_name("warehouse"))}
     spark = session({**FAST, **HEAP, **warehouse})
+    serialize_closures_once(spark)
     url = ""
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as ready:
         listener.bind(str(address))
@@ -172,6 +174,22 @@ def _serve(address: Path) -> None:
                     borrower.close()
                     if len(ready.get_map()) == 1:
                         return
+
+
+def serialize_closures_once(spark: "SparkSession") -> None:
+    """Spark makes bytes of each function of a job twice, the first time to look whether it can: a
+    seventh of what the JVM does for a query of ours."""
+    jvm: Any = spark._jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(CLOSURES.read_text())
+    made = compiler.getClassLoader().loadClass(f"distributary.{CLOSURES.stem}")
+    environment = jvm.org.apache.spark.SparkEnv.get()
+    arguments = jvm.java.util.List.of(environment.conf()).toArray()
+    serializer = made.getConstructors()[0].newInstance(arguments)
+    field = environment.getClass().getDeclaredField("closureSerializer")
+    field.setAccessible(True)
+    field.set(environment, serializer)
 
 
 def _another(spark: "SparkSession") -> str:

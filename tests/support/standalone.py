@@ -17,7 +17,7 @@ SPARK = Path(pyspark.__file__).parent
 #: Seconds until a process has said that it is there; two on an idle machine.
 START_SECONDS_MAX = 120
 #: Seconds that a job may take; twenty on an idle machine.
-JOB_SECONDS_MAX = 400
+JOB_SECONDS_MAX = 900
 
 
 @dataclass

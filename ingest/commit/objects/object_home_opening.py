@@ -271,7 +271,7 @@ def _pace(limits: JournalLimits) -> Pace:
         return Pace.of(limits)
     linger = max(limits.linger_ms, limits.put_linger_ms) / 1_000
     settlements = max(linger, limits.put_settlement_linger_ms / 1_000)
-    return Pace(linger, settlements, limits.puts_max)
+    return Pace(linger, settlements, limits.puts_max, limits.put_bytes)
 
 
 def _made(make: Callable[[], None]) -> bool:

@@ -11,9 +11,19 @@ class ClientMessages:
     """Messages that came together: `first` is the number of the first one on the owner's link, when
     they are sent. `deliveries` are the client's, 0 for what has its outcome. `work` is the
     transaction that they are part of, if any: all of it has an outcome of the owner's, for its end
-    waits for that."""
+    waits for that. `again`: an owner that was lost may have written them."""
 
-    __slots__ = ("blob", "deliveries", "first", "left", "offsets", "sent", "settled", "work")
+    __slots__ = (
+        "again",
+        "blob",
+        "deliveries",
+        "first",
+        "left",
+        "offsets",
+        "sent",
+        "settled",
+        "work",
+    )
 
     def __init__(
         self,
@@ -21,9 +31,11 @@ class ClientMessages:
         offsets: "array[int]",
         deliveries: "array[int]",
         work: RelayedWork | None,
+        *,
+        again: bool = False,
     ) -> None:
         self.blob, self.offsets, self.deliveries = blob, offsets, deliveries
-        self.work = work
+        self.work, self.again = work, again
         #: Whether nobody wants an outcome; how many were sent, and how many wait for theirs.
         self.settled = not deliveries[0] and work is None
         self.first = self.sent = 0
@@ -37,12 +49,14 @@ class ClientMessages:
     def unanswered(self) -> "list[ClientMessages]":
         """What of them has no outcome, as runs that weren't sent."""
         waiting = len(self.deliveries) - self.deliveries.count(0)
+        blob, offsets, deliveries, work = self.blob, self.offsets, self.deliveries, self.work
+        sent = self.again or self.sent > 0
         return [
             ClientMessages(
-                self.blob, self.offsets[start : stop + 1], self.deliveries[start:stop], self.work
+                blob, offsets[start : stop + 1], deliveries[start:stop], work, again=sent
             )
-            for start, stop in alike(self.deliveries, waiting)
-            if self.deliveries[start]
+            for start, stop in alike(deliveries, waiting)
+            if deliveries[start]
         ]
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, assert_never
 
+from distributary.ingest.native.runs import Received
+from distributary.ingest.net import transactional
 from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.relayed_link import ClientTransactions, Ending
 from distributary.ingest.relaying.transactions.owner_coordinator import OwnerCoordinator
@@ -218,9 +220,7 @@ class RelayedWorks:
     ) -> tuple[RelayedWork, Step] | None:
         """Work came on a client's link to a topic of this log, in a transaction by its number.
         None: there is no such transaction, and the link has ended."""
-        if not self._clients.knows(link.connection, number):
-            amqp_error = unknown(number)
-            link.end(amqp_error.condition, f"link '{link.name}': {amqp_error.description}")
+        if not self._knows(link, number):
             return None
         work = self._clients.elsewhere(number, log)
         if work is None:
@@ -228,6 +228,24 @@ class RelayedWorks:
         assert isinstance(work, RelayedWork)  # noqa: S101
         self._clients.watch(link.connection, number)
         return work, work.take(holder, messages)
+
+    def refuse(self, link: Link, received: Received, reason: AmqpError) -> None:
+        """Messages of a transaction that go to no log: it can only be rolled back."""
+        number, condition, text = received.transaction, reason.condition, reason.description
+        if self._knows(link, number):
+            self._clients.spoil(link.connection, number, reason)
+            transactional.reject_in(received.deliveries, number, condition, text)
+            link.connection.touch()
+            link.answered(received.unsettled)
+            link.grant(received.count)
+
+    def _knows(self, link: Link, number: int) -> bool:
+        """Whether the client has such a transaction; if not, the link ends."""
+        found = self._clients.knows(link.connection, number)
+        if not found:
+            amqp_error = unknown(number)
+            link.end(amqp_error.condition, f"link '{link.name}': {amqp_error.description}")
+        return found
 
     def stay(self, link: Link, log: str) -> None:
         """The client has a subscription in this log that lasts as long as its connection: it isn't

@@ -33,6 +33,17 @@ class PinnedTable:
     sequence: int
 
 
+def row_counts(store: Store) -> dict[str, int | None]:
+    """The data files with how many rows the log says that each has, if it says that. Raises
+    StoreError when the table can't be read."""
+    try:
+        actions = DeltaTable(store.uri, storage_options=store.options).get_add_actions(flatten=True)
+    except (DeltaError, OSError) as error:
+        raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error
+    rows = pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
+    return {str(row["path"]): row.get("num_records") for row in rows}
+
+
 def pin(store: Store) -> PinnedTable:
     """The table as it is now. Raises StoreError when it can't be read."""
     try:

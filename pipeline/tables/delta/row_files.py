@@ -135,6 +135,8 @@ class _OpenFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = layout.in_files
         some = [one for one in kind if one.name not in layout.plain]
+        # What prunes has them, for readers that leave out parts of a file.
+        counted = [one for one in kind if one in some or one.name in layout.bounded]
         repeating = [one for one in some if _repeats(first.column(one.name))]
         self._file = pq.ParquetWriter(
             path,
@@ -143,7 +145,7 @@ class _OpenFile:
             compression_level=COMPRESSION_LEVEL,
             use_dictionary=_leaves_of(repeating),  # type: ignore[arg-type] # stubs: bool only
             # No reader asks for the least and the greatest of what a row has many of.
-            write_statistics=_leaves_of(some, repeated=False),
+            write_statistics=_leaves_of(counted, repeated=False),
             store_schema=False,
         )
         self._waiting: list[pa.RecordBatch] = []

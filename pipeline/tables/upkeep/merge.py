@@ -1,15 +1,19 @@
 """Several data files into one: the same rows, sorted so that one topic is read without the others.
+But for the work of a prepared transaction, which nobody reads after its end: where that is in one
+of these files, too, the work is left out.
 
 All that takes long runs inside of Arrow and numpy, without the interpreter.
 """
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from distributary.pipeline.model.subscription import ENDS_OF_TRANSACTIONS, SubscriptionEvent
 from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Int64s
 from distributary.pipeline.tables.delta import data_file
@@ -17,6 +21,9 @@ from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.upkeep import tiers
 from distributary.pipeline.tables.upkeep.tiers import Run
+
+_PREPARED: Final = pa.scalar(SubscriptionEvent.PREPARED.value, pa.string())
+_ENDS: Final = pa.array(sorted(event.value for event in ENDS_OF_TRANSACTIONS), pa.string())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +72,8 @@ def merge(store: Store, loaded: Loaded, tier: int) -> AddedFile:
     table = pa.concat_tables(loaded.tables).combine_chunks()
     if record == topic_log_schema.MESSAGE:
         table = sorted_messages(table)
+    elif record == topic_log_schema.SUBSCRIPTION:
+        table = without_ended_work(table)
     return data_file.write(store, table, record=record, day=day, tier=tier)
 
 
@@ -72,6 +81,23 @@ def sorted_messages(table: pa.Table) -> pa.Table:
     """The rows by topic and sequence; as they lie if they are so already."""
     order = _order(table)
     return table.take(order) if (np.diff(order) != 1).any() else table
+
+
+def without_ended_work(table: pa.Table) -> pa.Table:
+    """Events; those of a prepared transaction have no work any more if its end is in a later group
+    of these. Its id may be used again behind that."""
+    ends = pc.is_in(table["event"], value_set=_ENDS).to_numpy()
+    if not ends.any():
+        return table
+    group = table["group"].to_numpy()
+    names = table["subscription"].combine_chunks().dictionary_encode()
+    of = names.indices.to_numpy().astype(np.int64)
+    ended = np.full(len(names.dictionary), -1, np.int64)
+    np.maximum.at(ended, of[ends], group[ends])
+    done = pc.equal(table["event"], _PREPARED).to_numpy() & (group < ended[of])
+    at = table.schema.get_field_index("message")
+    work = pc.if_else(pa.array(done), pa.scalar(None, pa.binary()), table.column(at))
+    return table.set_column(at, table.schema.field(at), work)
 
 
 def _order(table: pa.Table) -> Int64s:

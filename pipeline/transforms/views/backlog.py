@@ -10,24 +10,32 @@ Rule 2: an incarnation settles what it is owed, once (the audit's check `settled
         is below its floor. So a settlement needs neither topic nor selector to count.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.outcome import Outcome
-from distributary.pipeline.model.subscription import BEGINNINGS
+from distributary.pipeline.transforms.materialize.settled import BLOCKS, WORDS, without_settled
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import incarnations
 from distributary.pipeline.transforms.schema.lake_rows import of_logs
-from distributary.pipeline.transforms.views.claiming import Claims, claimed
+from distributary.pipeline.transforms.views.bucket_rows import BACKLOG, FRAME, BucketRows
+from distributary.pipeline.transforms.views.claiming import Claims, claimed, once, one_row
 from distributary.pipeline.transforms.views.pending import pending_of_all
 from distributary.pipeline.transforms.views.publication_times import with_publication
-from distributary.pipeline.transforms.views.settled_sums import NEVER, Clip, can_sum, settled_alike
+from distributary.pipeline.transforms.views.settled_sums import (
+    NEVER,
+    Clip,
+    SettledBlocks,
+    can_sum,
+    facts_of,
+    settled_alike,
+)
 
 #: The width of a bucket where none is said.
 WIDTH = timedelta(hours=1)
@@ -36,12 +44,6 @@ WIDTH = timedelta(hours=1)
 BUCKETS_MAX = 10_000
 
 _US = timedelta(microseconds=1)
-
-#: The first and the last bucket, and the moment at which all ends.
-_FRAME = ("first", "last", "ends")
-
-#: What is counted in a bucket.
-_COUNTS = ("owed", "came", "settled", "dropped")
 
 
 def backlog(
@@ -116,76 +118,108 @@ class History:
     """What came to subscriptions and went, message by message: what every width begins with."""
 
     tables: Tables
-    events: DataFrame
+    #: Incarnations; a query reads them once.
     lives: DataFrame
-    #: What was settled, unless Arrow sums that up; and all else.
-    settled: DataFrame | None
+    #: How long messages stayed: all of them, or where Arrow sums up what was settled, all others.
     stays: DataFrame
-    #: The last group that all of it has.
+    is_summed: bool
+    #: The last group that all of it has, when all of it was known, and the first beginning.
     group: Column
+    known_at: Column
+    begun_at: Column
 
     @classmethod
     def of(
         cls, tables: Tables, claims: Claims, owed: DataFrame, subscription: str | None = None
     ) -> Self:
         """`owed` is what `pending_of_all` says; `subscription` is an id, to look at it alone."""
-        group = F.coalesce(tables.cursors.select(F.max("group")).scalar(), F.lit(2**63 - 1))
+        if can_sum(tables, claims.messages):
+            return cls._near(tables, claims, subscription)
+        last = one_row(tables.spark).select(claims.cursors.select(F.max("group")).scalar()).scalar()
+        group = F.coalesce(last, F.lit(2**63 - 1))
         events = tables.subscriptions.where(F.col("group") <= group)
         if subscription is not None:
             events = events.where(F.col("subscription") == subscription)
-        lives = incarnations(events)
-        alone = can_sum(tables, claims.messages)
-        settled = None if alone else _settled(tables, lives, group, claims)
-        stays = _waiting(owed, lives).unionByName(_dropped(tables, lives, claims))
-        return cls(tables, events, lives, settled, stays, group)
+        lives = once(incarnations(events))
+        versions = tables.log_versions.where(F.col("group") <= group).coalesce(1)
+        stays = (
+            _settled(tables, lives, group, claims)
+            .unionByName(_waiting(owed, lives))
+            .unionByName(_dropped(tables, lives, claims))
+        )
+        return cls(
+            *(tables, lives, stays),
+            is_summed=False,
+            group=group,
+            known_at=versions.select(F.max("committed_at")).scalar(),
+            begun_at=lives.select(F.min("began_at")).scalar(),
+        )
+
+    @classmethod
+    def _near(cls, tables: Tables, claims: Claims, subscription: str | None) -> Self:
+        """Where one task finds out all that is small."""
+        spark, facts = tables.spark, facts_of(tables, subscription)
+        lives = one_row(spark).select(F.inline(facts["lives"]))
+        lowest = one_row(spark).select(facts["lowest"]).scalar()
+        messages = tables.messages.where(F.col("sequence") >= lowest)
+        subscribers = lives.where(F.col("owed_to").isNotNull()).select(
+            *("life", "subscription", "began", "began_at", "ended_at", "owed_from", "owed_to"),
+            F.col("topic").alias("_topic"),
+            F.col("selector").alias("_selector"),
+        )
+        mine = (F.col("sequence") >= F.col("owed_from")) & (F.col("group") <= F.col("owed_to"))
+        rows = claimed(subscribers, messages, mine, claims).select(
+            *("life", "subscription", "began", "began_at", "ended_at", "sequence", "published_at")
+        )
+        known = one_row(spark).select(facts["lives"].alias("lives"))
+        blocks = known.mapInArrow(SettledBlocks(f"{tables.folder}/acks"), BLOCKS)
+        # An incarnation that has ended may have a block for each that it lived through.
+        settled = claims.settled + claims.events * (claims.messages // (64 * WORDS))
+        stays = without_settled(rows, blocks, settled, by="life").select(
+            *_stay(F.col("ended_at")), F.lit(False).alias("was_settled")
+        )
+        return cls(
+            *(tables, lives, stays),
+            is_summed=True,
+            group=facts["upto"],
+            known_at=facts["committed_at"],
+            begun_at=facts["begun_at"],
+        )
 
     def counted(self, buckets: "Buckets") -> DataFrame:
         """The rows of `backlog`."""
-        frame = _frame(self.tables, self.events, self.group, buckets)
-        if self.settled is None:
-            known = frame.select("first", self.group.alias("upto"))
-            clip = Clip(buckets.width_us, buckets.until, buckets.clipped)
-            settled = settled_alike(self.tables.folder, self.lives, known, clip)
-            parts = _alike(self.stays, frame, buckets).unionByName(settled)
-        else:
-            parts = _alike(self.settled.unionByName(self.stays), frame, buckets)
-        # All that follows is by subscription: rows are brought together once.
-        alike = (
-            parts.repartition("subscription")
-            .groupBy("subscription", "began", "came_in", "went_in", "was_settled")
-            .agg(F.sum("n").alias("n"), F.min("oldest_at").alias("oldest_at"))
+        known = one_row(self.tables.spark).select(
+            self.begun_at.alias("begun_at"), self.known_at.alias("known_at")
         )
-        lived = _lived(self.lives, buckets.width_us).repartition("subscription")
-        return _counted(alike.unionByName(lived, allowMissingColumns=True), frame, buckets.width_us)
+        frame = known.select(_frame(buckets)).scalar()
+        parts = _alike(self.stays, frame["first"], buckets)
+        if self.is_summed:
+            clip = Clip(buckets.width_us, buckets.until, buckets.clipped)
+            upto, first = self.group.alias("upto"), frame["first"].alias("first")
+            settled = settled_alike(self.tables.folder, self.lives, [upto, first], clip)
+            parts = parts.unionByName(settled)
+        parts = parts.unionByName(_lived(self.lives, buckets.width_us), allowMissingColumns=True)
+        # All that follows is by subscription: rows are brought together once.
+        return (
+            parts.withColumn("n", F.coalesce("n", F.lit(0).cast("long")))
+            .repartition("subscription")
+            .withColumn(FRAME, frame)
+            .mapInArrow(BucketRows(buckets.width_us), BACKLOG)
+        )
 
 
-def _frame(
-    tables: Tables,
-    events: DataFrame,
-    group: Column,
-    asked: Buckets,
-) -> DataFrame:
-    """One row: the first and the last bucket, and the moment at which all ends."""
-    versions = tables.log_versions.where(F.col("group") <= group)
-    known = F.coalesce(versions.select(F.max("committed_at")).scalar(), F.current_timestamp())
-    begun = events.where(F.col("event").isin([event.value for event in BEGINNINGS]))
-    if asked.since is None:
-        begin = begun.select(F.min("recorded_at")).scalar()
-    else:
-        begin = F.lit(asked.since)
+def _frame(asked: Buckets) -> Column:
+    """The first and the last bucket, and the moment at which all ends, by what is known."""
+    known = F.coalesce("known_at", F.current_timestamp())
+    begin = F.col("begun_at") if asked.since is None else F.lit(asked.since)
     end = known if asked.until is None else F.least(known, F.lit(asked.until))
     if asked.back is not None:
         begin = F.greatest(begin, end - F.lit(asked.back))
-    frame = events.sparkSession.range(1).select(
-        _bucket(begin, asked.width_us).alias("first"),
-        _bucket(end, asked.width_us).alias("last"),
-        end.alias("ends"),
-    )
-    many = F.col("last") - F.col("first") >= BUCKETS_MAX
+    first, last = (_bucket(at, asked.width_us) for at in (begin, end))
     text = f"There are more than {BUCKETS_MAX} buckets of this width: make them wider, or say since"
-    return frame.withColumn(
-        "first", F.when(many, F.raise_error(F.lit(text)).cast("long")).otherwise(F.col("first"))
-    )
+    many = F.raise_error(F.lit(text)).cast("long")
+    first = F.when(last - first >= BUCKETS_MAX, many).otherwise(first)
+    return F.struct(first.alias("first"), last.alias("last"), end.alias("ends"))
 
 
 def _settled(tables: Tables, lives: DataFrame, group: Column, claims: Claims) -> DataFrame:
@@ -268,7 +302,7 @@ def _stay(went_at: Column) -> list[Column]:
     ]
 
 
-def _alike(stays: DataFrame, frame: DataFrame, asked: Buckets) -> DataFrame:
+def _alike(stays: DataFrame, first: Column, asked: Buckets) -> DataFrame:
     """How many came in one bucket and went in another, and the oldest of them. What was before the
     first bucket is in the one before it, and what had gone then is left out."""
     went_at = F.col("went_at")
@@ -277,7 +311,6 @@ def _alike(stays: DataFrame, frame: DataFrame, asked: Buckets) -> DataFrame:
         went_at = F.when(went_at <= F.lit(asked.until), went_at)
     came_in, went_in = (_bucket(at, asked.width_us) for at in (F.col("came_at"), went_at))
     if asked.clipped:
-        first = frame.select("first").scalar()
         stays = stays.where(F.coalesce(went_in >= first, F.lit(True)))
         came_in = F.greatest(came_in, first - 1)
     return (
@@ -293,105 +326,6 @@ def _lived(lives: DataFrame, width_us: int) -> DataFrame:
         *("subscription", "began"),
         _bucket(F.col("began_at"), width_us).alias("came_in"),
         _bucket(F.col("ended_at"), width_us).alias("went_in"),
-    )
-
-
-def _counted(alike: DataFrame, frame: DataFrame, width_us: int) -> DataFrame:
-    """What came and went in each bucket, and what was there at its end."""
-    parts = F.when(F.col("n").isNull(), _nothing()).otherwise(F.concat(_changes(), _oldest()))
-    counted = (
-        alike.join(F.broadcast(frame), how="cross")
-        .withColumn("_before", _gone_before())
-        .select("subscription", *_FRAME, F.explode(parts).alias("part"))
-        .select("subscription", *_FRAME, "part.*")
-    )
-    return _rows(counted, width_us)
-
-
-def _nothing() -> Column:
-    """A part for every bucket that an incarnation lived in."""
-    begin = F.greatest("came_in", "first")
-    return _each(begin, F.least("went_in", "last"), lambda bucket: _part(bucket, {}, None))
-
-
-def _changes() -> Column:
-    """What messages that came in one bucket and went in another change in these two; `owed` is by
-    how much what is owed rises. What was before the first bucket is as if it had been in it."""
-
-    def part(bucket: Column, counts: dict[str, Column]) -> Column:
-        counted = bucket >= F.col("first")
-        own = {name: F.when(counted, counts.get(name, _none())) for name in _COUNTS[1:]}
-        return _part(F.greatest(bucket, F.col("first")), {"owed": counts["owed"], **own}, None)
-
-    n = F.col("n")
-    settled = F.when(F.col("was_settled"), n).otherwise(_none())
-    came = part(F.col("came_in"), {"owed": n, "came": n})
-    went = part(F.col("went_in"), {"owed": -n, "settled": settled, "dropped": n - settled})
-    return F.when(F.col("went_in").isNull(), F.array(came)).otherwise(F.array(came, went))
-
-
-def _gone_before() -> Column:
-    """The bucket in which all that were published before these had gone, of one incarnation."""
-    before = (
-        Window.partitionBy("subscription", "began")
-        .orderBy("oldest_at", "came_in")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    return F.max(_gone_in()).over(before)
-
-
-def _none() -> Column:
-    return F.lit(0).cast("long")
-
-
-def _gone_in() -> Column:
-    always = F.lit(2**63 - 1)
-    return F.when(F.col("n").isNotNull(), F.coalesce(F.col("went_in"), always))
-
-
-def _oldest() -> Column:
-    """The buckets at whose end these were the oldest. Of one incarnation what is published later
-    doesn't come before; so each is the oldest from when all before it are gone."""
-    begin = F.greatest("came_in", "first", "_before")
-    end = F.least(_gone_in() - 1, F.col("last"))
-    return _each(begin, end, lambda bucket: _part(bucket, {}, F.col("oldest_at")))
-
-
-def _each(begin: Column, end: Column, part: Callable[[Column], Column]) -> Column:
-    none = F.array().cast("array<bigint>")
-    return F.transform(F.when(begin <= end, F.sequence(begin, end)).otherwise(none), part)
-
-
-def _part(bucket: Column, counts: dict[str, Column], oldest_at: Column | None) -> Column:
-    oldest = F.lit(None) if oldest_at is None else oldest_at
-    return F.struct(
-        bucket.alias("bucket"),
-        *(F.coalesce(counts.get(name, _none()), _none()).alias(name) for name in _COUNTS),
-        oldest.cast("timestamp").alias("oldest_at"),
-    )
-
-
-def _rows(counted: DataFrame, width_us: int) -> DataFrame:
-    ends_at = F.least(F.timestamp_micros((F.col("bucket") + 1) * width_us), F.col("ends"))
-    so_far = Window.partitionBy("subscription").orderBy("bucket")
-    age = (F.unix_micros("ends_at") - F.unix_micros("oldest_at")) / 1_000_000
-    return (
-        counted.groupBy("subscription", "bucket", *_FRAME)
-        .agg(
-            *(F.coalesce(F.sum(name), _none()).alias(name) for name in _COUNTS),
-            F.min("oldest_at").alias("oldest_at"),
-        )
-        .withColumn("owed", F.sum("owed").over(so_far))
-        .where(F.col("bucket").between(F.col("first"), F.col("last")))
-        .withColumn("ends_at", ends_at)
-        .select(
-            "subscription",
-            F.timestamp_micros(F.col("bucket") * width_us).alias("begins_at"),
-            "ends_at",
-            *_COUNTS,
-            "oldest_at",
-            age.alias("oldest_seconds"),
-        )
     )
 
 

@@ -1,41 +1,86 @@
 """Which messages subscriptions claim, all of them at once."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self, TypeAlias
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.model.topic_pattern import is_pattern
+from distributary.pipeline.transforms.materialize.settled import EXCEPTIONS_IN_MEMORY
 from distributary.pipeline.transforms.schema.claimed_topics import by_topic
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.selector.selecting import selected
+from distributary.pipeline.transforms.views.file_sums import count_of, small_table, within_reach
+
+#: What views ask cursors for.
+_CURSOR: Final = (
+    *("subscription", "topic", "selector", "floor", "group"),
+    *("settled", "settled_count", "failures"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
     """What must be known before there is a plan. It has a condition for each selector that a
     subscription has or had, and how it joins follows from how much there is: sequences that cursors
-    have settled above their floors, and messages."""
+    have settled above their floors, events of subscriptions, and messages. `cursors` are rows of a
+    query: what it asks them for has one version."""
 
     selectors: frozenset[str | None]
     patterns: frozenset[str]
     settled: int
+    events: int
     messages: int
+    cursors: DataFrame
 
     @classmethod
     def of(cls, tables: Tables) -> Self:
-        """By one query; the number of messages is in the table's log."""
-        now = tables.cursors.select("topic", "selector", "settled_count")
-        ever = tables.subscriptions.select(
-            "topic", "selector", F.lit(0).cast("long").alias("settled_count")
-        )
-        said = now.unionByName(ever).groupBy("topic", "selector")
-        found = said.agg(F.sum("settled_count").alias("settled")).collect()
-        messages = tables.messages.count()
-        patterns = frozenset(row.topic for row in found if is_pattern(row.topic))
-        selectors = frozenset(row.selector for row in found)
-        return cls(selectors, patterns, sum(row.settled for row in found), messages)
+        """The number of messages is in the table's log."""
+        cursors = tables.cursors
+        said, events, messages = (_near if within_reach(tables) else _far)(tables)
+        patterns = frozenset(topic for topic, _, _ in said if is_pattern(topic))
+        selectors = frozenset(selector for _, selector, _ in said)
+        settled = sum(count for _, _, count in said)
+        if settled <= EXCEPTIONS_IN_MEMORY:
+            cursors = once(cursors.select(*_CURSOR))
+        return cls(selectors, patterns, settled, events, messages, cursors)
+
+
+#: Each topic with a selector, and how much is settled; how many events; how many messages.
+_Known: TypeAlias = tuple[list[tuple[str, str | None, int]], int, int]
+
+
+def _near(tables: Tables) -> _Known:
+    now = small_table(tables.folder, "cursors", ("topic", "selector", "settled_count"))
+    ever = small_table(tables.folder, "subscriptions", ("topic", "selector"))
+    said = [(row["topic"], row["selector"], row.get("settled_count", 0)) for row in [*now, *ever]]
+    return said, len(ever), count_of(f"{tables.folder}/messages")
+
+
+def _far(tables: Tables) -> _Known:
+    now = tables.cursors.select("topic", "selector", "settled_count", F.lit(0).alias("events"))
+    ever = tables.subscriptions.select(
+        "topic", "selector", F.lit(0).cast("long").alias("settled_count"), F.lit(1).alias("events")
+    )
+    sums = (F.sum("settled_count").alias("settled"), F.sum("events").alias("events"))
+    found = now.unionByName(ever).groupBy("topic", "selector").agg(*sums).collect()
+    said = [(row.topic, row.selector, row.settled) for row in found]
+    return said, sum(row.events for row in found), tables.messages.count()
+
+
+def once(rows: DataFrame) -> DataFrame:
+    """These rows, which a query reads once, however often it asks for them: all of it sees one
+    version, which is no newer than that of the tables that these rows meet. They pass the driver,
+    so they must be few; what is derived of them costs a task."""
+    # Spark finds equal subqueries, and Delta looks for the files of subqueries first.
+    said = rows.coalesce(1).select(F.collect_list(F.struct("*"))).scalar()
+    return one_row(rows.sparkSession).select(F.inline(said))
+
+
+def one_row(spark: SparkSession) -> DataFrame:
+    """One row, in one task, for what follows from scalar subqueries."""
+    return spark.range(0, 1, 1, 1)
 
 
 def claimed(

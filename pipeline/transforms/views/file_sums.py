@@ -18,7 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
-from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.schema.home_tables import SCHEMAS, Tables
+from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 
 #: Tasks of a query at most: each begins with a process, or waits for one.
 TASKS_MAX: Final = 16
@@ -52,7 +53,7 @@ class Reading:
 def within_reach(tables: Tables) -> bool:
     """Whether tasks can read the files by themselves: on a disk, by a Spark in one process, whose
     workers have what this process has."""
-    if "://" in tables.folder:
+    if ":/" in tables.folder:
         return False
     try:
         return str(tables.spark.sparkContext.master).startswith("local")
@@ -80,6 +81,31 @@ def table_files(path: str) -> list[tuple[str, date | None]]:
     return [(str(root / name), _day(name)) for name in names]
 
 
+def count_of(path: str) -> int:
+    """How many rows the table's log says that it has; of a file of which it doesn't say, the
+    file."""
+    # As above.
+    from distributary.pipeline.tables.delta.pinned_table import row_counts  # noqa: PLC0415
+    from distributary.pipeline.tables.delta.store import LocalStore  # noqa: PLC0415
+
+    counts = row_counts(LocalStore(Path(path)))
+    return sum(
+        pq.read_metadata(f"{path}/{name}").num_rows if count is None else count
+        for name, count in counts.items()
+    )
+
+
+def small_table(folder: str, name: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """These columns, which it has had from its beginning, of a table in the folder as it is now."""
+    schema = arrow_schema(StructType([SCHEMAS[name][one] for one in columns]))
+    found = list[dict[str, Any]]()
+    for file, _ in table_files(f"{folder}/{name}"):
+        with opened(file) as one:
+            rows = one.read(columns=[*columns], use_threads=False)
+        found += rows.select(columns).cast(schema).to_pylist()
+    return found
+
+
 def _day(name: str) -> date | None:
     folder, _, _ = name.rpartition("/")
     return date.fromisoformat(folder.removeprefix("day=")) if folder else None
@@ -88,6 +114,11 @@ def _day(name: str) -> date | None:
 def opened(path: str, texts: Sequence[str] = ()) -> pq.ParquetFile:
     """A file whose times are microseconds, whoever wrote it, and whose `texts` stay numbered."""
     return pq.ParquetFile(path, read_dictionary=list(texts), coerce_int96_timestamp_unit="us")
+
+
+def all_rows(reading: Reading) -> Iterator[pa.Table]:
+    """TOGETHER rows at a time, about, of the table as it is now."""
+    return _read(reading, [{"path": path, "row_groups": [at]} for path, at, _ in _units(reading)])
 
 
 def dealt(

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import BooleanType
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog
-from distributary.pipeline.transforms.materialize.settled import without_settled
+from distributary.pipeline.transforms.materialize.settled import blocks, without_settled
 from distributary.pipeline.transforms.schema.claimed_topics import is_of
 from distributary.pipeline.transforms.schema.home_tables import Tables, whole
 from distributary.pipeline.transforms.schema.lake_rows import Found, found_in
@@ -49,8 +49,7 @@ def pending_of_all(tables: Tables, claims: Claims | None = None) -> DataFrame:
     condition for each distinct selector and doesn't grow with the subscriptions.
     """
     claims = Claims.of(tables) if claims is None else claims
-    cursors = tables.cursors
-    # Cursors come first, so that they are read first: messages that came meanwhile aren't theirs.
+    cursors = claims.cursors
     subscribers = cursors.select(
         "subscription",
         F.col("topic").alias("_topic"),
@@ -63,7 +62,7 @@ def pending_of_all(tables: Tables, claims: Claims | None = None) -> DataFrame:
     mine = (F.col("sequence") >= F.col("_floor")) & (F.col("group") <= F.col("_group"))
     rows = claimed(subscribers, messages, mine, claims)
     rows = rows.select("subscription", *MESSAGES.names)
-    return _with_states(without_settled(rows, cursors, claims.settled), "subscription")
+    return _with_states(without_settled(rows, blocks(cursors), claims.settled), "subscription")
 
 
 def find(cursors: DataFrame, subscription: str) -> Row:

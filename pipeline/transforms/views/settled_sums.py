@@ -1,18 +1,23 @@
 """How many messages came to a subscription in one bucket of time and were settled in another,
 summed up in Arrow. It is what `backlog` says of settlements, with the same rules."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import zip_longest
 from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
     BooleanType,
     LongType,
     StringType,
@@ -22,12 +27,18 @@ from pyspark.sql.types import (
 )
 
 from distributary.pipeline.model.outcome import Outcome
+from distributary.pipeline.model.subscription import BEGINNINGS
+from distributary.pipeline.transforms.materialize.settled import in_blocks
 from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.schema.incarnations import DECISIVE
+from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 from distributary.pipeline.transforms.views.file_sums import (
     Reading,
+    all_rows,
     numbered,
     numbers,
     opened,
+    small_table,
     summed,
     table_files,
     within_reach,
@@ -53,6 +64,33 @@ ALIKE: Final = StructType(
     ]
 )
 
+_CURSOR: Final = ("subscription", "topic", "selector", "floor", "group", "settled")
+_EVENT: Final = ("subscription", "topic", "selector", "event", "floor", "group", "recorded_at")
+#: An incarnation, in the order of subscriptions and groups. `life` names it. It is owed messages
+#: from the sequence `owed_from` up to the group `owed_to`, or none that waits where that is null;
+#: of one that lives these, the topic, the selector and what is `settled` are its cursor's.
+LIFE: Final = StructType(
+    [
+        *(StructField(name, StringType()) for name in ("life", "subscription", "topic")),
+        StructField("selector", StringType()),
+        *(StructField(name, LongType()) for name in ("floor", "began", "ended")),
+        *(StructField(name, TimestampType()) for name in ("began_at", "ended_at")),
+        *(StructField(name, LongType()) for name in ("owed_from", "owed_to")),
+        StructField("settled", BinaryType()),
+    ]
+)
+#: What is small, and known only when the query runs: the last group of the cursors and when it was
+#: committed, the first beginning, the lowest sequence that is owed, all incarnations.
+FACTS: Final = StructType(
+    [
+        StructField("upto", LongType()),
+        StructField("committed_at", TimestampType()),
+        StructField("begun_at", TimestampType()),
+        StructField("lowest", LongType()),
+        StructField("lives", ArrayType(LIFE)),
+    ]
+)
+
 #: Later than every time, beyond every group.
 _NEVER: Final = 2**63 - 1
 _NO_TIME: Final = -(2**63)
@@ -75,16 +113,14 @@ class Lives:
     ended_us: Numbers
 
     @classmethod
-    def of(cls, rows: "pa.Array[Any]") -> "Lives":
-        """Structs with `subscription`, `floor`, `began`, `ended`, `began_us`, `ended_us`."""
-        structs = cast("list[dict[str, Any]]", rows.to_pylist())
-        said = sorted(structs, key=lambda one: (one["subscription"], one["began"]))
+    def of(cls, rows: Iterable[Mapping[str, Any]]) -> "Lives":
+        """With `subscription`, `floor`, `began`, `ended`, `began_at` and `ended_at`."""
+        said = sorted(rows, key=lambda one: (one["subscription"], one["began"]))
         subscription = [one["subscription"] for one in said]
         names = {name: nth for nth, name in enumerate(dict.fromkeys(subscription))}
 
         def column(name: str) -> Numbers:
-            values = (one[name] for one in said)
-            return np.array([_NEVER if one is None else one for one in values], np.int64)
+            return np.array([_number(one[name]) for one in said], np.int64)
 
         began = column("began")
         whose = np.array([names[one] for one in subscription], np.int64)
@@ -93,7 +129,7 @@ class Lives:
             names,
             (whose << _GROUP_BITS) + began,
             *(began, column("ended"), column("floor")),
-            *(column("began_us"), column("ended_us")),
+            *(column("began_at"), column("ended_at")),
         )
 
     def at(self, codes: Numbers, texts: list[str], groups: Numbers) -> Numbers:
@@ -105,6 +141,15 @@ class Lives:
         mine = (whose >= 0) & (at >= 0)
         mine &= (self.keys[at] >> _GROUP_BITS == whose) & (groups <= self.ended[at])
         return np.where(mine, at, -1)
+
+
+def _number(value: int | datetime | None) -> int:
+    match value:
+        case None:
+            return _NEVER
+        case datetime():
+            return (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +200,113 @@ def can_sum(tables: Tables, messages: int) -> bool:
     return within_reach(tables) and messages <= MESSAGES_IN_MEMORY
 
 
-def settled_alike(folder: str, lives: DataFrame, known: DataFrame, clip: Clip) -> DataFrame:
-    """Rows of ALIKE, some for each pair of buckets, of the tables in a folder. `known` is one row:
-    the first bucket, and the last group that counts (`upto`)."""
-    each = F.struct(
-        *("subscription", "floor", "began", "ended"),
-        F.unix_micros("began_at").alias("began_us"),
-        F.unix_micros("ended_at").alias("ended_us"),
-    )
-    whole = known.join(lives.select(F.collect_list(each).alias("lives")), how="cross")
+def facts_of(tables: Tables, subscription: str | None) -> Column:
+    """FACTS as they are when the query runs, a struct; of one subscription alone, by its id."""
+    cursors = tables.cursors.select(*_CURSOR).coalesce(1)
+    kind = StructType([StructField("facts", FACTS)])
+    return cursors.mapInArrow(FactsOf(tables.folder, subscription), kind).scalar()
+
+
+@dataclass(frozen=True, slots=True)
+class FactsOf:
+    """All cursors in, one row of FACTS out. Events and versions are read later than cursors, so all
+    that cursors have is among them."""
+
+    folder: str
+    subscription: str | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        cursors = [row for batch in batches for row in batch.to_pylist()]
+        upto = max((row["group"] for row in cursors), default=_NEVER)
+        read = partial(small_table, self.folder)
+        events = [row for row in read("subscriptions", _EVENT) if row["group"] <= upto]
+        versions = read("log_versions", ("group", "committed_at"))
+        if self.subscription is not None:
+            events = [row for row in events if row["subscription"] == self.subscription]
+        lives = list(_incarnations(events))
+        of_cursor = {row["subscription"]: row for row in cursors}
+        for nth, life in enumerate(lives):
+            life |= {"life": str(nth), "owed_from": life["floor"], "owed_to": None, "settled": None}
+            cursor = of_cursor.get(life["subscription"])
+            if life["ended"] is not None:
+                life["owed_to"] = life["ended"] - 1
+            elif cursor is not None:
+                life |= {"owed_from": cursor["floor"], "owed_to": cursor["group"]}
+                life |= {name: cursor[name] for name in ("topic", "selector", "settled")}
+        facts = {
+            "upto": upto,
+            "committed_at": max(
+                (row["committed_at"] for row in versions if row["group"] <= upto), default=None
+            ),
+            "begun_at": min((life["began_at"] for life in lives), default=None),
+            "lowest": min(
+                (life["owed_from"] for life in lives if life["owed_to"] is not None), default=None
+            ),
+            "lives": lives,
+        }
+        schema = arrow_schema(StructType([StructField("facts", FACTS)]))
+        yield pa.RecordBatch.from_pylist([{"facts": facts}], schema=schema)
+
+
+def _incarnations(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """As `transforms.schema.incarnations` says."""
+    decisive: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in events:
+        key = row["subscription"], row["group"]
+        if row["event"] in DECISIVE and (key not in decisive or row["event"] in BEGINNINGS):
+            decisive[key] = row
+    rows = [decisive[key] for key in sorted(decisive)]
+    for row, after in zip_longest(rows, rows[1:]):
+        if row["event"] not in BEGINNINGS:
+            continue
+        ended = after if after and after["subscription"] == row["subscription"] else {}
+        yield {
+            **{name: row[name] for name in ("subscription", "topic", "selector", "floor")},
+            "began": row["group"],
+            "began_at": row["recorded_at"],
+            "ended": ended.get("group"),
+            "ended_at": ended.get("recorded_at"),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SettledBlocks:
+    """The incarnations of FACTS in (`lives`), what they have settled out: BLOCKS by `life`. One
+    that lives has it from its cursor, one that has ended from acks, the table at this path."""
+
+    acks: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        lives = [life for batch in batches for row in batch.to_pylist() for life in row["lives"]]
+        settled = {one["life"]: one["settled"] for one in lives if one["settled"] is not None}
+        over = [one for one in lives if one["ended"] is not None]
+        if over:
+            settled |= self._of_ended(over)
+        names, bitmaps = (
+            pa.array(list(settled), pa.string()),
+            pa.array(list(settled.values()), pa.binary()),
+        )
+        rows = pa.RecordBatch.from_arrays([names, bitmaps], names=["subscription", "settled"])
+        return in_blocks(iter([rows]))
+
+    def _of_ended(self, over: list[dict[str, Any]]) -> dict[str, bytes]:
+        lives = Lives.of(over)
+        found = [BitMap64() for _ in over]
+        for rows in all_rows(Reading(self.acks, ("subscription", "sequence", "group", "final"))):
+            codes, texts = numbered(rows, "subscription")
+            life = lives.at(codes.astype(np.int64), texts, numbers(rows, "group"))
+            mine = (life >= 0) & np.asarray(rows["final"])
+            life, sequences = life[mine], numbers(rows, "sequence")[mine]
+            for nth in np.unique(life).tolist():
+                found[nth].update(sequences[life == nth].tolist())
+        return {one["life"]: bits.serialize() for one, bits in zip(over, found, strict=True)}
+
+
+def settled_alike(folder: str, lives: DataFrame, known: Sequence[Column], clip: Clip) -> DataFrame:
+    """Rows of ALIKE, some for each pair of buckets, of the tables in a folder. What is `known` are
+    the first bucket (`first`), and the last group that counts (`upto`)."""
+    each = F.struct("subscription", "floor", "began", "ended", "began_at", "ended_at")
+    whole = lives.select(F.collect_list(each).alias("lives")).select("lives", *known)
     sums = SettledSums(f"{folder}/messages", clip)
     return summed(whole, Reading(f"{folder}/acks", READ), sums, ALIKE)
 
@@ -179,7 +322,7 @@ class SettledSums:
     def __call__(
         self, known: pa.RecordBatch, parts: Iterable[pa.Table]
     ) -> Iterator[pa.RecordBatch]:
-        lives = Lives.of(cast("Any", known.column("lives"))[0].values)
+        lives = Lives.of(cast("Any", known.column("lives"))[0].as_py())
         upto, first = (cast("Any", known.column(name)[0]).as_py() for name in ("upto", "first"))
         published = Published.of(self.messages)
         for rows in parts:
@@ -212,7 +355,7 @@ class SettledSums:
         came_in, went_in = came // self.clip.width_us, went // self.clip.width_us
         counted, still = np.full((2, len(life)), [[True], [False]])
         if self.clip.until is not None:
-            until = (self.clip.until.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+            until = _number(self.clip.until)
             counted, still = came <= until, went > until
         if self.clip.clipped:
             counted &= still | (went_in >= first)

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 
 from distributary.pipeline.management.live_state import Live
 from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.views.claiming import Claims
 from distributary.pipeline.transforms.views.pending import find, owed, pending_of_all
 
 
@@ -85,7 +86,7 @@ def stuck(tables: Tables, live: Live | None = None, subscription: str | None = N
 
     Cost: that of `pending`, of the columns of headers alone, and a join with what is in flight.
     """
-    return listed(explained(tables, _owed(tables, subscription), live))
+    return listed(_told(tables, live, subscription))
 
 
 def listed(told: DataFrame) -> DataFrame:
@@ -103,7 +104,7 @@ def listed(told: DataFrame) -> DataFrame:
     )
 
 
-def explained(tables: Tables, owed: DataFrame, live: Live | None) -> DataFrame:
+def explained(tables: Tables, owed: DataFrame, cursors: DataFrame, live: Live | None) -> DataFrame:
     """What is `owed` (rows of `pending` with a `subscription`), with its `reason` and all that is
     said of it."""
     rows = owed.select(
@@ -113,7 +114,7 @@ def explained(tables: Tables, owed: DataFrame, live: Live | None) -> DataFrame:
     rows = _with_live(rows, live) if live is not None else _with_tables(rows, tables)
     failed = F.greatest(F.coalesce("_failures", F.lit(0)), F.coalesce("failures", F.lit(0)))
     return (
-        rows.join(F.broadcast(_failures(tables)), on=["subscription", "sequence"], how="left")
+        rows.join(F.broadcast(_failures(cursors)), on=["subscription", "sequence"], how="left")
         .withColumn("failures", failed)
         .withColumn("reason", _reason(known=live is not None))
     )
@@ -126,7 +127,7 @@ def stuck_summary(
     (`oldest_at`, `oldest_seconds`), and the first of them as an `example` with its `detail`.
 
     What a gateway has and the tables lack is a row of its own, without an example."""
-    return summed(explained(tables, _owed(tables, subscription), live), live)
+    return summed(_told(tables, live, subscription), live)
 
 
 def summed(told: DataFrame, live: Live | None) -> DataFrame:
@@ -155,16 +156,17 @@ def summed(told: DataFrame, live: Live | None) -> DataFrame:
     return rows.unionByName(_lacking(rows, live), allowMissingColumns=True)
 
 
-def _owed(tables: Tables, subscription: str | None) -> DataFrame:
+def _told(tables: Tables, live: Live | None, subscription: str | None) -> DataFrame:
     if subscription is None:
-        return pending_of_all(tables)
+        claims = Claims.of(tables)
+        return explained(tables, pending_of_all(tables, claims), claims.cursors, live)
     cursor = find(tables.cursors, subscription)
-    rows = owed(tables.messages, cursor)
-    return rows.withColumn("subscription", F.lit(cursor.subscription))
+    rows = owed(tables.messages, cursor).withColumn("subscription", F.lit(cursor.subscription))
+    return explained(tables, rows, tables.cursors, live)
 
 
-def _failures(tables: Tables) -> DataFrame:
-    return tables.cursors.select("subscription", F.explode("failures").alias("one")).select(
+def _failures(cursors: DataFrame) -> DataFrame:
+    return cursors.select("subscription", F.explode("failures").alias("one")).select(
         "subscription", "one.sequence", "one.failures"
     )
 
@@ -172,7 +174,8 @@ def _failures(tables: Tables) -> DataFrame:
 def _with_tables(rows: DataFrame, tables: Tables) -> DataFrame:
     """What the tables say themselves: the last event says whether it is paused, and its policy."""
     last = (
-        tables.subscriptions.groupBy(F.col("subscription").alias("_subscription"))
+        tables.subscriptions.coalesce(1)  # a few rows of each: nothing is moved
+        .groupBy(F.col("subscription").alias("_subscription"))
         .agg(F.max_by(F.struct("paused", "policy"), "group").alias("last"))
         .select(
             "_subscription",

@@ -71,7 +71,8 @@ def _frames(tables: Tables, live: Live | None) -> dict[str, DataFrame]:
     # What several views begin with is made once: Spark needs longer to make a view than to ask it.
     claims = Claims.of(tables)
     owed = pending_of_all(tables, claims)
-    history, told = History.of(tables, claims, owed), explained(tables, owed, live)
+    history = History.of(tables, claims, owed)
+    told = explained(tables, owed, claims.cursors, live)
     views = {
         "pending": owed,
         "backlog": history.counted(Buckets(HOUR_US)),

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from spark_log import LogWriter, encoded
 from spark_place import Place
+from spark_settings import FAST
 from standalone import Standalone, standalone
 
 from distributary.jobs.cli.wheel import LAUNCHER, build
@@ -20,12 +21,10 @@ from distributary.jobs.session.session import delta_jars
 from distributary.pipeline.tables.home.home import Home
 
 #: A cluster for ten rows: JVMs that live for seconds, and no more partitions than executors.
-QUICK = {
+QUICK = {name: value for name, value in FAST.items() if name != "spark.master"} | {
     "spark.executor.extraJavaOptions": f"{class_archive.options()} -Xss8m",
     "spark.sql.shuffle.partitions": "2",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.default.parallelism": "2",
     "spark.cores.max": "2",
     "spark.driver.host": "127.0.0.1",
     # Tasks wait for both executors.
@@ -111,7 +110,7 @@ def executors(folder: Path) -> set[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(900)  # six JVMs: a minute, unless others want the same cores
+@pytest.mark.timeout(1_200)  # six JVMs: a minute, unless others want the same cores
 def test_a_cluster_makes_the_same_tables(
     spark: SparkSession, cluster: Standalone, tmp_path: Path
 ) -> None:

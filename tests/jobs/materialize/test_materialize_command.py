@@ -67,7 +67,7 @@ def test_plain_spark_submit(place: Place) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout.splitlines()[-1])["messages"] == 10
-    assert place.table("acks").count() == 7
+    assert len(place.rows("acks")) == 7
 
 
 def test_a_refusal_is_one_sentence(
@@ -135,4 +135,4 @@ def test_java_may_go(place: Place) -> None:
     assert "Traceback" not in said
     assert said.splitlines()[-1].startswith("Error: Java has gone")
     place.materialize()
-    assert place.table("acks").count() == 7
+    assert len(place.rows("acks")) == 7

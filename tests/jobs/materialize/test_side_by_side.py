@@ -1,6 +1,7 @@
 """The logs of a lake are materialized side by side: at the same time, and none stops another."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from gateway_process import PATIENCE, until
 from pyspark.sql import SparkSession
+from spark_lender import lent
 from spark_log import encoded
 from spark_place import Place, first_part, forgotten, second_part
 
@@ -158,7 +160,7 @@ def test_each_log_is_brought_to_its_end(
         "log main",
         "log orders",
     ]
-    assert [place.table("messages").count() for place in places] == [10, 13]
+    assert [len(place.rows("messages")) for place in places] == [10, 13]
     assert main(["--home", str(tmp_path)]) == 0
     assert "Nothing new" in capsys.readouterr().out
 
@@ -189,8 +191,9 @@ def test_a_job_that_goes_on_finds_new_logs(spark: SparkSession, tmp_path: Path) 
     def told() -> set[str]:
         return {json.loads(line)["log"] for line in out.read_text().splitlines()}
 
+    command, environment = lent(command, os.environ)
     with out.open("w") as to, errors.open("w") as beside:
-        job = subprocess.Popen(command, cwd=ROOT, stdout=to, stderr=beside)
+        job = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=to, stderr=beside)
         try:
             until(lambda: "log orders: " in errors.read_text(), "the error", seconds=4 * PATIENCE)
             until(lambda: told() == {"main"}, "the other log", seconds=4 * PATIENCE)
@@ -209,5 +212,5 @@ def test_a_job_that_goes_on_finds_new_logs(spark: SparkSession, tmp_path: Path) 
     assert errors.read_text().count("Error: ") == 1
     assert "Traceback" not in errors.read_text()
     for log, place in places.items():
-        assert place.table("messages").count() == (1 if log == "orders" else 10)
+        assert len(place.rows("messages")) == (1 if log == "orders" else 10)
         assert (place.home.spark_tables / NAME).read_text() == ""

@@ -5,12 +5,12 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from shutil import copytree
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import doc_blocks
 import duckdb
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[3]
+#: Rows of views, by name.
+Views: TypeAlias = dict[str, list[dict[str, object]]]
 #: From one group to the next.
 STEP = timedelta(seconds=6)
 #: What of each table is compared: all that is no bitmap, and what a bitmap holds.
@@ -131,31 +133,30 @@ def test_other_engines_read_the_same(shortened: Place, capsys: pytest.CaptureFix
     """Every row of every table: maps, structs, bytes, bitmaps, nulls, times; of compacted files,
     and of a table that lost a day. The tables ask nothing of a reader that is new, and the examples
     of their page run."""
-    for name in ORDER:
-        expected = by_spark(shortened, name)
-        assert expected
+    expected = {name: by_spark(shortened, name) for name in ORDER}
+    for name, wanted in expected.items():
+        assert wanted
         for engine in (by_deltalake, by_polars, by_duckdb):
-            assert engine(shortened, name) == expected, (engine.__name__, name)
+            assert engine(shortened, name) == wanted, (engine.__name__, name)
         protocol = DeltaTable(shortened.places.table(name)).protocol()
         assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
-    some = by_spark(shortened, "messages")
+    some = expected["messages"]
     assert some[4]["properties"]["raw"]["binary"] == bytes([4])
     assert some[9]["properties"] == {}
     assert (some[9]["body_bytes"], some[9]["deliver_at"]) == (b"\0\0\xff", BEGIN + 2 * STEP)
     assert {row["day"] for row in some} == {date(2026, 11, 21), date(2026, 11, 22)}
-    assert {row["day"] for row in by_spark(shortened, "acks")} == {date(2026, 11, 22)}
-    by_name = {row["subscription"]: row["settled"] for row in by_spark(shortened, "cursors")}
+    assert {row["day"] for row in expected["acks"]} == {date(2026, 11, 22)}
+    by_name = {row["subscription"]: row["settled"] for row in expected["cursors"]}
     assert by_name["global/all"] == {2 * nth + 1 for nth in range(14)}
     run_examples(shortened)
     assert "not settled" in capsys.readouterr().out
 
 
-def test_recipes_of_the_page(lived: Place) -> None:
+def test_recipes_of_the_page(lived: Place, views: Views) -> None:
     """Each program of other-engines.md finds what Spark finds."""
     known: dict[str, Any] = {}
     for program in blocks("python", "guides/other-engines.md"):
         exec(here(program, lived), known)  # noqa: S102
-    views = found_by_views(lived)
     orders = [row for row in by_spark(lived, "messages") if row["topic"] == "orders"]
     assert known["last"]["sequence"].to_list() == [row["sequence"] for row in orders[::-1]]
     counts = Counter(str(row["subscription"]) for row in views["pending"])
@@ -163,6 +164,16 @@ def test_recipes_of_the_page(lived: Place) -> None:
     assert {name: n for name, n, _ in known["owed"]} == {one: counts[one] for one in plain_ones}
     assert known["by_hour"].sum() == len(by_spark(lived, "acks"))
     assert known["totals"].rows() == [("BE", 5), ("NL", 7)]
+
+
+@pytest.fixture(scope="module")
+def views(lived: Place) -> Views:
+    """The rows of the views of Python, which are there by their names."""
+    view_registry.register(lived.spark, str(lived.home.spark_tables))
+    return {
+        view: [plain(row.asDict(recursive=True)) for row in lived.spark.table(view).collect()]
+        for view in VIEWS
+    }
 
 
 @pytest.fixture(scope="module")
@@ -174,8 +185,15 @@ def registered(lived: Place) -> Iterator[register_job.Registered]:
         lived.spark.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
+@pytest.fixture(scope="module")
+def shop(lived: Place, registered: register_job.Registered) -> dict[str, pa.Table]:
+    """What the catalog's tables and views have."""
+    names = [one.name for one in registered.relations]
+    return {name: lived.spark.table(f"shop.{name}").toArrow() for name in names}
+
+
 def test_a_catalog_has_the_tables_and_views(
-    lived: Place, registered: register_job.Registered
+    lived: Place, registered: register_job.Registered, views: Views, shop: Mapping[str, pa.Table]
 ) -> None:
     """Views of SQL alone say the same as those of Python; comments are there; no table is written,
     and a second time changes nothing."""
@@ -187,12 +205,10 @@ def test_a_catalog_has_the_tables_and_views(
     names = [one.name for one in registered.relations]
     assert names == [*(one for one in ROWS if one not in VIEWS), "topics_orders", *VIEWS]
     assert registered.left_out == LEFT_OUT
-    expected = found_by_views(lived)
     for view in VIEWS:
         rows = spark.table(f"shop.{view}")
         assert rows.columns == spark.table(view).columns
-        found = Counter(str(plain(row.asDict(recursive=True))) for row in rows.collect())
-        assert found == Counter(map(str, expected[view])), view
+        assert Counter(map(text, of_arrow(shop[view]))) == Counter(map(text, views[view])), view
         assert all(field.metadata.get("comment") for field in rows.schema), view
     some = "subscription = 'container/c1/some'"
     assert spark.table("shop.pending").where(some).count() > 0
@@ -236,7 +252,7 @@ def test_names_of_typed_tables_are_names() -> None:
     }
 
 
-def test_the_tests_of_dbts_sources_hold(lived: Place, registered: register_job.Registered) -> None:
+def test_the_tests_of_dbts_sources_hold(lived: Place, shop: Mapping[str, pa.Table]) -> None:
     """Every test of `sources.yml` is asked of the tables, and is right; each could be wrong."""
     document = yaml.safe_load((lived.home.root / "sources.yml").read_text())
     [source] = document["sources"]
@@ -246,7 +262,7 @@ def test_the_tests_of_dbts_sources_hold(lived: Place, registered: register_job.R
     assert source["schema"] == "shop"
     connection = duckdb.connect()
     for table in source["tables"]:
-        connection.register(table["name"], lived.spark.table(f"shop.{table['name']}").toArrow())
+        connection.register(table["name"], shop[table["name"]])
     asked = [
         (table["name"], column["name"], test)
         for table in source["tables"]
@@ -290,15 +306,6 @@ def wrong(table: str, column: str, test: Any) -> str:
         case {"accepted_values": {"arguments": {"values": values}}}:
             return f"SELECT {name} FROM {table} WHERE {name} NOT IN {tuple(values)}"  # noqa: S608
     raise AssertionError(test)
-
-
-def found_by_views(lived: Place) -> dict[str, list[dict[str, object]]]:
-    """The rows of the views of Python."""
-    view_registry.register(lived.spark, str(lived.home.spark_tables))
-    return {
-        view: [plain(row.asDict(recursive=True)) for row in lived.spark.table(view).collect()]
-        for view in VIEWS
-    }
 
 
 def run_examples(lived: Place) -> None:
@@ -359,6 +366,16 @@ def of_arrow(table: pa.Table) -> list[dict[str, object]]:
 
 def plain(row: dict[str, object]) -> dict[str, object]:
     return {name: as_one(name, value) for name, value in row.items()}
+
+
+def text(value: object) -> str:
+    """A value as text; a map has no order."""
+    match value:
+        case dict():
+            return str([(key, text(one)) for key, one in sorted(value.items())])
+        case list():
+            return str([text(one) for one in value])
+    return str(value)
 
 
 def as_one(name: str, value: object) -> object:

@@ -21,11 +21,11 @@ def test_a_dictionary_is_for_what_repeats(tmp_path: Path) -> None:
             "nothing": pa.nulls(COUNT, pa.string()),
             "named": [f"n-{nth}" for nth in range(COUNT)],
             "deep": [{"one": nth, "many": [nth]} for nth in range(COUNT)],
+            "sequence": pa.array(range(COUNT), pa.int64()),
         }
     )
-    files = RowFiles(
-        RowsLayout(str(tmp_path), rows.schema, None, ("seldom",), frozenset({"named"}))
-    )
+    bounded, plain = ("seldom", "sequence"), frozenset({"named", "sequence"})
+    files = RowFiles(RowsLayout(str(tmp_path), rows.schema, None, bounded, plain))
     for _ in range(ROW_GROUP_ROWS // COUNT + 2):  # a second row group
         files.add(rows)
     (written,) = files.close()
@@ -40,5 +40,5 @@ def test_a_dictionary_is_for_what_repeats(tmp_path: Path) -> None:
     }
     counted = {one.path_in_schema for one in columns if one.is_stats_set}
     assert coded == {"currency", "nothing", "deep.one", "deep.many.list.element"}
-    assert counted == {"id", "seldom", "currency", "nothing", "deep.one"}
+    assert counted == {"id", "seldom", "currency", "nothing", "sequence", "deep.one"}
     assert written.rows == (ROW_GROUP_ROWS // COUNT + 2) * COUNT

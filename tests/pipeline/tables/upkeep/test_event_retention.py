@@ -222,6 +222,47 @@ def test_a_prepared_transaction_stays_until_it_has_ended(tmp_path: Path) -> None
     assert "neither prepared nor decided" in problem
 
 
+def test_a_merge_leaves_out_work_that_has_ended(tmp_path: Path) -> None:
+    """The rows stay; what is open keeps its work, also under an id that was used before."""
+    life = Life(tmp_path)
+
+    def said(event: SubscriptionEvent, id_: str, work: bytes = b"", user: str = "a") -> None:
+        record_ = TransactionRecord(event, id_, life.sequence, user, work, user)
+        life.commit(2, subscriptions=[record_])
+
+    def works() -> list[tuple[str, bytes | None]]:
+        table = DeltaTable(life.home.topic_log).to_pyarrow_table(
+            filters=[("record", "=", "subscription")]
+        )
+        rows = sorted(table.to_pylist(), key=lambda row: int(row["group"]))
+        return [(str(row["event"]), row["message"]) for row in rows]
+
+    said(SubscriptionEvent.PREPARED, "1:01:", b"first")
+    said(SubscriptionEvent.PREPARED, "1:02:", b"open")
+    said(SubscriptionEvent.PREPARED, "1:01:", b"another's", "b")
+    said(SubscriptionEvent.COMMITTED, "1:01:")
+    said(SubscriptionEvent.PREPARED, "1:01:", b"again")
+    said(SubscriptionEvent.PREPARED, "1:03:", b"undone")
+    said(SubscriptionEvent.ROLLED_BACK, "1:03:")
+    life.say(SubscriptionEvent.CREATED, "s", 2)
+    before = snapshot.load(life.log).open
+    assert [one.record.work for one in before] == [b"open", b"another's", b"again"]
+    assert "merge" in life.upkeep()
+    assert works() == [
+        ("prepared", None),
+        ("prepared", b"open"),
+        ("prepared", b"another's"),
+        ("committed", None),
+        ("prepared", b"again"),
+        ("prepared", None),
+        ("rolled_back", None),
+        ("created", None),
+    ]
+    assert snapshot.load(life.log).open == before
+    report = verify(life.home)
+    assert report.sound, [one.problems for one in report.checks if one.problems]
+
+
 def test_an_event_that_nobody_knows_is_not_passed_over() -> None:
     """Columns are looked at, and a word of a later version still stops a start."""
     assert wanted("a created", "a blessed", "a paused") == [True, True, True]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import pyarrow.compute as pc
 import pytest
-from delta.tables import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from google.protobuf import descriptor_pb2
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from spark_log import LogWriter, columns_text, encoded, encoded_bytes
 from spark_place import Place
 
@@ -261,20 +261,18 @@ def tell(log: LogWriter) -> None:
 
 def spoil(place: Place) -> None:
     """A fault of each kind in the typed table: messages 1 to 5 of it."""
-    path = f"{place.places.tables}/topics/typed.orders"
     table, rejected = (
-        DeltaTable.forPath(place.spark, one) for one in (path, f"{place.places.tables}/rejected")
+        DeltaTable(f"{place.places.tables}/{name}") for name in ("topics/typed.orders", "rejected")
     )
-    rows = table.toDF()
-    rows.where("id = 2").write.format("delta").mode("append").save(path)
-    odd = rejected.toDF().drop("sequence")
-    both = rows.where("id = 3").select(F.col("_sequence").alias("sequence")).join(odd)
-    both.select(*rejected.toDF().columns).write.format("delta").mode("append").save(
-        f"{place.places.tables}/rejected"
-    )
+    rows, odd = table.to_pyarrow_table(), rejected.to_pyarrow_table()
+    twice, both = (rows.filter(pc.equal(rows["id"], id_)) for id_ in (2, 3))
+    write_deltalake(table, twice, mode="append")
+    at = odd.column_names.index("sequence")
+    odd = odd.set_column(at, odd.field(at), both["_sequence"])
+    write_deltalake(rejected, odd, mode="append")
     table.delete("id = 1")
-    table.update("id = 4", {"who": "'another'"})
-    table.update("id = 5", {"_schema_version": "2L"})
+    table.update({"who": "'another'"}, predicate="id = 4")
+    table.update({"_schema_version": "2"}, predicate="id = 5")
 
 
 def test_values_of_avro_and_protobuf_are_judged(place: Place) -> None:
@@ -307,10 +305,10 @@ def test_values_of_avro_and_protobuf_are_judged(place: Place) -> None:
     tables = place.places.tables
     [typed] = build(place.spark, Settings(tables, place.places.log, ("typed",)))
     assert (typed.judged, typed.findings) == (6, ())
-    for topic, wrong in (("avro.orders", {"who": "'y'"}), ("proto.orders", {"id": "9L"})):
-        table = DeltaTable.forPath(place.spark, f"{tables}/topics/{topic}")
-        assert table.toDF().count() == 2
-        table.update("who = 'x'", wrong)
+    for topic, wrong in (("avro.orders", {"who": "'y'"}), ("proto.orders", {"id": "9"})):
+        table = DeltaTable(f"{tables}/topics/{topic}")
+        assert table.to_pyarrow_dataset().count_rows() == 2
+        table.update(wrong, predicate="who = 'x'")
     [typed] = build(place.spark, Settings(tables, place.places.log, ("typed",)))
     assert [(one.problem, one.violations) for one in typed.findings] == [("another value", 2)]
 
@@ -340,10 +338,10 @@ def test_each_fault_is_named_by_its_check_alone(place: Place) -> None:
     place.materialize()
     tables = place.places.tables
     spark = place.spark
-    DeltaTable.forPath(spark, f"{tables}/cursors").update(
-        "subscription = 'global/cursors_differ'", {"accepted": "accepted + 1"}
+    DeltaTable(f"{tables}/cursors").update(
+        {"accepted": "accepted + 1"}, predicate="subscription = 'global/cursors_differ'"
     )
-    DeltaTable.forPath(spark, f"{tables}/subscriptions").delete("event = 'configured'")
+    DeltaTable(f"{tables}/subscriptions").delete("event = 'configured'")
     spoil(place)
     results = list(build(spark, Settings(tables)))
     typed = results.pop()
@@ -385,7 +383,7 @@ def test_the_command_says_what_and_by_its_exit_code_whether(
     [said] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (said["check"], said["judged"], said["violations"]) == ("lost", 4, 1)
     assert said["findings"][0]["example"]["sequence"] == published[3]
-    assert place.spark.read.format("delta").load(f"{kept}/lost").count() == 1
+    assert DeltaTable(f"{kept}/lost").to_pyarrow_dataset().count_rows() == 1
     assert main(["--home", home, "--check", "gaps"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "audit: 1 check, nothing found"
     assert main(["--home", home, "--since", "2030-01-01"]) == 2

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 
 from audit_life import Life
-from delta.tables import DeltaTable
-from deltalake import DeltaTable as LogTable
+from deltalake import DeltaTable
 from spark_place import Place
 
 from distributary.jobs.views.audit_run import Settings, build, summary
+from distributary.pipeline.transforms.past.state_as_of import REMOVED
 
 #: The second day of the log.
 DAY = "2026-11-22"
@@ -28,14 +28,11 @@ def test_a_sound_life_has_no_violations(place: Place) -> None:
     # No topic has a schema here; `test_audit_faults` has some.
     assert all(count > 0 for name, count in whole.items() if name != "typed"), whole
 
-    LogTable(place.home.topic_log).delete(f"record <> 'subscription' AND day < '{DAY}'")
+    DeltaTable(place.home.topic_log).delete(f"record <> 'subscription' AND day < '{DAY}'")
     for name in ("messages", "acks"):
-        table = DeltaTable.forPath(place.spark, f"{tables}/{name}")
+        table = DeltaTable(f"{tables}/{name}")
         table.delete(f"day < '{DAY}'")
-        place.spark.sql(
-            f"ALTER TABLE delta.`{tables}/{name}` "
-            f"SET TBLPROPERTIES ('distributary.removedBefore' = '{DAY}')"
-        )
+        table.alter.set_table_properties({REMOVED: DAY}, raise_if_not_exists=False)
     for since in (None, datetime(2026, 11, 22, 0, 5, tzinfo=UTC)):
         results = list(build(place.spark, Settings(tables, names=OF_ROWS, since=since)))
         assert not any(one.findings for one in results), results

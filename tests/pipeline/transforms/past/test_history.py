@@ -132,26 +132,26 @@ def test_cursors_and_pending_equal_the_model(place: Place, seed: int) -> None:
     for _ in range(2):
         history.live(groups=40)
         place.materialize()
-        rows = {row.subscription: row for row in place.table("cursors").collect()}
+        rows = {row["subscription"]: row for row in place.rows("cursors")}
         assert set(rows) == set(history.living)
         for name, model in history.living.items():
             row = rows[name]
             assert {outcome: row[outcome] for outcome in COUNTED} == model.counts
-            settled = set(BitMap64.deserialize(bytes(row.settled)))
-            assert settled == {s for s in model.settled if s >= row.floor}
-            assert row.settled_count == len(settled)
-            failures = {one.sequence: one.failures for one in row.failures}
+            settled = set(BitMap64.deserialize(row["settled"]))
+            assert settled == {s for s in model.settled if s >= row["floor"]}
+            assert row["settled_count"] == len(settled)
+            failures = {one["sequence"]: one["failures"] for one in row["failures"]}
             assert failures == {s: n for s, n in model.failures.items() if n and s in model.owed}
-            assert set(BitMap64.deserialize(bytes(row.lost))) == model.lost & set(model.owed)
+            assert set(BitMap64.deserialize(row["lost"])) == model.lost & set(model.owed)
             found = pending(place.spark, str(place.home.root), name).select("sequence")
             assert_rows(found, [(one,) for one in model.owed])
-    acks = place.table("acks")
-    assert acks.count() == history.acks
-    nobody = acks.where("consumer IS NULL")
-    assert nobody.count() == acks.where(acks.outcome.isin(*ENDED, *NEVER_OWED)).count() > 0
-    assert nobody.where("delivered_at IS NOT NULL OR settled_at IS NULL").count() == 0
-    assert acks.where("consumer IS NOT NULL AND delivered_at IS NULL").count() == 0
-    assert place.table("messages").count() == place.log.sequence
+    acks = place.rows("acks")
+    assert len(acks) == history.acks
+    nobody = [row for row in acks if row["consumer"] is None]
+    assert len(nobody) == sum(row["outcome"] in (*ENDED, *NEVER_OWED) for row in acks) > 0
+    assert all(row["delivered_at"] is None and row["settled_at"] for row in nobody)
+    assert all(row["delivered_at"] for row in acks if row["consumer"] is not None)
+    assert len(place.rows("messages")) == place.log.sequence
 
 
 def test_names_of_subscriptions(place: Place) -> None:

@@ -250,9 +250,9 @@ def test_rows_that_were_removed_are_no_error_where_they_do_not_matter(
     still there tells it."""
     place = told.copied(tmp_path / "copy")
     home, spark, folder = str(place.home.root), place.spark, place.places.table("messages")
-    place.table("messages")  # it is there
-    DeltaTable(folder).delete("sequence < 1")
-    spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('{REMOVED}' = '2026-11-22')")
+    table = DeltaTable(folder)
+    table.delete("sequence < 1")
+    table.alter.set_table_properties({REMOVED: "2026-11-22"}, raise_if_not_exists=False)
     with pytest.raises(InvalidRequest, match=r"can't be told any more: .* older than 2026-11-22"):
         topic_as_of(spark, home, "orders", time_of(3))
     assert len(values(topic_as_of(spark, home, "orders", time_of(12)))) == 2

@@ -31,7 +31,7 @@ def test_a_settlement_is_of_the_incarnation_that_began_before_it() -> None:
         {"subscription": name, "floor": 0, "began": began, "ended": ended}
         for name, began, ended in said
     ]
-    lives = Lives.of(pa.array([{**row, "began_us": 0, "ended_us": None} for row in rows]))
+    lives = Lives.of([{**row, "began_at": BEGIN, "ended_at": None} for row in rows])
     assert lives.subscription == ["a", "a", "a", "b"]
     groups = np.arange(1, 15)
     for code, name in enumerate(("b", "a", "c")):
@@ -43,7 +43,7 @@ def test_a_settlement_is_of_the_incarnation_that_began_before_it() -> None:
                 if one == name and lives.began[nth] < group <= lives.ended[nth]
             ]
             assert [at] == (wanted or [-1])
-    assert Lives.of(pa.array([], pa.struct([]))).at(np.zeros(1, np.int64), ["a"], groups[:1]) == -1
+    assert Lives.of([]).at(np.zeros(1, np.int64), ["a"], groups[:1]) == -1
 
 
 def test_consumers_of_files_of_many_forms(tmp_path: Path) -> None:

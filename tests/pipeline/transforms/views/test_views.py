@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row
 from random_life import NEVER_OWED, OUTCOMES, Life, Step
 from spark_log import BEGIN
-from spark_place import Place, assert_rows
+from spark_place import Place, assert_rows, first_part
 
 from distributary.pipeline.transforms.schema.home_tables import find_tables
 from distributary.pipeline.transforms.views.backlog import backlog
@@ -18,6 +18,7 @@ from distributary.pipeline.transforms.views.consumers import consumers
 from distributary.pipeline.transforms.views.file_sums import within_reach
 from distributary.pipeline.transforms.views.happenings import events
 from distributary.pipeline.transforms.views.pending import pending, pending_of_all
+from distributary.pipeline.transforms.views.view_registry import register
 
 WIDTH, BACK = timedelta(seconds=20), timedelta(seconds=130)
 
@@ -44,6 +45,8 @@ def buckets(steps: list[Step], end: datetime) -> Iterator[tuple[object, ...]]:
 
 
 COUNTS = ("came", "settled", "dropped")
+#: Of one home on a disk without patterns, about; two are Delta's, which looks for files.
+JOBS = {"pending": 7, "stuck": 10, "stuck_summary": 10, "backlog": 7, "backlog_minutes": 7}
 
 
 def aware(at: datetime | None) -> datetime | None:
@@ -98,6 +101,20 @@ def test_the_views_equal_the_model(place: Place) -> None:
     check_consumers(place, life)
     check_events(place)
     check_by_spark(place, back, end)
+
+
+def test_what_is_small_is_asked_once(place: Place) -> None:
+    """However often a view needs the cursors it reads them once, so of one version, and it costs
+    no more jobs than its parts."""
+    first_part(place)
+    place.materialize()
+    register(place.spark, str(place.home.root))
+    scheduler = place.spark.sparkContext._jsc.sc().dagScheduler()
+    for name, most in JOBS.items():
+        place.spark.table(name).collect()  # Delta looks at new tables once
+        before = scheduler.nextJobId()
+        place.spark.table(name).collect()
+        assert (name, scheduler.nextJobId() - before) <= (name, most)
 
 
 def check_by_spark(place: Place, said: list[Row], end: datetime) -> None:

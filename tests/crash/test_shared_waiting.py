@@ -1,0 +1,119 @@
+"""What of transactions over several logs waits is seen: for which log, since when, and by whom."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from faults import Fault
+from gateway_management import Manager
+from gateway_peer import Peer
+from gateway_process import until
+from points import POINTS
+from test_shared_moments import NOT_WRITTEN, SYNCED, TRANSACTION, Lake, rows, working
+
+from distributary.ingest.cli.transaction_commands import transaction
+from distributary.ingest.security.users import user_of
+from distributary.ingest.security.users_file import changing
+
+Row = dict[str, Any]
+PERMISSIONS = """
+[worker]
+publish = ["queue://*"]
+consume = ["queue://*"]
+create = ["queue://*"]
+[stranger]
+publish = ["*", "queue://*"]
+[tenant]
+manage = ["queue://*"]
+[keeper]
+manage = ["*", "queue://*"]
+"""
+
+
+def listed(log: str, lake: Lake, *, code: int = 0) -> list[Row]:
+    """What the command lists by a gateway."""
+    address = f"amqp://127.0.0.1:{lake.gateways[log].port}"
+    done = CliRunner().invoke(transaction, ["list", "--json", "--gateway", address])
+    assert done.exit_code == code, done.output
+    found: list[Row] = json.loads(done.stdout)
+    return found
+
+
+def test_a_decided_one_is_seen_until_the_other_log_has_it(tmp_path: Path) -> None:
+    """By the list, though that log can't be asked, by READ and by the metrics; after a restart,
+    too, and since the decision. Nobody ends it by hand."""
+    lake = Lake(tmp_path, "main")
+    with working(lake) as session:
+        lake.layers["orders"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))
+        session.send_discharge(fail=False)
+        lake.killed("orders")
+        main = lake.gateways["main"]
+        until(lambda: main.metric("decided_transactions") == 1, "it is decided")
+        [row] = listed("main", lake, code=1)  # without what is in `orders`
+        assert (row["state"], row["log"], row["waits_for"]) == ("decided", "main", ["orders"])
+        assert (row["topics"], row["own"]) == (None, False)
+        until(lambda: main.metric("decided_oldest_seconds") > 0, "it waits")
+        assert main.metric("prepared_transactions") == 0
+        main.kill()
+        killed_at = time.time() * 1_000
+        lake.start("main")
+        manager = Manager(Peer(main.port))
+        assert rows(manager)[0]["recorded_at"] < killed_at
+        assert manager.done("READ", TRANSACTION, row["name"])["state"] == "decided"
+        for verb in ("COMMIT", "ROLLBACK"):
+            text = manager.refused(409, verb, TRANSACTION, row["name"], force=True)
+            assert "when the owner of each of these answers: orders" in text
+        lake.start("orders")
+        lake.ends()
+        assert main.metric("decided_transactions") == main.metric("decided_oldest_seconds") == 0
+        assert lake.coins == (0, 1)
+
+
+def test_a_prepared_one_says_for_which_log_it_waits(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, "main")
+    with working(lake) as session:
+        lake.layers["main"].arm(Fault(POINTS[SYNCED], "kill", 1))
+        session.send_discharge(fail=False)
+        lake.killed("main")
+        [row] = listed("orders", lake, code=1)
+        assert (row["state"], row["log"], row["waits_for"]) == ("prepared", "orders", ["main"])
+        assert lake.gateways["orders"].metric("prepared_transactions") == 1
+        lake.start("main")
+        lake.ends()
+
+
+def test_who_manages_everything_sees_what_is_decided(tmp_path: Path) -> None:
+    """And the user whose it is. To others it isn't there, with force or without."""
+    users, permissions = tmp_path / "users.toml", tmp_path / "permissions.toml"
+    with changing(users) as known:
+        for name in ("worker", "stranger", "tenant", "keeper"):
+            known[name] = user_of("x")
+    permissions.write_text(PERMISSIONS)
+    lake = Lake(
+        tmp_path,
+        "main",
+        DISTRIBUTARY_SECURITY_USERS=str(users),
+        DISTRIBUTARY_FLEET_OWNER_WAIT_MS="1000",
+        DISTRIBUTARY_SECURITY_PERMISSIONS=str(permissions),
+    )
+    with working(lake, "worker") as session:
+        lake.layers["orders"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))
+        session.send_discharge(fail=False)
+        lake.killed("orders")
+        main = lake.gateways["main"]
+        until(lambda: main.metric("decided_transactions") == 1, "it is decided")
+
+        def manager(user: str) -> Manager:
+            return Manager(Peer(main.port, user=user, password="x"))  # noqa: S106
+
+        [[name], [same]] = ([one["name"] for one in rows(manager(u))] for u in ("worker", "keeper"))
+        assert name == same
+        for user in ("stranger", "tenant"):
+            other = manager(user)
+            assert rows(other) == []
+            for verb in ("READ", "COMMIT", "ROLLBACK"):
+                # Another log, which is away, may have it: nobody says that it isn't there.
+                text = other.ask(verb, TRANSACTION, name).text
+                assert "decided" not in text
