@@ -92,10 +92,13 @@ class RowFiles:
         return [one.close() for one in self._open.values()]
 
 
-def _leaves(one: Field, path: str = "") -> Iterator[str]:
-    """Parquet's names of what a column is made of."""
+def _leaves(one: Field, path: str = "", *, repeated: bool = True) -> Iterator[str]:
+    """Parquet's names of what a column is made of; not `repeated`: without what is in lists and
+    maps."""
     path = f"{path}{one.name}"
     match one.type:
+        case pa.MapType() | pa.ListType() if not repeated:
+            return
         case pa.MapType() as kind:
             yield from _leaves(kind.key_field.with_name("key"), f"{path}.key_value.")
             yield from _leaves(kind.item_field.with_name("value"), f"{path}.key_value.")
@@ -103,13 +106,13 @@ def _leaves(one: Field, path: str = "") -> Iterator[str]:
             yield from _leaves(kind.value_field.with_name("element"), f"{path}.list.")
         case pa.StructType() as kind:
             for inner in kind:
-                yield from _leaves(inner, f"{path}.")
+                yield from _leaves(inner, f"{path}.", repeated=repeated)
         case _:
             yield path
 
 
-def _leaves_of(some: Iterable[Field]) -> list[str]:
-    return [leaf for one in some for leaf in _leaves(one)]
+def _leaves_of(some: Iterable[Field], *, repeated: bool = True) -> list[str]:
+    return [leaf for one in some for leaf in _leaves(one, repeated=repeated)]
 
 
 def _repeats(column: "pa.Array[Any]") -> bool:
@@ -141,7 +144,8 @@ class _OpenFile:
             compression=COMPRESSION,
             compression_level=COMPRESSION_LEVEL,
             use_dictionary=_leaves_of(repeating),  # type: ignore[arg-type] # stubs: bool only
-            write_statistics=_leaves_of(counted),
+            # No reader asks for the least and the greatest of what a row has many of.
+            write_statistics=_leaves_of(counted, repeated=False),
             store_schema=False,
         )
         self._waiting: list[pa.RecordBatch] = []

@@ -20,6 +20,7 @@ def test_a_dictionary_is_for_what_repeats(tmp_path: Path) -> None:
             "currency": [("EUR", "USD", None)[nth % 3] for nth in range(COUNT)],
             "nothing": pa.nulls(COUNT, pa.string()),
             "named": [f"n-{nth}" for nth in range(COUNT)],
+            "deep": [{"one": nth, "many": [nth]} for nth in range(COUNT)],
             "sequence": pa.array(range(COUNT), pa.int64()),
         }
     )
@@ -38,6 +39,6 @@ def test_a_dictionary_is_for_what_repeats(tmp_path: Path) -> None:
         one.path_in_schema for one in columns if any("DICTIONARY" in how for how in one.encodings)
     }
     counted = {one.path_in_schema for one in columns if one.is_stats_set}
-    assert coded == {"currency", "nothing"}
-    assert counted == {"id", "seldom", "currency", "nothing", "sequence"}
+    assert coded == {"currency", "nothing", "deep.one", "deep.many.list.element"}
+    assert counted == {"id", "seldom", "currency", "nothing", "sequence", "deep.one"}
     assert written.rows == (ROW_GROUP_ROWS // COUNT + 2) * COUNT
