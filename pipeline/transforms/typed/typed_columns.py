@@ -31,21 +31,6 @@ Array: TypeAlias = "pa.Array[Any]"
 TOGETHER: Final = 500
 
 
-#: The texts that most producers write, each byte between a least and a greatest: dates, and times
-#: in UTC with so many digits of a second. All are as TIMES has them, but for hours above 23.
-Usual: TypeAlias = tuple[bytes, bytes]
-_FRACTIONS: Final = [(b"", b""), *((b"." + b"0" * n, b"." + b"9" * n) for n in range(1, 7))]
-USUAL: Final[Mapping[Scalar, Sequence[Usual]]] = {
-    Scalar.DATE: [(b"1000-00-00", b"2999-99-99")],
-    Scalar.TIMESTAMP: [
-        (b"1000-00-00T00:00:00%bZ" % zeros, b"2999-99-99T29:59:59%bZ" % nines)
-        for zeros, nines in _FRACTIONS
-    ],
-}
-#: Where a time has its hour, if it has one.
-_HOUR: Final = slice(11, 13)
-
-
 class NoTimes(Exception):
     """Texts of dates or times that aren't as TIMES has them: `odd` are the bodies with one."""
 
@@ -96,31 +81,11 @@ def of_structs(
     for nth, one in enumerate(columns):
         if isinstance(one.type, Scalar) and one.type in TIMES:
             values[nth] = texts = pa.array(values[nth], pa.string())
-            if not all_usual(texts, USUAL[one.type]):
-                fits = pc.match_substring_regex(texts, rf"\A{TIMES[one.type]}\z").fill_null(True)
-                odd |= ~np.asarray(fits)
+            fits = pc.match_substring_regex(texts, rf"\A{TIMES[one.type]}\z").fill_null(True)
+            odd |= ~np.asarray(fits)
     if odd.any():
         raise NoTimes(odd)
     return list(_fields(values, columns, dict(kinds)).values())
-
-
-def all_usual(texts: Array, usual: Sequence[Usual]) -> bool:
-    """Whether all of them are of one of these kinds: bytes that are compared at once take a tenth
-    of what patterns take. Of others, and of nulls, nothing is said."""
-    if not len(texts) or texts.null_count:
-        return False
-    _, offsets, data = texts.buffers()
-    ends = np.frombuffer(cast("Any", offsets), np.int32)[texts.offset :][: len(texts) + 1]
-    width = int(ends[1] - ends[0])
-    bounds = next((one for one in usual if len(one[0]) == width), None)
-    if bounds is None or (np.diff(ends) != width).any():
-        return False
-    found = np.frombuffer(cast("Any", data), np.uint8)[ends[0] : ends[-1]].reshape(-1, width)
-    low, high = (np.frombuffer(one, np.uint8) for one in bounds)
-    if (found - low > high - low).any():  # what is below the least is a large number
-        return False
-    hours = found[:, _HOUR]
-    return not hours.size or not (hours > np.frombuffer(b"13", np.uint8)).all(axis=1).any()
 
 
 def _values(structs: Sequence[JsonStruct | None], columns: Sequence[Column]) -> list[Any]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -16,8 +15,8 @@ from pyspark.sql.types import StructType
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.message_columns import COPIED
-from distributary.pipeline.schemas.column_types import Scalar, spark_json
-from distributary.pipeline.schemas.formats.json_structs import TIMES, json_decode
+from distributary.pipeline.schemas.column_types import spark_json
+from distributary.pipeline.schemas.formats.json_structs import json_decode
 from distributary.pipeline.schemas.formats.row_reader import RowReader, row_reader
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.schemas.typed_row import Misfit
@@ -26,7 +25,7 @@ from distributary.pipeline.transforms.materialize.messages import decoded_bodies
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 from distributary.pipeline.transforms.typed.body_reader import Bodies, BodyReader
 from distributary.pipeline.transforms.typed.topic_tables import widest
-from distributary.pipeline.transforms.typed.typed_columns import USUAL, all_usual, of_rows
+from distributary.pipeline.transforms.typed.typed_columns import of_rows
 
 #: `make soak MODELS=typed` asks for more, round by round.
 EXAMPLES = int(os.environ.get("TYPED_EVOLUTIONS", "60"))
@@ -214,42 +213,3 @@ def test_the_fast_way_reads_what_is_usual() -> None:
     said["properties"]["f1"] = {"type": "string", "pattern": "x"}
     reader = reader_of(said)
     assert json_decode(reader.schema, reader.layout) is None
-
-
-@st.composite
-def near_times(draw: st.DrawFn) -> str:
-    """A time, or one of which a few characters are others."""
-    text = list("2026-08-01T23:59:59")
-    for _ in range(draw(st.integers(0, 2))):
-        text[draw(st.integers(0, len(text) - 1))] = draw(st.sampled_from("/012345679:-Ttzé"))
-    return "".join(text)
-
-
-@settings(max_examples=10 * EXAMPLES, deadline=None)
-@given(
-    st.lists(near_times(), min_size=1, max_size=3),
-    st.sampled_from(["", ".", ".1", ".123456", ".1234567", ".12a"]),
-    st.sampled_from(["Z", "Z", "", "z", "+00:00"]),
-    st.integers(0, 1),
-)
-def test_what_bytes_say_of_times_the_pattern_says(
-    times: list[str], fraction: str, zone: str, first: int
-) -> None:
-    """All are as the pattern has them if their bytes say so, also in a slice of a column."""
-    whole = [f"{one}{fraction}{zone}" for one in times]
-    for kind, texts in ((Scalar.TIMESTAMP, whole), (Scalar.DATE, [one[:10] for one in times])):
-        some = pa.array([*("x" * first), *texts], pa.string()).slice(first)
-        if all_usual(some, USUAL[kind]):
-            assert all(re.fullmatch(TIMES[kind], one) for one in texts)
-
-
-def test_usual_times_are_asked_of_no_pattern() -> None:
-    """Their bytes say it; of a null, of texts of two lengths and of none they say nothing."""
-    for digits in range(7):
-        fraction = f".{'9' * digits}" if digits else ""
-        for text in (f"1000-01-01T00:00:00{fraction}Z", f"2999-12-31T23:59:59{fraction}Z"):
-            assert all_usual(pa.array(["x", text, text]).slice(1), USUAL[Scalar.TIMESTAMP])
-    assert all_usual(pa.array(["2026-08-01"]), USUAL[Scalar.DATE])
-    assert not all_usual(pa.array(["2026-08-01", None]), USUAL[Scalar.DATE])
-    assert not all_usual(pa.array(["2026-08-01", "2026"]), USUAL[Scalar.DATE])
-    assert not all_usual(pa.array([], pa.string()), USUAL[Scalar.DATE])
