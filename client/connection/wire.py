@@ -170,9 +170,10 @@ class Wire(asyncio.BufferedProtocol):
     # Links.
 
     def attach(self, link: ClientLink) -> None:
-        """Make its link here."""
-        self._links[address(link.make(self))] = link
-        self.touch(link)
+        """Make its link here; nothing where the connection is lost: the next one makes it."""
+        if self.alive:
+            self._links[address(link.make(self))] = link
+            self.touch(link)
 
     def forget(self, pointer: Any, *, closed: bool) -> None:
         """End a link from this side: `closed` ends what it stands for, too."""

@@ -250,26 +250,25 @@ class Log:
         self._waiting.then.append(then)
 
     def commit(self) -> None:
-        """Begin a commit now, of what is durable, instead of waiting for its time."""
+        """Begin a commit now, of what is durable, and don't wait for its time."""
         self._committer.commit()
 
     def forget(self, topic: str) -> None:
-        """Nobody will read this topic any more: its messages leave memory, those that wait or are
-        written now when they are durable."""
+        """Nobody reads this topic any more: its messages leave memory when they are durable."""
         self.recent.forget(topic)
         if self._waiting.runs or self._full_groups or self._writing:
             self.after(partial(self.recent.forget, topic))
 
     def flush(self, *, last: bool = False) -> None:
         """Write what waits, unless as many groups are being written as may be: then it goes next.
-        First what else comes in this turn of the loop joins it, or in the time for which it may
-        wait (`journal.linger_ms`). If this is the `last` that its caller does, in a turn that
-        serves its peer alone, there is nobody to wait for: it is written before this returns."""
-        if len(self._writing) >= self._under_way_max or self._halt.on:
-            return
+        First what else comes in this turn of the loop joins it, or in the time of its `Pace`. If
+        this is the `last` that its caller does, in a turn that serves its peer alone, there is
+        nobody to wait for: it is written before this returns."""
         if self._full_groups or self._ending:
             self._begin_full()
-        elif (awaited := self._waiting.awaited) or self._waiting.settlements:
+        if len(self._writing) >= self._under_way_max or self._halt.on:
+            return
+        if (awaited := self._waiting.awaited) or self._waiting.settlements:
             pace = self._pace
             seconds = pace.linger_seconds if awaited else pace.settlement_linger_seconds
             if last and not seconds and self._turn.alone and not self._handing_out:
@@ -348,6 +347,7 @@ class Log:
         self._durable_count += 1
         waits = self._waiting.awaited
         if self._under_way_max > 1:
+            self._close_if_full()  # it waited for this place alone
             self._begin_full()
         elif self._full_groups or (waits and not self._writer.by_loop(self._waiting.size)):
             self._begin(own_turn=False)  # it goes to the disk while this one is handed out

@@ -236,8 +236,8 @@ class DeadLetters:
         size = sum(len(run.blob) for run in runs)
         self._waiting_bytes += size
         subscription.copying += len(copies)
-        self._log.write(runs, settlements, Inside())
         self._log.after(partial(self._durable, subscription, len(copies), size))
+        self._log.write(runs, settlements, Inside())  # which may close the group
         self._tell((name, queue.topic, why.value), len(copies))
 
     def _durable(self, subscription: Subscription, count: int, size: int) -> None:

@@ -132,8 +132,9 @@ class RelayedParts:
         return part
 
     def left(self, *, waits: bool) -> None:
-        """The link has ended; its peer waits for an answer, or doesn't."""
-        for part in tuple(self.of.values()):
+        """The link has ended; its peer waits for an answer, or doesn't. Parts that failed owe it
+        nothing."""
+        for part in [one for one in self.of.values() if not one.over]:
             if waits:
                 part.detached(closed=True)
             else:

@@ -78,13 +78,14 @@ class OwnWork:
         self._timers.stop(ended.number)
         if ended.decides:
             self._decisions.record(ended.decides, link.connection.user, link.later(done))
+        else:
+            self._log.after(link.later(done))
         for retired in work.retired:
             self._retiring.settle(retired)
         self._retiring.forget(ended.number, work.retired)
-        # A peer that sends its work and the commit at once gets all answers at once.
+        # A peer that sends its work and the commit at once gets all answers at once. The group may
+        # be full, and closed, with this.
         self._intake.publish(work.posted, Receipt(link, b"", 0, receipt.credit))
-        if not ended.decides:
-            self._log.after(link.later(done))
 
     def _prepare(self, ended: EndedOne, link: Link, then: Callable[[], None]) -> AmqpError | None:
         """The first phase: its work is recorded under its global id, and the connection has done

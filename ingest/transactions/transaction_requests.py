@@ -39,7 +39,7 @@ from distributary.pipeline.model.amqp_error import (
 from distributary.pipeline.subscriptions.permission import Action
 from distributary.pipeline.transactions.decisions import Decision, Outcome
 from distributary.pipeline.transactions.global_id import OF_LAKES, GlobalId, is_of_lake
-from distributary.pipeline.transactions.prepared_transactions import State, absent
+from distributary.pipeline.transactions.prepared_transactions import LISTED, State, absent
 
 Waiting: TypeAlias = PreparedOne | Decision
 
@@ -56,7 +56,7 @@ _NAMES = (
     "own",
     "log",
 )
-#: Topics that rights are asked for in one turn of the loop; and of each transaction in a list.
+#: Rights that are looked up in one turn of the loop; and topics of each transaction in a list.
 _LOOKED_AT_ONCE = 64
 
 
@@ -75,6 +75,7 @@ class TransactionRequests:
         self._transactions, self._prepared = transactions, transactions.prepared
         self._access, self._turns = access, turns
         self._count_max, self._log = count_max, log
+        self._looks = 0  #: since the last turn
 
     async def answer(self, user: str, request: Request) -> Answer:
         """The answer; it is given when what it says is durable."""
@@ -191,25 +192,31 @@ class TransactionRequests:
         every: list[Waiting] = [*self._prepared.listed(), *self._transactions.decisions.waiting()]
         seen = [one for one in sorted(every, key=_recorded_at) if await self._sees(user, one)]
         await self._turns.turn()
+        seen = [one for one in seen if _waits(one)]  # some have ended in these turns
         rows = [self._row(user, one, _LOOKED_AT_ONCE) for one in seen[offset : offset + count]]
         results: list[Value] = [[row[str(name)] for name in wanted] for row in rows]
         body: dict[str, Value] = {"attributeNames": wanted, "results": results, "total": len(seen)}
         return Answer(OK, f"{len(rows)} of {len(seen)}", body)
 
     async def _sees(self, user: str, one: Waiting) -> bool:
-        """Who lists many, or one about many topics, leaves the loop to others in between."""
         may = self._access.rights.permissions
         if isinstance(one, Decision):
+            await self._look()
             return one.user == user or may.everywhere(user, Action.MANAGE)
         if one.facts.user == user:
             return True
-        topics = one.facts.topics
-        for at in range(0, len(topics), _LOOKED_AT_ONCE):
-            await self._turns.turn()
-            some = topics[at : at + _LOOKED_AT_ONCE]
-            if not all(may.allow(user, Action.MANAGE, topic) for topic in some):
+        for topic in one.facts.topics:
+            await self._look()
+            if not may.allow(user, Action.MANAGE, topic):
                 return False
-        return bool(topics)
+        return bool(one.facts.topics)
+
+    async def _look(self) -> None:
+        """Who has a right to something is looked up: after some of that, in one list or one
+        transaction, the loop is left to others."""
+        self._looks = (self._looks + 1) % _LOOKED_AT_ONCE
+        if not self._looks:
+            await self._turns.turn()
 
     def _row(self, user: str, one: Waiting, topics_max: int | None = None) -> dict[str, Value]:
         """What is said of it, with so many of its topics at most. A decided one is known by its
@@ -235,6 +242,10 @@ class TransactionRequests:
             "topics": list[Value](facts.topics[:topics_max]),
             "own": facts.user == user and not shared,
         }
+
+
+def _waits(one: Waiting) -> bool:
+    return one.commits if isinstance(one, Decision) else one.state in LISTED
 
 
 def _recorded_at(one: Waiting) -> int:

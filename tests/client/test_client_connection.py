@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from async_client import at, run, taken, until
@@ -368,6 +368,29 @@ def test_an_attempt_that_fails_leaves_nothing_behind(
             gc.enable()
 
     run(work())
+
+
+class NeverMade:
+    """A link that must not be made. A `ClientLink`."""
+
+    error = None
+
+    def make(self, wire: Wire) -> Any:
+        raise AssertionError(f"made on {wire}, which is lost")
+
+
+def test_a_connection_that_is_lost_makes_no_link(tmp_path: Path) -> None:
+    """Turns of the loop lie between the answer to its open and its first link."""
+
+    async def work() -> None:
+        server = server_of(f"amqp://127.0.0.1:{gateway.port}", "", "", Files())
+        wire = await Dialing((server,), "c", defaults().connection).dial()
+        wire.abort(ConnectionFailed("by this test"))
+        await wire.lost
+        wire.attach(cast("Any", NeverMade()))
+
+    with Gateway(tmp_path) as gateway:
+        run(work())
 
 
 @pytest.mark.parametrize("url", ["amqp://[::1", "[x]:1", "amqp://me:secret@[::1", "amqp://h:x"])

@@ -102,9 +102,9 @@ class OwnerConnection:
         `leave`."""
         self._links[link] = None
         self.awaits(link)
-        if self.wire is not None and self.wire.alive:
+        if self.wire is not None:
             self.wire.attach(link)
-        else:  # where it was lost just now, the next one has all links
+        else:
             self._work.begin()
 
     def leave(self, link: WaitingLink) -> None:

@@ -7,6 +7,7 @@ from faulty_s3 import FaultyS3
 from gateway_http import ShownGateway
 from gateway_links import encoded
 from gateway_peer import Peer
+from gateway_process import until
 
 Make = Callable[..., ShownGateway]
 MESSAGES, BYTES = 12, 70_000
@@ -35,4 +36,32 @@ def test_a_group_with_enough_bytes_goes_at_once(
             sender.outcome(one)
         groups = gateway.metric("group_messages_count") - before
         assert (groups >= MESSAGES - 2) is alone
+        gateway.stop()
+
+
+def test_a_group_that_waited_for_a_place_waits_for_nothing_more(
+    tmp_path_factory: pytest.TempPathFactory, s3: FaultyS3
+) -> None:
+    """Two puts are under way; what is full behind them goes when one is done, and isn't joined by
+    what comes then."""
+    settings = {"journal": {"put_linger_ms": 1_000, "put_bytes": 65_536, "puts_max": 2}}
+    gateway = ShownGateway(tmp_path_factory.mktemp("gateway"), settings)
+    gateway.address = "s3://lake/waited"
+    with gateway, Peer(gateway.port) as peer:
+        peer.durable("t", "kept")
+        sender = peer.sender("t")
+        peer.until(lambda: sender.link.credit > 3, "credit")
+        before = gateway.metric("group_messages_count")
+        s3.hold("key", "PUT .*journal/")
+        deliveries = []
+        for _ in range(3):
+            deliveries.append(sender.send(encoded("x" * BYTES)))
+            peer.heard()
+        until(lambda: s3.holding, "a put waits")
+        s3.hold()
+        sender.outcome(deliveries[0])
+        deliveries.append(sender.send(encoded("x" * BYTES)))
+        for one in deliveries[1:]:
+            sender.outcome(one)
+        assert gateway.metric("group_messages_count") - before == 4
         gateway.stop()
