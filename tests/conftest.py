@@ -20,7 +20,6 @@ from hypothesis import HealthCheck, settings
 from spark_lender import PLACE, borrow, lender
 
 if TYPE_CHECKING:
-    from gateway_peer import Peer
     from pyspark.sql import SparkSession
     from spark_place import Place
 
@@ -72,19 +71,17 @@ def pytest_sessionfinish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None, object, object]:
-    """Peers that a test has made and left are dropped: Proton's objects keep their sockets."""
-    before = _peers()
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """Peers that a file's tests have made and left are dropped: Proton's objects keep sockets."""
     try:
         return (yield)
     finally:
-        for peer in _peers() - before:
-            peer.drop()
-
-
-def _peers() -> "set[Peer]":
-    module = sys.modules.get("gateway_peer")  # not loaded for this: many processes need no Proton
-    return set(module.AT_LARGE) if module else set()
+        module = sys.modules.get("gateway_peer")  # many processes need no Proton
+        if module is not None and (nextitem is None or nextitem.path != item.path):
+            for peer in set(module.AT_LARGE):
+                peer.drop()
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from proton import (
 
 T = TypeVar("T")
 _numbers = count(1)
-#: Peers whose sockets may be open: a test's own are dropped at its end, by `conftest.py`.
+#: Peers whose sockets may be open: they are dropped at their file's end, by `conftest.py`.
 AT_LARGE: "WeakSet[Peer]" = WeakSet()
 
 SHARED = ("topic", "shared")
