@@ -7,7 +7,7 @@ Rule: what is asked for is found in each log by itself, so no number of one log 
 import warnings
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
@@ -25,6 +25,7 @@ TYPED_LOG: Final = "_log"
 
 #: What a name means in the tables of one log (an id, a topic), and its rows.
 Found: TypeAlias = tuple[str, DataFrame]
+Answer = TypeVar("Answer")
 
 
 def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
@@ -65,6 +66,21 @@ def of_logs(logs: Mapping[str, DataFrame]) -> DataFrame:
     return reduce(DataFrame.unionByName, [with_log(rows, log) for log, rows in logs.items()])
 
 
+def known_in(logs: Mapping[str, Tables], find: Callable[[Tables], Answer]) -> dict[str, Answer]:
+    """What is found in each log that has what is asked for. Raises InvalidRequest where none has
+    it, with what each says."""
+    found: dict[str, Answer] = {}
+    absent: list[str] = []
+    for log, tables in logs.items():
+        try:
+            found[log] = find(tables)
+        except NotInLog as error:
+            absent.append(f"Log {log}: {error}")
+    if not found:
+        raise InvalidRequest(" ".join(absent))
+    return found
+
+
 def found_in(
     spark: SparkSession,
     place: str,
@@ -86,15 +102,7 @@ def found_in(
             f"A version of topic_log is one log's, and {place} has several: give a time, or the "
             f"home of one log: {homes}."
         )
-    found: dict[str, Found] = {}
-    absent: list[str] = []
-    for log, tables in logs.items():
-        try:
-            found[log] = find(tables)
-        except NotInLog as error:
-            absent.append(f"Log {log}: {error}")
-    if not found:
-        raise InvalidRequest(" ".join(absent))
+    found = known_in(logs, find)
     if len({meant for meant, _ in found.values()}) > 1:
         several = ", ".join(f"{meant} in the log {log}" for log, (meant, _) in found.items())
         raise InvalidRequest(f"That name means several, give an id: {several}.")

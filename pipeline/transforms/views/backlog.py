@@ -18,12 +18,12 @@ from typing import Self
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
-from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.transforms.materialize.settled import BLOCKS, WORDS, without_settled
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import incarnations
-from distributary.pipeline.transforms.schema.lake_rows import of_logs
+from distributary.pipeline.transforms.schema.lake_rows import known_in, of_logs
 from distributary.pipeline.transforms.views.bucket_rows import BACKLOG, FRAME, BucketRows
 from distributary.pipeline.transforms.views.claiming import Claims, claimed, once, one_row
 from distributary.pipeline.transforms.views.pending import pending_of_all
@@ -66,7 +66,8 @@ def backlog(
     `log` in front.
 
     Raises InvalidRequest for a width below a millisecond or more than BUCKETS_MAX buckets; where
-    an end is open this ends the query.
+    an end is open this ends the query. Raises it, too, where no log ever had that subscription
+    (NotInLog of the tables of one log).
 
     Cost: one pass over `acks`, each row of which looks for its message; what `pending` costs; for
     incarnations that have ended the messages that they were owed. The rest has as many rows as
@@ -76,13 +77,25 @@ def backlog(
     asked.check()
     if isinstance(tables, Tables):
         return _backlog(tables, asked, subscription)
-    return of_logs({log: _backlog(one, asked, subscription) for log, one in tables.items()})
+    return of_logs(known_in(tables, lambda one: _backlog(one, asked, subscription)))
 
 
 def _backlog(tables: Tables, asked: "Buckets", subscription: str | None) -> DataFrame:
     known = tables.known()
+    if subscription is not None:
+        _require(known.subscriptions, subscription)
     claims = Claims.of(known)
     return History.of(known, claims, pending_of_all(known, claims), subscription).counted(asked)
+
+
+def _require(events: DataFrame, subscription: str) -> None:
+    """Raises NotInLog for an id that no event has. One that has ended has a past."""
+    ids = sorted(row.subscription for row in events.select("subscription").distinct().collect())
+    if subscription not in ids:
+        there = ", ".join(ids) or "none"
+        raise NotInLog(
+            f"There never was a durable subscription {subscription!r}; there are or were: {there}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +146,7 @@ class History:
         cls, tables: Tables, claims: Claims, owed: DataFrame, subscription: str | None = None
     ) -> Self:
         """`owed` is what `pending_of_all` says; `subscription` is an id, to look at it alone."""
-        if can_sum(tables, claims.messages):
+        if can_sum(tables, claims):
             return cls._near(tables, claims, subscription)
         last = one_row(tables.spark).select(claims.cursors.select(F.max("group")).scalar()).scalar()
         group = F.coalesce(last, F.lit(2**63 - 1))
@@ -159,7 +172,8 @@ class History:
     def _near(cls, tables: Tables, claims: Claims, subscription: str | None) -> Self:
         """Where one task finds out all that is small."""
         spark, facts = tables.spark, facts_of(tables, subscription)
-        lives = one_row(spark).select(F.inline(facts["lives"]))
+        times = {f"{name}_at": F.timestamp_micros(f"{name}_us") for name in ("began", "ended")}
+        lives = one_row(spark).select(F.inline(facts["lives"])).withColumns(times)
         lowest = one_row(spark).select(facts["lowest"]).scalar()
         messages = tables.messages.where(F.col("sequence") >= lowest)
         subscribers = lives.where(F.col("owed_to").isNotNull()).select(
@@ -204,6 +218,7 @@ class History:
             parts.withColumn("n", F.coalesce("n", F.lit(0).cast("long")))
             .repartition("subscription")
             .withColumn(FRAME, frame)
+            .withColumn(FRAME, _bounded(F.col(FRAME)))
             .mapInArrow(BucketRows(buckets.width_us), BACKLOG)
         )
 
@@ -216,10 +231,19 @@ def _frame(asked: Buckets) -> Column:
     if asked.back is not None:
         begin = F.greatest(begin, end - F.lit(asked.back))
     first, last = (_bucket(at, asked.width_us) for at in (begin, end))
-    text = f"There are more than {BUCKETS_MAX} buckets of this width: make them wider, or say since"
-    many = F.raise_error(F.lit(text)).cast("long")
-    first = F.when(last - first >= BUCKETS_MAX, many).otherwise(first)
     return F.struct(first.alias("first"), last.alias("last"), end.alias("ends"))
+
+
+def _bounded(frame: Column) -> Column:
+    """The same frame, and an error if it has too many buckets. Of an error in a subquery people get
+    a stack of Java's, and of one in a row this sentence: so it isn't asked where the frame is made.
+    """
+    text = (
+        f"There are more than {BUCKETS_MAX} buckets of this width: make them wider, or say since "
+        "when (`since`) or how far back (`back`)."
+    )
+    many = frame["last"] - frame["first"] >= BUCKETS_MAX
+    return F.when(many, F.raise_error(F.lit(text))).otherwise(frame)
 
 
 def _settled(tables: Tables, lives: DataFrame, group: Column, claims: Claims) -> DataFrame:

@@ -61,8 +61,11 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class BucketRows:
-    """All parts of some subscriptions in (ALIKE and FRAME), their rows
-    of BACKLOG out. Needs memory for the buckets of one subscription."""
+    """All parts of some subscriptions in (ALIKE and FRAME), their rows of BACKLOG out.
+
+    Needs memory for all parts of these subscriptions, as they came and sorted, some 150 bytes each,
+    and for the buckets of one subscription. Of a subscription there are at most as many parts as
+    messages, and as pairs of buckets: few, where these are wide or messages are settled soon."""
 
     width_us: int
 

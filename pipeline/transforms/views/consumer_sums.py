@@ -53,17 +53,15 @@ UNTIMED: Final = ("released", "lost")
 #: What is read of a delivery.
 READ: Final = ("subscription", "consumer", "outcome", "delivered_at", "settled_at")
 _KEY: Final = ("subscription", "consumer", "outcome")
-_SEEN: Final = [
-    StructField("first_seen", TimestampType()),
-    StructField("last_seen", TimestampType()),
-]
+_SEEN: Final = ("first_seen", "last_seen")
 #: Some deliveries of one consumer with one outcome; `times` are pairs of a step's longest time,
-#: microseconds, and how many there are.
+#: microseconds, and how many there are. What was seen is microseconds since 1970: Python can't make
+#: times of every zone that a session may have.
 PARTIAL: Final = StructType(
     [
         *(StructField(name, StringType()) for name in _KEY),
         StructField("n", LongType()),
-        *_SEEN,
+        *(StructField(name, LongType()) for name in _SEEN),
         StructField("times", BinaryType()),
     ]
 )
@@ -74,11 +72,10 @@ CONSUMERS: Final = StructType(
         StructField("deliveries", LongType()),
         *(StructField(outcome, LongType()) for outcome in OUTCOMES),
         *(StructField(name, DoubleType()) for name in PERCENTILES.values()),
-        *_SEEN,
+        *(StructField(name, TimestampType()) for name in _SEEN),
     ]
 )
 
-_UTC: Final = pa.timestamp("us", "UTC")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Numbers = NDArray[np.int64]
 
@@ -161,8 +158,8 @@ def _partial(rows: pa.Table) -> pa.RecordBatch:
         [
             *(pa.array(one, pa.string()) for one in names),
             pa.array(np.add.reduceat(n, begins)),
-            pa.array(np.minimum.reduceat(first, begins)).cast(_UTC),
-            pa.array(np.maximum.reduceat(last, begins)).cast(_UTC),
+            pa.array(np.minimum.reduceat(first, begins)),
+            pa.array(np.maximum.reduceat(last, begins)),
             pa.array(times, pa.binary()),
         ],
         names=PARTIAL.names,

@@ -139,7 +139,7 @@ def dealt(
             else:
                 mine.append({"path": path, "row_groups": [at]})
         some = [one for one in parts if one]
-        repeated = known.take(cast("Any", pa.array([0] * len(some))))
+        repeated = known.take(cast("Any", pa.array([0] * len(some), pa.int64())))
         kind = pa.list_(pa.struct([("path", pa.string()), ("row_groups", pa.list_(pa.int32()))]))
         yield repeated.append_column(_PARTS, cast("Any", pa.array(some, kind)))
 

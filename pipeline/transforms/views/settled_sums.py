@@ -28,10 +28,11 @@ from pyspark.sql.types import (
 
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import BEGINNINGS
-from distributary.pipeline.transforms.materialize.settled import in_blocks
+from distributary.pipeline.transforms.materialize.settled import EXCEPTIONS_IN_MEMORY, in_blocks
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import DECISIVE
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
+from distributary.pipeline.transforms.views.claiming import Claims
 from distributary.pipeline.transforms.views.file_sums import (
     Reading,
     all_rows,
@@ -68,13 +69,14 @@ _CURSOR: Final = ("subscription", "topic", "selector", "floor", "group", "settle
 _EVENT: Final = ("subscription", "topic", "selector", "event", "floor", "group", "recorded_at")
 #: An incarnation, in the order of subscriptions and groups. `life` names it. It is owed messages
 #: from the sequence `owed_from` up to the group `owed_to`, or none that waits where that is null;
-#: of one that lives these, the topic, the selector and what is `settled` are its cursor's.
+#: of one that lives these, the topic, the selector and what is `settled` are its cursor's. Its
+#: times are microseconds since 1970: Python can't make times of every zone that a session may have.
 LIFE: Final = StructType(
     [
         *(StructField(name, StringType()) for name in ("life", "subscription", "topic")),
         StructField("selector", StringType()),
         *(StructField(name, LongType()) for name in ("floor", "began", "ended")),
-        *(StructField(name, TimestampType()) for name in ("began_at", "ended_at")),
+        *(StructField(name, LongType()) for name in ("began_us", "ended_us")),
         *(StructField(name, LongType()) for name in ("owed_from", "owed_to")),
         StructField("settled", BinaryType()),
     ]
@@ -114,13 +116,14 @@ class Lives:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> "Lives":
-        """With `subscription`, `floor`, `began`, `ended`, `began_at` and `ended_at`."""
+        """With `subscription`, `floor`, `began`, `ended`, `began_us` and `ended_us`."""
         said = sorted(rows, key=lambda one: (one["subscription"], one["began"]))
         subscription = [one["subscription"] for one in said]
         names = {name: nth for nth, name in enumerate(dict.fromkeys(subscription))}
 
         def column(name: str) -> Numbers:
-            return np.array([_number(one[name]) for one in said], np.int64)
+            found = (one[name] for one in said)
+            return np.array([_NEVER if one is None else one for one in found], np.int64)
 
         began = column("began")
         whose = np.array([names[one] for one in subscription], np.int64)
@@ -129,7 +132,7 @@ class Lives:
             names,
             (whose << _GROUP_BITS) + began,
             *(began, column("ended"), column("floor")),
-            *(column("began_at"), column("ended_at")),
+            *(column("began_us"), column("ended_us")),
         )
 
     def at(self, codes: Numbers, texts: list[str], groups: Numbers) -> Numbers:
@@ -143,13 +146,8 @@ class Lives:
         return np.where(mine, at, -1)
 
 
-def _number(value: int | datetime | None) -> int:
-    match value:
-        case None:
-            return _NEVER
-        case datetime():
-            return (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
-    return value
+def _micros(at: datetime) -> int:
+    return (at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +192,14 @@ class Clip:
     clipped: bool
 
 
-def can_sum(tables: Tables, messages: int) -> bool:
-    """Whether tasks can sum up by themselves: the files are within reach, and the times of so many
-    messages in memory."""
-    return within_reach(tables) and messages <= MESSAGES_IN_MEMORY
+def can_sum(tables: Tables, claims: Claims) -> bool:
+    """Whether tasks can sum up by themselves: the files are within reach, the times of so many
+    messages in memory, and the bitmaps of all cursors so small that they may pass the driver."""
+    return (
+        within_reach(tables)
+        and claims.messages <= MESSAGES_IN_MEMORY
+        and claims.settled <= EXCEPTIONS_IN_MEMORY
+    )
 
 
 def facts_of(tables: Tables, subscription: str | None) -> Column:
@@ -238,7 +240,7 @@ class FactsOf:
             "committed_at": max(
                 (row["committed_at"] for row in versions if row["group"] <= upto), default=None
             ),
-            "begun_at": min((life["began_at"] for life in lives), default=None),
+            "begun_at": min((life["began_us"] for life in lives), default=None),
             "lowest": min(
                 (life["owed_from"] for life in lives if life["owed_to"] is not None), default=None
             ),
@@ -263,9 +265,9 @@ def _incarnations(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {
             **{name: row[name] for name in ("subscription", "topic", "selector", "floor")},
             "began": row["group"],
-            "began_at": row["recorded_at"],
+            "began_us": _micros(row["recorded_at"]),
             "ended": ended.get("group"),
-            "ended_at": ended.get("recorded_at"),
+            "ended_us": _micros(ended["recorded_at"]) if ended else None,
         }
 
 
@@ -305,7 +307,7 @@ class SettledBlocks:
 def settled_alike(folder: str, lives: DataFrame, known: Sequence[Column], clip: Clip) -> DataFrame:
     """Rows of ALIKE, some for each pair of buckets, of the tables in a folder. What is `known` are
     the first bucket (`first`), and the last group that counts (`upto`)."""
-    each = F.struct("subscription", "floor", "began", "ended", "began_at", "ended_at")
+    each = F.struct("subscription", "floor", "began", "ended", "began_us", "ended_us")
     whole = lives.select(F.collect_list(each).alias("lives")).select("lives", *known)
     sums = SettledSums(f"{folder}/messages", clip)
     return summed(whole, Reading(f"{folder}/acks", READ), sums, ALIKE)
@@ -323,6 +325,8 @@ class SettledSums:
         self, known: pa.RecordBatch, parts: Iterable[pa.Table]
     ) -> Iterator[pa.RecordBatch]:
         lives = Lives.of(cast("Any", known.column("lives"))[0].as_py())
+        if not lives.subscription:  # nobody's settlements are asked for
+            return
         upto, first = (cast("Any", known.column(name)[0]).as_py() for name in ("upto", "first"))
         published = Published.of(self.messages)
         for rows in parts:
@@ -355,7 +359,7 @@ class SettledSums:
         came_in, went_in = came // self.clip.width_us, went // self.clip.width_us
         counted, still = np.full((2, len(life)), [[True], [False]])
         if self.clip.until is not None:
-            until = _number(self.clip.until)
+            until = _micros(self.clip.until)
             counted, still = came <= until, went > until
         if self.clip.clipped:
             counted &= still | (went_in >= first)

@@ -18,7 +18,7 @@ from distributary.pipeline.transforms.views.consumer_sums import (
     merged,
 )
 from distributary.pipeline.transforms.views.file_sums import Reading, dealt, sums_of
-from distributary.pipeline.transforms.views.settled_sums import Lives
+from distributary.pipeline.transforms.views.settled_sums import Clip, Lives, SettledSums
 
 BEGIN = datetime(2026, 11, 25, tzinfo=UTC)
 STEP = 2 ** (1 / 64)
@@ -31,7 +31,7 @@ def test_a_settlement_is_of_the_incarnation_that_began_before_it() -> None:
         {"subscription": name, "floor": 0, "began": began, "ended": ended}
         for name, began, ended in said
     ]
-    lives = Lives.of([{**row, "began_at": BEGIN, "ended_at": None} for row in rows])
+    lives = Lives.of([{**row, "began_us": 7, "ended_us": None} for row in rows])
     assert lives.subscription == ["a", "a", "a", "b"]
     groups = np.arange(1, 15)
     for code, name in enumerate(("b", "a", "c")):
@@ -88,6 +88,9 @@ def test_consumers_of_files_of_many_forms(tmp_path: Path) -> None:
     (found,) = merged(iter(parts))
     said = {(row["subscription"], row["consumer"]): row for row in found.to_pylist()}
     assert set(said) == set(plain)
+    handed_over = [row for row in rows if row["consumer"] and row["outcome"] != "modified"]
+    first = min(row["delivered_at"] for row in handed_over)
+    assert min(row["first_seen"] for row in said.values()) == first
     for key, had in plain.items():
         row, times = (
             said[key],
@@ -102,3 +105,32 @@ def test_consumers_of_files_of_many_forms(tmp_path: Path) -> None:
     (later,) = dealt(iter([pa.record_batch({"one": [1]})]), days, 1)
     units = later.column("parts").to_pylist()[0]
     assert sum(pq.read_metadata(one["path"]).num_rows for one in units) == 3_000 - 2 * 1_440
+
+
+def test_a_table_without_rows_is_no_task(tmp_path: Path) -> None:
+    """Whatever is known, be it a list of structs, which Arrow takes by numbers alone."""
+    kind = pa.schema([(name, pa.string()) for name in READ])
+    write_deltalake(tmp_path / "acks", kind.empty_table())
+    known = pa.record_batch({"lives": [[{"began": 1}]]})
+    (none,) = dealt(iter([known]), Reading(str(tmp_path / "acks"), READ), 3)
+    assert (none.num_rows, none.schema.names) == (0, ["lives", "parts"])
+
+
+def test_settlements_of_nobody_are_not_read(tmp_path: Path) -> None:
+    """Where there is no incarnation, as of what was never recorded."""
+    kind = pa.schema([("sequence", pa.int64()), ("group", pa.int64())])
+    times = kind.append(pa.field("published_at", pa.timestamp("us", "UTC")))
+    write_deltalake(tmp_path / "messages", times.empty_table())
+    acks = pa.table(
+        {
+            "subscription": ["global/nobody"],
+            "sequence": [0],
+            "outcome": ["accepted"],
+            "final": [True],
+            "settled_at": [BEGIN],
+            "group": [1],
+        }
+    )
+    sums = SettledSums(str(tmp_path / "messages"), Clip(1_000_000, None, clipped=False))
+    known = pa.record_batch({"lives": [[]], "upto": [9], "first": [0]})
+    assert list(sums(known, iter([acks]))) == []
