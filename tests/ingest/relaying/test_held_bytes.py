@@ -95,7 +95,7 @@ def test_of_those_that_do_not_read_the_one_with_most_ends(
 ) -> None:
     settings = {
         "amqp": {"write_buffer_bytes": 65_536},
-        "fleet": {"held_bytes_max": 500_000},
+        "fleet": {"held_bytes_max": 200_000},  # a window (1 MiB) is given anew by halves
     }
     with Fleet(tmp_path, own_gateway, settings) as fleet:
         receiver = receiver_frame("r", durable_source("orders.most"))
