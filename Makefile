@@ -38,7 +38,7 @@ fleet: $(READY) ## Three gateways, three logs of one home: the flights through g
 	$(BIN)/python -m examples.fleet --home build/fleet
 
 test: $(READY) $(ARCHIVE) $(DIST_ENV)/.ready ## All tests: core, tables, gateway, Spark
-	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 check: $(READY) ## ruff, mypy
 	$(BIN)/ruff check .
