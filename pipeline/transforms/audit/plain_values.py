@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from distributary.pipeline.transforms.audit.plain_avro import UNJUDGED
 from distributary.pipeline.transforms.audit.plain_bodies import BodyFormat, Form
+from distributary.pipeline.transforms.schema.spark_schema import in_utc
 
 #: What differs, a row each.
 DIFFERENCES: Final = (
@@ -78,7 +79,7 @@ def differences(
     starts = [one.since for one in versions]
     for batch in batches:
         found = []
-        for row in batch.to_pylist(maps_as_pydicts="strict"):
+        for row in in_utc(batch).to_pylist(maps_as_pydicts="strict"):
             at = bisect_right(starts, row["_sequence"]) - 1
             columns = versions[at].columns if at >= 0 else None
             if columns is None or (row[BYTES] is None and row[TEXT] is None):

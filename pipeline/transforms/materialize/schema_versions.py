@@ -10,7 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 
 from distributary.pipeline.transforms.materialize.subscriptions import SCHEMA
-from distributary.pipeline.transforms.schema.spark_schema import SCHEMA_VERSIONS, arrow_schema
+from distributary.pipeline.transforms.schema.spark_schema import (
+    SCHEMA_VERSIONS,
+    arrow_schema,
+    in_utc,
+)
 
 #: What is read of an event. Its text, in `policy`, is `pipeline.schemas.schema_text`'s.
 READ: Final = ("topic", "event", "policy", "floor", "by", "group", "recorded_at")
@@ -34,8 +38,8 @@ def schemas_told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [
             _row(event)
-            for event in batch.filter(
-                pc.equal(batch.column("event"), pa.scalar(SCHEMA))
+            for event in in_utc(
+                batch.filter(pc.equal(batch.column("event"), pa.scalar(SCHEMA)))
             ).to_pylist()
         ]
         yield pa.RecordBatch.from_pylist(rows, schema=kind)

@@ -55,6 +55,27 @@ def arrow_schema(kind: StructType) -> pa.Schema:
     return pa.schema([(one.name, one.type) for one in to_arrow_schema(kind, timezone="UTC")])
 
 
+def in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, their times in UTC. Spark gives tasks times in its session's zone, which may
+    be one that only Java knows: Python makes no time of that."""
+    kinds = [one.with_type(_in_utc(one.type)) for one in batch.schema]
+    return batch.cast(pa.schema(kinds))
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    match kind:
+        case pa.TimestampType() if kind.tz is not None:
+            return pa.timestamp(kind.unit, "UTC")
+        case pa.ListType():
+            return pa.list_(_in_utc(kind.value_type))
+        case pa.MapType():
+            return pa.map_(kind.key_type, _in_utc(kind.item_type))
+        case pa.StructType():
+            return pa.struct([one.with_type(_in_utc(one.type)) for one in kind])
+        case _:
+            return kind
+
+
 def _table(*columns: Column) -> StructType:
     return StructType(
         [StructField(name, kind, metadata={"comment": says}) for name, kind, says in columns]

@@ -74,6 +74,8 @@ def found(node: dict[str, Any], text: str, value: object) -> list[dict[str, obje
     assert isinstance(read, dict), read
     kind = arrow_schema(StructType.fromJson(json.loads(columns))).field("a").type
     cell = pa.array([value], pa.string() if kind == pa.date32() else kind).cast(kind)
+    if pa.types.is_timestamp(kind):  # a session may have a zone that only Java knows
+        cell = cell.cast(pa.timestamp("us", "UTC+3"))
     names = ["_sequence", "a", TEXT, BYTES, CONTENT_TYPE]
     nothing = pa.array([None], pa.string())
     cells = [pa.array([5]), cell, nothing, pa.array([body], pa.binary()), nothing]
