@@ -18,9 +18,7 @@ from pyspark.sql.types import (
 )
 
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
-from distributary.pipeline.transforms.views.file_sums import numbered
-
-Numbers = NDArray[np.int64]
+from distributary.pipeline.transforms.views.file_sums import Numbers, numbered
 
 #: What is counted in a bucket.
 COUNTS: Final = ("owed", "came", "settled", "dropped")

@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyspark.sql.types import (
     BinaryType,
     DoubleType,
@@ -26,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
-from distributary.pipeline.transforms.views.file_sums import numbered, numbers
+from distributary.pipeline.transforms.views.file_sums import Numbers, numbered, numbers
 
 #: What can become of a delivery to a consumer; a column each.
 OUTCOMES: Final = (
@@ -77,7 +76,6 @@ CONSUMERS: Final = StructType(
 )
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType
 
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS, Tables
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
+
+#: A column of numbers.
+Numbers: TypeAlias = NDArray[np.int64]
 
 #: Tasks of a query at most: each begins with a process, or waits for one.
 TASKS_MAX: Final = 16
@@ -196,15 +201,15 @@ def _of_no_zone(kinds: pa.Schema) -> pa.Schema:
     )
 
 
-def numbered(rows: pa.Table, name: str) -> "tuple[Any, list[str]]":
+def numbered(rows: pa.Table, name: str) -> tuple[Numbers, list[str]]:
     """A column of texts: the number of each, and the texts; no number may be null."""
     column: Any = rows[name].combine_chunks()
     column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     return column.indices.to_numpy(), column.dictionary.to_pylist()
 
 
-def numbers(rows: pa.Table, name: str) -> "Any":
+def numbers(rows: pa.Table, name: str) -> Numbers:
     """A column of numbers, or of times in microseconds, without nulls."""
     column = rows[name]
     whole = pc.cast(column, pa.int64()) if pa.types.is_timestamp(column.type) else column
-    return cast("Any", whole).to_numpy()
+    return cast("Numbers", cast("Any", whole).to_numpy())

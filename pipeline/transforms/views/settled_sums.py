@@ -34,6 +34,7 @@ from distributary.pipeline.transforms.schema.incarnations import DECISIVE
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 from distributary.pipeline.transforms.views.claiming import Claims
 from distributary.pipeline.transforms.views.file_sums import (
+    Numbers,
     Reading,
     all_rows,
     numbered,
@@ -45,8 +46,6 @@ from distributary.pipeline.transforms.views.file_sums import (
     within_reach,
 )
 from distributary.pipeline.transforms.views.publication_times import MESSAGES_IN_MEMORY
-
-Numbers = NDArray[np.int64]
 
 #: What is read of acks.
 READ: Final = ("subscription", "sequence", "outcome", "final", "settled_at", "group")
