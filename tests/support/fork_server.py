@@ -288,8 +288,11 @@ def _main() -> None:
         importlib.import_module("distributary.ingest.runtime.memory").set_up()
     for module in modules:
         importlib.import_module(module)
+    # What is read, looked up or compiled once in a process is there for all of its forks.
     if (settings := sys.modules.get("distributary.ingest.runtime.load_settings")) is not None:
-        settings.load()  # what it reads and looks up once is there for all
+        settings.load()
+    if (templates := sys.modules.get("distributary.ingest.console.web.templates")) is not None:
+        templates.Templates(templates.StaticAssets())
     # Ctrl-C is for the tests and the forks; the server ends with the tests.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What lives now is nobody's garbage: a fork that looked at it would copy all of its pages.
