@@ -9,7 +9,6 @@ import pytest
 from faults import Fault
 from gateway_management import Answer, Manager
 from gateway_peer import Peer
-from gateway_process import until
 from gateway_transactions import Transacted
 from points import POINTS
 from test_shared_moments import NOT_WRITTEN, SYNCED, TRANSACTION, Lake, rows, working

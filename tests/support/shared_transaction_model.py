@@ -179,21 +179,25 @@ class World:
                     return
                 one.prepared, answer = True, None
             else:
-                found = one.decisions.get(ID)
-                assert found is not None
-                one.live = False
-                if self.verdict:
-                    if not self.write(one, "held"):
-                        return
-                    one.held = True
-                else:
-                    found.step(Event.COMMIT)
-                    if not self.write(one, "decided"):
-                        return
-                    found.step(Event.DURABLE)
+                if not self.decide(one):
+                    return
                 answer = None
         if self.peers[one.log] is one:
             self.replies.append((one.log, answer))
+
+    def decide(self, one: Process) -> bool:
+        """It commits its own part, or prepares it. Whether that is durable."""
+        found = one.decisions.get(ID)
+        assert found is not None
+        one.live = False
+        if self.verdict:
+            one.held = self.write(one, "held")
+            return one.held
+        found.step(Event.COMMIT)
+        if not self.write(one, "decided"):
+            return False
+        found.step(Event.DURABLE)
+        return True
 
     def between(self, one: Process, what: str, by: Process) -> None:
         """An owner hears another one, whose question or order this is."""
