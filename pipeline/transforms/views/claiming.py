@@ -20,6 +20,10 @@ _CURSOR: Final = (
 )
 
 
+#: What subscribers ask for: those that ask for the same are asked about together.
+_ASKED: Final = ("_topic", "_selector")
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
     """What must be known before there is a plan. It has a condition for each selector that a
@@ -97,9 +101,13 @@ def claimed(
     Cost: each message meets the subscribers of its topic; the plan has one condition for each
     distinct selector and doesn't grow with the subscribers.
     """
-    meets = (F.col("topic") == F.col("_topic")) & condition
+    known = by_topic(subscribers, messages, claims.patterns)
+    each = [name for name in known.columns if name not in _ASKED]
+    alike = known.groupBy(*_ASKED).agg(F.collect_list(F.struct(*each)).alias("_alike"))
     return (
-        F.broadcast(by_topic(subscribers, messages, claims.patterns))
-        .join(messages, on=meets, how="inner")
+        F.broadcast(alike)
+        .join(messages, on=F.col("topic") == F.col("_topic"), how="inner")
         .where(selected(F.col("_selector"), claims.selectors))
+        .select(*messages.columns, *_ASKED, F.inline("_alike"))
+        .where(condition)
     )
