@@ -21,7 +21,7 @@ _CURSOR: Final = (
 
 
 #: What subscribers ask for: those that ask for the same are asked about together.
-_ASKED: Final = ("_topic", "_selector")
+ASKED: Final = ("_topic", "_selector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +98,26 @@ def claimed(
     asks for the selector before it leaves them out. A selector that isn't among them ends the query
     with an error.
 
-    Cost: each message meets the subscribers of its topic; the plan has one condition for each
-    distinct selector and doesn't grow with the subscribers.
+    Cost: each message meets the distinct selectors of its topic, and then the subscribers that have
+    those which select it. What is in a selector Spark doesn't compile, so it is asked before there
+    are pairs. The plan has one condition for each distinct selector and doesn't grow with the
+    subscribers.
     """
     known = by_topic(subscribers, messages, claims.patterns)
-    each = [name for name in known.columns if name not in _ASKED]
-    alike = known.groupBy(*_ASKED).agg(F.collect_list(F.struct(*each)).alias("_alike"))
+    each = [name for name in known.columns if name not in ASKED]
+    alike = known.groupBy(*ASKED).agg(F.collect_list(F.struct(*each)).alias("_alike"))
     return (
-        F.broadcast(alike)
+        asked(alike, messages, claims)
+        .select(*messages.columns, *ASKED, F.inline("_alike"))
+        .where(condition)
+    )
+
+
+def asked(selectors: DataFrame, messages: DataFrame, claims: Claims) -> DataFrame:
+    """Each of `selectors`, with the columns of ASKED, of which none is a pattern, with each message
+    that it selects. As `claimed` else."""
+    return (
+        F.broadcast(selectors)
         .join(messages, on=F.col("topic") == F.col("_topic"), how="inner")
         .where(selected(F.col("_selector"), claims.selectors))
-        .select(*messages.columns, *_ASKED, F.inline("_alike"))
-        .where(condition)
     )

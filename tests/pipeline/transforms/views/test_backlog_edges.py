@@ -108,7 +108,7 @@ def test_bitmaps_of_much_that_is_settled_stay_where_they_are(tables: Tables) -> 
     assert can_sum(known, claims)
     assert not can_sum(known, many)
     history = view.History.of(known, many, pending_of_all(known, many))
-    assert not history.is_summed
+    assert isinstance(history.stays, DataFrame)
     assert_rows(history.counted(view.Buckets(3_600_000_000)), backlog(tables).collect())
 
 
