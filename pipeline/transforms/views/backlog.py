@@ -189,8 +189,8 @@ class History:
         first = frame["first"]
         if isinstance(self.stays, Owed):
             clip = Clip(buckets.width_us, buckets.until, buckets.clipped)
-            known = [self.group.alias("upto"), first.alias("first")]
-            settled = settled_alike(self.tables.folder, self.lives, known, clip)
+            said = [self.group.alias("upto"), first.alias("first")]
+            settled = settled_alike(self.tables.folder, self.lives, said, clip)
             parts = self.stays.alike(first, clip).unionByName(settled)
         else:
             parts = _alike(self.stays, first, buckets)
