@@ -77,7 +77,7 @@ def _bitmaps(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Messages in the order of their topics and sequences: each topic is a slice of them."""
+    """Messages in the order of their topics: each topic is a slice of them."""
 
     topics: Mapping[str, slice]
     sequence: Numbers
@@ -96,7 +96,7 @@ class Waiting:
             mine = columns[0] >= lowest
             parts.append([one[mine] for one in (topic, *columns)])
         topic, sequence, at_us, group = map(np.concatenate, zip(*parts, strict=True))
-        order = np.lexsort((sequence, topic))
+        order = np.argsort(topic, kind="stable")
         bounds = np.searchsorted(topic[order], np.arange(len(names) + 1)).tolist()
         slices = {name: slice(bounds[nth], bounds[nth + 1]) for name, nth in names.items()}
         return cls(slices, sequence[order], at_us[order], group[order])

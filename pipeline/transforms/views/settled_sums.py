@@ -64,14 +64,13 @@ ALIKE: Final = StructType(
 
 _CURSOR: Final = ("subscription", "topic", "selector", "floor", "group", "settled")
 _EVENT: Final = ("subscription", "topic", "selector", "event", "floor", "group", "recorded_at")
-#: An incarnation, in the order of subscriptions and groups. `life` names it. It is owed messages
-#: from the sequence `owed_from` up to the group `owed_to`, or none that waits where that is null;
-#: of one that lives these, the topic, the selector and what is `settled` are its cursor's. Its
-#: times are microseconds since 1970: Python can't make times of every zone that a session may have.
+#: An incarnation, in the order of subscriptions and groups. It is owed messages from the sequence
+#: `owed_from` up to the group `owed_to`, or none that waits where that is null; of one that lives
+#: these, the topic, the selector and what is `settled` are its cursor's. Its times are microseconds
+#: since 1970: Python can't make times of every zone that a session may have.
 LIFE: Final = StructType(
     [
-        *(StructField(name, StringType()) for name in ("life", "subscription", "topic")),
-        StructField("selector", StringType()),
+        *(StructField(name, StringType()) for name in ("subscription", "topic", "selector")),
         *(StructField(name, LongType()) for name in ("floor", "began", "ended")),
         *(StructField(name, LongType()) for name in ("began_us", "ended_us")),
         *(StructField(name, LongType()) for name in ("owed_from", "owed_to")),
@@ -229,8 +228,8 @@ class FactsOf:
             events = [row for row in events if row["subscription"] == self.subscription]
         lives = list(_incarnations(events))
         of_cursor = {row["subscription"]: row for row in cursors}
-        for nth, life in enumerate(lives):
-            life |= {"life": str(nth), "owed_from": life["floor"], "owed_to": None, "settled": None}
+        for life in lives:
+            life |= {"owed_from": life["floor"], "owed_to": None, "settled": None}
             cursor = of_cursor.get(life["subscription"])
             if life["ended"] is not None:
                 life["owed_to"] = life["ended"] - 1

@@ -53,7 +53,7 @@ class Home:
             ended = chance.choice((None, began + chance.randrange(1, 30)))
             floor = chance.randrange(300)
             life = dict.fromkeys(FACTS["lives"].dataType.elementType.names)
-            life |= {"life": f"{name}/{began}", "subscription": name, "floor": floor}
+            life |= {"subscription": name, "floor": floor}
             life |= {"topic": chance.choice(ASKED), "selector": chance.choice([*SELECTORS])}
             life |= {"began": began, "ended": ended, "owed_from": floor}
             life["began_us"] = BEGIN_US + began * 300_000
@@ -100,7 +100,7 @@ class Home:
             {"selector": text, "sequences": BitMap64(some).serialize()}
             for text, of in SELECTORS.items()
             if text is not None and of
-            for some in (range(of, 250, of * 2), range(0, 600, of))
+            for some in (range(of, 250, of * 2), range(250, 600, of))
         ]
         kind = arrow_schema(FACTS).field("lives").type
         lives = [{name: one[name] for name in kind.value_type.names} for one in self.lives]
@@ -117,7 +117,7 @@ class Home:
         of = SELECTORS[life["selector"]]
         for one in self.messages:
             sequence = one["sequence"]
-            chosen = of and (sequence % of == 0 or (sequence < 250 and sequence % (of * 2) == of))
+            chosen = of == 1 or (of and sequence in (*range(of, 250, of * 2), *range(250, 600, of)))
             if (
                 life["owed_to"] is not None
                 and matches(life["topic"], one["topic"])
