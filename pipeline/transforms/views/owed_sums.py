@@ -50,7 +50,7 @@ class Owed:
         each = each.where(F.col("owed_to").isNotNull() & F.col("selector").isNotNull())
         each = each.select("topic", "selector").toDF(*ASKED).distinct()
         found = asked(by_topic(each, messages, claims.patterns), messages, claims)
-        bitmaps = found.select("_selector", "sequence").mapInArrow(_bitmaps, SELECTED)
+        bitmaps = found.select("_selector", "sequence").mapInArrow(bitmaps_by_selector, SELECTED)
         all_of = F.collect_list(F.struct(*SELECTED.names))
         return cls(folder, bitmaps.agg(all_of.alias("selected")).withColumn("lives", lives))
 
@@ -60,7 +60,7 @@ class Owed:
         return known.mapInArrow(OwedSums(self.folder, clip), ALIKE)
 
 
-def _bitmaps(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def bitmaps_by_selector(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches with `_selector` and `sequence`, as rows of SELECTED, one for each selector."""
     found = dict[str, BitMap64]()
     for batch in batches:
@@ -89,12 +89,13 @@ class Waiting:
         """All from the sequence `lowest` on that the table at this path has now."""
         names = dict[str, int]()
         parts = [[np.zeros(0, np.int64)] * 4]
-        for rows in all_rows(Reading(path, ("sequence", "topic", "published_at", "group"))):
+        columns = ("sequence", "topic", "published_at", "group")
+        for rows in all_rows(Reading(path, columns, least=lowest)):
             codes, texts = numbered(rows, "topic")
             topic = np.array([names.setdefault(one, len(names)) for one in texts], np.int64)[codes]
-            columns = [numbers(rows, name) for name in ("sequence", "published_at", "group")]
-            mine = columns[0] >= lowest
-            parts.append([one[mine] for one in (topic, *columns)])
+            sequence, *others = (numbers(rows, name) for name in columns if name != "topic")
+            mine = sequence >= lowest
+            parts.append([one[mine] for one in (topic, sequence, *others)])
         topic, sequence, at_us, group = map(np.concatenate, zip(*parts, strict=True))
         order = np.argsort(topic, kind="stable")
         bounds = np.searchsorted(topic[order], np.arange(len(names) + 1)).tolist()
