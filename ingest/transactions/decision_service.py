@@ -113,13 +113,29 @@ class DecisionService:
         """This log has ended its branch, or there is nothing to be had from it any more."""
         match self._all.told(id_, log):
             case Step.COMPLETE:
-                head = self._log.next_sequence
-                record = TransactionRecord(SubscriptionEvent.COMPLETED, id_, head)
-                self._log.record(record, _nobody_waits)
+                self._complete(id_)
                 _events.debug("transaction.completed", transaction=id_)
-                self._answer(id_)
             case _:
                 pass
+
+    def young(self, one: Decision) -> bool:
+        """Whether the other logs have had less time to answer than a link waits for an owner."""
+        return clock.now() - one.at < self._wait_seconds * 1_000_000
+
+    def give_up(self, one: Decision, user: str) -> None:
+        """For a user who may: the logs that have yet to commit it are lost for good, and are waited
+        for no more. A log of them that comes back all the same asks, and rolls its part back. It
+        holds when the group that waits is durable."""
+        self._all.give_up(one.id)
+        self._complete(one.id, user)
+        logs = sorted(one.left)
+        _events.warning("transaction.given_up", transaction=one.id, logs=logs, by=user)
+
+    def _complete(self, id_: str, user: str = "") -> None:
+        head = self._log.next_sequence
+        record = TransactionRecord(SubscriptionEvent.COMPLETED, id_, head, user)
+        self._log.record(record, _nobody_waits)
+        self._answer(id_)
 
 
 def _nobody_waits() -> None:
