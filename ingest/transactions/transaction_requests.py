@@ -2,8 +2,9 @@
 decided and other logs have yet to commit: give one a global id, end one, list them.
 
 Rule 1: who prepared a transaction may see it and end it. Who may `manage` all topics that it is
-        about sees it, too, and ends it by saying `force`: the transaction manager hears of that
-        late or never. To all others it isn't there; each user has global ids of its own.
+        about (every topic and queue, if it is of several logs) sees it, too, and ends it by saying
+        `force`: the transaction manager hears of that late or never. To all others it isn't there;
+        each user has global ids of its own.
 Rule 2: what is decided is seen by the user whose it is, and by who may `manage` every topic and
         queue. It is done here, and its topics aren't known any more. Who manages everything gives
         up the logs that have yet to commit it, by COMMIT with `force`: nobody else ends it.
@@ -224,6 +225,8 @@ class TransactionRequests:
             return one.user == user or may.everywhere(user, Action.MANAGE)
         if one.facts.user == user:
             return True
+        if one.work.decides:  # what it is about in other logs isn't known here
+            return may.everywhere(user, Action.MANAGE)
         for topic in one.facts.topics:
             await self._look()
             if not may.allow(user, Action.MANAGE, topic):

@@ -1,7 +1,9 @@
 """Transactions over several logs, in the log that decides them: which is to be, which isn't.
 
 A machine without I/O. One of the logs decides: its commit's group has the decision, beside its own
-part of the work. The others have prepared theirs before, and commit when they hear of it. Nothing
+part of the work. The others have prepared theirs before, and commit when they hear of it. Where a
+transaction manager is to decide, that log prepares its own part, too, under the manager's id, and
+decides by its word (`prepared_transactions`). Nothing
 is written of what isn't decided: who is asked for one that nobody knows says that it isn't to be
 ("presumed abort").
 
@@ -121,6 +123,10 @@ class Decisions:
     def restore(self, id_: str, logs: tuple[str, ...], user: str, at: int) -> None:
         """One was decided before a start."""
         self._all[id_] = Decision(id_, logs, State.DECIDED, user, at)
+
+    def reopen(self, id_: str, logs: tuple[str, ...]) -> None:
+        """One is prepared here since before a start: a transaction manager has yet to decide it."""
+        self._all[id_] = Decision(id_, logs)
 
     def get(self, id_: str) -> Decision | None:
         """That one, if it is known."""
