@@ -364,7 +364,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                 return chunk is not None
             last = len(chunk) < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
-            buffer.written(chunk, transport)
+            if not isinstance(chunk, bytes):
+                buffer.written(transport)
             if last and not self.ending:
                 return True
         return False
