@@ -124,8 +124,8 @@ class WriteBuffer:
         view = self._bytes[:size]
         return view if size > WRITE_BYTES // 2 else view.tobytes()
 
-    def written(self, socket: Socket) -> None:
-        """The buffer's own bytes were written to this socket. It keeps what doesn't go out yet,
-        perhaps without a copy: then the next output goes to another buffer."""
-        if socket.get_write_buffer_size():
+    def written(self, chunk: bytes | memoryview, socket: Socket) -> None:
+        """What was taken last was written to this socket. It keeps what doesn't go out yet, perhaps
+        without a copy: then the next output goes to another buffer."""
+        if not isinstance(chunk, bytes) and socket.get_write_buffer_size():
             self._renew()

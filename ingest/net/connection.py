@@ -364,8 +364,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
                 return chunk is not None
             last = len(chunk) < WRITE_BYTES
             transport.write(self.outflow.passed(chunk, last=last))
-            if not isinstance(chunk, bytes):
-                buffer.written(transport)
+            buffer.written(chunk, transport)
             if last and not self.ending:
                 return True
         return False
