@@ -65,7 +65,6 @@ class Log:
         durable subscriptions, as memory has it, below `served_floor` to nobody who is served."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
         self._pace, self._under_way_max = store.pace, store.pace.under_way
-        self._full_bytes_min = store.pace.full_from(0, host.settings.commit.bytes)
         self._counts, self._turn = host.counts, host.turn
         self._journal, self._table = store.journal, store.table
         self._lowest_floor, self._served_floor = lowest_floor, served_floor
@@ -204,8 +203,6 @@ class Log:
         self._brought += size
 
     def _close_if_full(self) -> None:
-        if self._waiting.size < self._full_bytes_min:
-            return
         before = len(self._writing) + len(self._full_groups)
         if self._waiting.size >= self._pace.full_from(before, self._settings.commit.bytes):
             self._close_full()
