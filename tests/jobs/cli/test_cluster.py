@@ -30,6 +30,7 @@ QUICK = {name: value for name, value in FAST.items() if name != "spark.master"} 
     # Tasks wait for both executors.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "100s",
+    "spark.ui.enabled": "false",
     # Spark's own record of who did what.
     "spark.eventLog.enabled": "true",
     "spark.eventLog.rolling.enabled": "false",
@@ -55,7 +56,7 @@ OF_THE_WRITER = {"updated_at"}
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    """Two workers; their Python has what the jobs need from others, and nothing of ours."""
+    """Two executors; their Python has what the jobs need from others, and nothing of ours."""
     folder = tmp_path_factory.mktemp("cluster")
     venv.create(folder / "venv", symlinks=True)
     python = folder / "venv" / "bin" / "python"
@@ -110,7 +111,7 @@ def executors(folder: Path) -> set[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(1_200)  # six JVMs: a minute, unless others want the same cores
+@pytest.mark.timeout(1_200)  # five JVMs: a minute, unless others want the same cores
 def test_a_cluster_makes_the_same_tables(
     spark: SparkSession, cluster: Standalone, tmp_path: Path
 ) -> None:
