@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway_process import PATIENCE
 from node_program import Node, node
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "ingest" / "console" / "browser"
@@ -44,6 +45,10 @@ _FONTS = """<?xml version="1.0"?>
 <fontconfig><dir>{unpacked}</dir><dir>/usr/share/fonts</dir><cachedir>{unpacked}/cache</cachedir>
 </fontconfig>
 """
+
+
+# Chromium, its driver, the console and the gateway want a processor each.
+expect.set_options(timeout=1_000 * PATIENCE)
 
 
 class NoBrowser(Exception):

@@ -29,7 +29,7 @@ QUICK = {name: value for name, value in FAST.items() if name != "spark.master"} 
     "spark.driver.host": "127.0.0.1",
     # Tasks wait for both executors.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "100s",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "900s",
     "spark.ui.enabled": "false",
 }
 
