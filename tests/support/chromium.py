@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gateway_process import until
+from gateway_process import PATIENCE, until
 from node_program import Node, node
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -51,6 +51,10 @@ _FONTS = """<?xml version="1.0"?>
 <fontconfig><dir>{unpacked}</dir><dir>/usr/share/fonts</dir><cachedir>{unpacked}/cache</cachedir>
 </fontconfig>
 """
+
+
+# Chromium, its driver, the console and the gateway want a processor each.
+expect.set_options(timeout=1_000 * PATIENCE)
 
 
 class NoBrowser(Exception):
