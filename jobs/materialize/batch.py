@@ -95,8 +95,8 @@ class Materialization:
         )
         self._complete()
         self.typed = self._typed()
-        self.cursors = self._found()
-        self.version = self._version()
+        self.cursors, said = self._found()
+        self.version = self._version(said)
 
     @property
     def group(self) -> int:
@@ -145,18 +145,27 @@ class Materialization:
         typed.find()
         return typed
 
-    def _found(self) -> Cursors:
-        """The cursors as the table has them; what a table of before lacks, only the log can say."""
+    def _found(self) -> tuple[Cursors, int | None]:
+        """The cursors as the table has them, and the version of the log that they say; what a table
+        of before lacks, only the log can say."""
         table = self.tables["cursors"]
-        if not table.reached or table.complete():
-            return found(table.rows()) if table.reached else {}
+        if not table.reached:
+            return {}, None
+        if table.complete():
+            rows = table.rows().collect()
+            return found(rows), max((row.log_version for row in rows), default=None)
         whole = self.spark.read.format("delta").load(self.locations.log)
-        return fold({}, whole.where(F.col("group") <= table.reached), group=table.reached)
+        upto = whole.where(F.col("group") <= table.reached)
+        return fold({}, upto, group=table.reached), None
 
-    def _version(self) -> int | None:
-        """The version of the log that ends with the group that all tables have; -1 for none."""
+    def _version(self, said: int | None) -> int | None:
+        """The version of the log that is wholly in all tables, None if that isn't known; -1 for
+        none. Cursors have `said` it, unless another table is behind them; what read a log by group
+        says 0 until it knows."""
         if self.group == 0:
             return -1
+        if said and self.tables["cursors"].reached == self.group:
+            return said
         known = self.tables["log_versions"].rows().where(F.col("group") <= self.group)
         last = known.agg(F.max_by("log_version", F.struct("group", "log_version"))).collect()[0][0]
         return None if last is None else int(last)

@@ -111,8 +111,8 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The tables have all groups up to `group`, which `version` of the log ends with: -1 if there
-    is none yet, None if it isn't known which."""
+    """The tables have all groups up to `group`, and with them all of `version` of the log: -1 if
+    there is none yet, None if it isn't known which."""
 
     group: int
     version: int | None

@@ -84,7 +84,7 @@ def _reasons(
     lives = {logs[log].folder: live for log, live in _lives(spark, logs, gateway).items()}
 
     def of_log(tables: Tables) -> Found:
-        meant = subscription and find(tables.cursors, subscription).subscription
+        meant = subscription and find(tables, subscription).subscription
         return meant or "", found(tables, lives.get(tables.folder), meant)
 
     return found_in(spark, place, of_log)

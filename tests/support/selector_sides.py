@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from proton import Message
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import DataFrame, SparkSession
 
 from distributary.pipeline.model.message_columns import COPIED
 from distributary.pipeline.selector.evaluate import compiled
@@ -14,7 +13,7 @@ from distributary.pipeline.selector.syntax import Expression, Not, Selector, ide
 from distributary.pipeline.transforms.materialize.messages import decoded
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 from distributary.pipeline.transforms.selector.selector_column import truth
-from distributary.pipeline.transforms.selector.term_renderings import as_column, as_sql
+from distributary.pipeline.transforms.selector.term_renderings import as_column
 
 
 def of(tree: Expression, text: str = "") -> Selector:
@@ -70,15 +69,6 @@ def by_gateway(selectors: Sequence[Selector], data: Sequence[bytes]) -> list[lis
 
 def by_spark(selectors: Sequence[Selector], table: DataFrame) -> list[list[bool | None]]:
     """The same, in one job with a column for each selector."""
-    return _answers(table, [as_column(truth(one)) for one in selectors])
-
-
-def by_sql(selectors: Sequence[Selector], table: DataFrame) -> list[list[bool | None]]:
-    """The same by texts of SQL."""
-    return _answers(table, [F.expr(as_sql(truth(one))) for one in selectors])
-
-
-def _answers(table: DataFrame, selectors: Sequence[Column]) -> list[list[bool | None]]:
-    columns = [one.alias(f"s{n}") for n, one in enumerate(selectors)]
+    columns = [as_column(truth(one)).alias(f"s{n}") for n, one in enumerate(selectors)]
     found = sorted(table.select("sequence", *columns).collect(), key=lambda row: row.sequence)
     return [[row[f"s{n}"] for row in found] for n in range(len(selectors))]

@@ -43,7 +43,8 @@ def main(options: str, table: str, checkpoint: str, point: str) -> None:
     drain.append_once = append_or_die
     if point == "committed":
         threading.Thread(target=watch, daemon=True).start()
-    settings = drain.Settings(json.loads(options), table, checkpoint, trigger="2 seconds")
+    # The next trigger settles: no watch is so late.
+    settings = drain.Settings(json.loads(options), table, checkpoint, trigger="20 seconds")
     drain.build(session(FAST), settings).awaitTermination()
 
 

@@ -162,13 +162,13 @@ def cursors(existing: DataFrame, log: DataFrame, *, group: int, log_version: int
     `existing` is the table `cursors` as it is; a subscription that it has and the result lacks
     is deleted. Both are read at once, what is summed up of them is held in memory.
     """
-    after = fold(found(existing), log, group=group)
+    after = fold(found(existing.collect()), log, group=group)
     return rows(existing.sparkSession, after, log_version=log_version)
 
 
-def found(existing: DataFrame) -> Cursors:
-    """What the table `cursors` says."""
-    return {row.subscription: Cursor.of(row) for row in existing.collect()}
+def found(existing: Iterable[Row]) -> Cursors:
+    """What the rows of the table `cursors` say."""
+    return {row.subscription: Cursor.of(row) for row in existing}
 
 
 def fold(before: Cursors, log: DataFrame, *, group: int) -> Cursors:

@@ -42,7 +42,7 @@ def rewinding(tables: Tables, subscription: str, to: Place) -> Rewinding:
     Cost: the messages of the topic from the place on, and the subscription's acks of what it was
     never owed.
     """
-    cursor = find(tables.cursors, subscription)
+    cursor = find(tables, subscription)
     within = stretch(tables, to)
     now = F.current_timestamp()
     never = (

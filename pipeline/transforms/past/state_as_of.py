@@ -32,7 +32,7 @@ from distributary.pipeline.transforms.schema.incarnations import DECISIVE
 from distributary.pipeline.transforms.schema.lake_rows import Found, found_in
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 from distributary.pipeline.transforms.selector.selecting import selects
-from distributary.pipeline.transforms.views.pending import find
+from distributary.pipeline.transforms.views.pending import meant
 
 #: Each has a count of its own in a state.
 OUTCOMES = tuple(outcome.value for outcome in Outcome)
@@ -172,13 +172,14 @@ def _life(tables: Tables, subscription: str, at: Moment) -> Life:
 
 def _events(tables: Tables, subscription: str) -> list[Row]:
     """All events of the one subscription that is meant; of one group the one that counts last."""
-    names = tables.subscriptions.select("subscription")
-    events = tables.subscriptions.where(
+    known = tables.subscriptions
+    events = known.where(
         (F.col("subscription") == subscription)
         | F.col("subscription").endswith("/" + quote(subscription, safe=""))
     ).collect()
     if len({one.subscription for one in events}) != 1:
-        name = find(names.distinct(), subscription).subscription
+        ever = known.select("subscription").distinct().collect()
+        name = meant([one.subscription for one in ever], subscription)
         events = [one for one in events if one.subscription == name]
     return sorted(events, key=lambda one: (one.group, one.event != SubscriptionEvent.DELETED))
 

@@ -10,9 +10,8 @@ from distributary.pipeline.transforms.selector.selector_column import condition
 from distributary.pipeline.transforms.selector.term_renderings import (
     as_column,
     as_sql,
-    text_literal,
 )
-from distributary.pipeline.transforms.selector.terms import Term, col
+from distributary.pipeline.transforms.selector.terms import Term, col, lit
 
 #: Header fields whose columns came later than the table; in a row that has them, `delivery_count`
 #: isn't null.
@@ -36,8 +35,8 @@ def selects(selector: str | None) -> Column:
 def selected_sql(selector: str, texts: Iterable[str]) -> str:
     """`selected` as a text of SQL, for a view that a catalog keeps; `selector` is a column."""
     known = sorted(set(texts))
-    cases = [f"WHEN {selector} = {text_literal(one)} THEN {as_sql(_selects(one))}" for one in known]
-    unknown = f"CAST(raise_error({text_literal(_UNKNOWN)}) AS boolean)"
+    cases = [f"WHEN {selector} = {as_sql(lit(one))} THEN {as_sql(_selects(one))}" for one in known]
+    unknown = f"CAST(raise_error({as_sql(lit(_UNKNOWN))}) AS boolean)"
     return f"CASE WHEN {selector} IS NULL THEN true {' '.join(cases)} ELSE {unknown} END"
 
 

@@ -1,7 +1,12 @@
-"""Terms as columns of Spark, and as texts of SQL that Spark reads as the same columns."""
+"""Terms as texts of SQL, and as columns of Spark: an expression that Spark reads from that text.
+
+A column made call by call would be hundreds of calls into the JVM for each selector.
+
+Rule: a text of somebody else is a literal that no setting of a session reads in another way.
+"""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import assert_never
 
@@ -25,114 +30,13 @@ from distributary.pipeline.transforms.selector.terms import (
     Variable,
 )
 
-_OPERATORS: Mapping[str, Callable[[Column, Column], Column]] = {
-    "AND": Column.__and__,
-    "OR": Column.__or__,
-    "=": Column.__eq__,
-    "<>": Column.__ne__,
-    "<": Column.__lt__,
-    "<=": Column.__le__,
-    ">": Column.__gt__,
-    ">=": Column.__ge__,
-    "+": Column.__add__,
-    "-": Column.__sub__,
-    "*": Column.__mul__,
-}
-
-
-# A column.
+#: Signs in a literal that may mean something to Spark's parser.
+_READ_OTHERWISE = frozenset("\\'$")
 
 
 def as_column(term: Term) -> Column:
     """The column of Spark."""
-    return _Columns({}).of(term)
-
-
-class _Columns:
-    """Columns of terms within one lambda, or outside of all: what several terms share is made
-    once."""
-
-    def __init__(self, bound: Mapping[Variable, Column]) -> None:
-        """`bound` are the columns of variables."""
-        self._bound = bound
-        self._made: dict[int, Column] = {}  #: by the nodes' ids; the terms hold the nodes
-
-    def of(self, term: Term) -> Column:
-        known = id(term.node)
-        if known not in self._made:
-            self._made[known] = self._new(term)
-        return self._made[known]
-
-    def _new(self, term: Term) -> Column:  # noqa: C901 (one case for each kind)
-        of = self.of
-        match term.node:
-            case Name(name):
-                return F.col(name)
-            case Variable() as variable:
-                return self._bound[variable]
-            case Literal(value):
-                return F.lit(value)
-            case Operation(sign, left, right):
-                return _OPERATORS[sign](of(left), of(right))
-            case Struct(fields):
-                return F.struct(*(of(one).alias(name) for name, one in fields))
-            case Field(inner, name):
-                return of(inner)[name]
-            case Cast(inner, kind, is_safe):
-                return of(inner).try_cast(kind) if is_safe else of(inner).cast(kind)
-            case Test(inner, test):
-                return _tested(of(inner), test)
-            case In(inner, choices):
-                return of(inner).isin(*choices)
-            case Case(cases, otherwise):
-                found = [(of(one), of(value)) for one, value in cases]
-                return _cased(found, None if otherwise is None else of(otherwise))
-            case Call(function, arguments):
-                return self._called(function, arguments)
-        assert_never(term.node)
-
-    def _called(self, function: str, arguments: "tuple[Term | Lambda, ...]") -> Column:
-        columns = [self.of(one) for one in arguments if isinstance(one, Term)]
-        bodies = [one for one in arguments if isinstance(one, Lambda)]
-        match function, bodies:
-            case "transform", [body]:
-                return F.transform(columns[0], lambda one: self._within(body, one))
-            case "aggregate", [step]:
-                return F.aggregate(
-                    columns[0], columns[1], lambda one, other: self._within(step, one, other)
-                )
-            case "aggregate", [step, end]:
-                return F.aggregate(
-                    columns[0],
-                    columns[1],
-                    lambda one, other: self._within(step, one, other),
-                    lambda one: self._within(end, one),
-                )
-        return F.call_function(function, *columns)
-
-    def _within(self, body: Lambda, *arguments: Column) -> Column:
-        more = dict(zip(body.variables, arguments, strict=True))
-        return _Columns({**self._bound, **more}).of(body.body)
-
-
-def _tested(column: Column, test: str) -> Column:
-    match test:
-        case "NOT":
-            return ~column
-        case "IS NULL":
-            return column.isNull()
-    return column.isNotNull()
-
-
-def _cased(cases: Sequence[tuple[Column, Column]], otherwise: Column | None) -> Column:
-    (condition, value), *more = cases
-    found = F.when(condition, value)
-    for one, then in more:
-        found = found.when(one, then)
-    return found if otherwise is None else found.otherwise(otherwise)
-
-
-# A text.
+    return F.expr(as_sql(term))
 
 
 def as_sql(term: Term) -> str:
@@ -140,7 +44,7 @@ def as_sql(term: Term) -> str:
     return _text({}, term)
 
 
-def _text(bound: Mapping[Variable, str], term: Term) -> str:  # noqa: C901, PLR0912 (as above)
+def _text(bound: Mapping[Variable, str], term: Term) -> str:  # noqa: C901, PLR0912 (one case for each kind)
     """The same within lambdas, whose variables have these names."""
     of = partial(_text, bound)
     match term.node:
@@ -164,7 +68,7 @@ def _text(bound: Mapping[Variable, str], term: Term) -> str:  # noqa: C901, PLR0
         case Test(inner, test):
             return f"({of(inner)} {test})"
         case In(inner, choices):
-            return f"({of(inner)} IN ({', '.join(map(text_literal, choices))}))"
+            return f"({of(inner)} IN ({', '.join(map(_string, choices))}))"
         case Case(cases, otherwise):
             whens = " ".join(f"WHEN {of(one)} THEN {of(value)}" for one, value in cases)
             end = "" if otherwise is None else f" ELSE {of(otherwise)}"
@@ -191,7 +95,7 @@ def _literal(value: Plain) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return text_literal(value)
+            return _string(value)
         case int():
             return str(value) if value >= 0 else f"({value})"
         case float() if math.isfinite(value):
@@ -199,6 +103,15 @@ def _literal(value: Plain) -> str:
         case float():
             return f"double('{value}')"
     assert_never(value)
+
+
+def _string(value: str) -> str:
+    """A text in an expression, by its bytes if any sign in it could be read as something else:
+    `spark.sql.parser.escapedStringLiterals` takes escapes as they stand, and
+    `spark.sql.variable.substitute` looks for `${` even within quotes."""
+    if _READ_OTHERWISE & set(value):
+        return f"CAST(X'{value.encode().hex()}' AS STRING)"
+    return f"'{value}'"
 
 
 def text_literal(value: str) -> str:

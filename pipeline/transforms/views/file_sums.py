@@ -102,13 +102,18 @@ def count_of(path: str) -> int:
     )
 
 
-def small_table(folder: str, name: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """These columns, which it has had from its beginning, of a table in the folder as it is now."""
+def small_table(
+    folder: str, name: str, columns: Sequence[str], *, only: tuple[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """These columns, which it has had from its beginning, of a table in the folder as it is now;
+    `only` those rows that have this value in that column, which is one of these."""
     schema = arrow_schema(StructType([SCHEMAS[name][one] for one in columns]))
     found = list[dict[str, Any]]()
     for file, _ in table_files(f"{folder}/{name}"):
         with opened(file) as one:
             rows = one.read(columns=[*columns], use_threads=False)
+        if only is not None:
+            rows = rows.filter(pc.equal(rows[only[0]], pa.scalar(only[1])))
         found += rows.select(columns).cast(schema).to_pylist()
     return found
 

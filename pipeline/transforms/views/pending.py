@@ -1,7 +1,7 @@
 """What a subscription is owed: the messages of its topic that it has not settled."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
 import numpy as np
@@ -20,6 +20,13 @@ from distributary.pipeline.transforms.schema.lake_rows import Found, found_in
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 from distributary.pipeline.transforms.selector.selecting import selects
 from distributary.pipeline.transforms.views.claiming import Claims, claimed
+from distributary.pipeline.transforms.views.file_sums import small_table, within_reach
+
+#: What is asked of one cursor.
+_CURSOR: Final = (
+    *("subscription", "topic", "selector", "floor", "group"),
+    *("settled", "settled_count", "log_version"),
+)
 
 
 def pending(spark: SparkSession, place: str, subscription: str) -> DataFrame:
@@ -35,7 +42,7 @@ def pending(spark: SparkSession, place: str, subscription: str) -> DataFrame:
     """
 
     def found(tables: Tables) -> Found:
-        cursor = find(tables.cursors, subscription)
+        cursor = find(tables, subscription)
         return cursor.subscription, owed(tables.messages, cursor)
 
     return found_in(spark, place, found)
@@ -65,10 +72,30 @@ def pending_of_all(tables: Tables, claims: Claims | None = None) -> DataFrame:
     return _with_states(without_settled(rows, blocks(cursors), claims.settled), "subscription")
 
 
-def find(cursors: DataFrame, subscription: str) -> Row:
+def find(tables: Tables, subscription: str) -> Row:
     """The one cursor with this id, or with this name if no id is equal to it. No other cursor's
-    bitmap comes to the driver. Raises InvalidRequest, and NotInLog when there is none."""
-    ids = sorted(row.subscription for row in cursors.select("subscription").collect())
+    bitmap becomes an object of the driver. Raises InvalidRequest, and NotInLog when there is none.
+
+    Cost: no job of Spark where the files are within reach.
+    """
+    cursors, folder = tables.cursors, tables.folder
+    if within_reach(tables):
+        known = [row["subscription"] for row in small_table(folder, "cursors", ("subscription",))]
+        name = meant(known, subscription)
+        rows = small_table(folder, "cursors", _CURSOR, only=("subscription", name))
+        cursor = Row(**rows[0]) if rows else None
+    else:
+        name = meant([row[0] for row in cursors.select("subscription").collect()], subscription)
+        cursor = cursors.where(F.col("subscription") == name).select(*_CURSOR).first()
+    if cursor is None:
+        raise NotInLog(f"The subscription {name} has just ended.")
+    return cursor
+
+
+def meant(known: Iterable[str], subscription: str) -> str:
+    """The one of these ids that is meant, by itself or by its bare name. Raises InvalidRequest,
+    and NotInLog when there is none."""
+    ids = sorted(known)
     found = [one for one in ids if one == subscription]
     found = found or [one for one in ids if _name(one) == subscription]
     if len(found) > 1:
@@ -76,11 +103,10 @@ def find(cursors: DataFrame, subscription: str) -> Row:
         raise InvalidRequest(
             f"{subscription!r} names several subscriptions, give an id: {several}."
         )
-    cursor = cursors.where(F.col("subscription") == found[0]).first() if found else None
-    if cursor is None:
+    if not found:
         there = ", ".join(ids) or "none"
         raise NotInLog(f"There is no durable subscription {subscription!r}; there are: {there}.")
-    return cursor
+    return found[0]
 
 
 def owed(messages: DataFrame, cursor: Row) -> DataFrame:

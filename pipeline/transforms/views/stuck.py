@@ -162,7 +162,7 @@ def _told(tables: Tables, live: Live | None, subscription: str | None) -> DataFr
     if subscription is None:
         claims = Claims.of(tables)
         return explained(tables, pending_of_all(tables, claims), claims.cursors, live)
-    cursor = find(tables.cursors, subscription)
+    cursor = find(tables, subscription)
     rows = owed(tables.messages, cursor).withColumn("subscription", F.lit(cursor.subscription))
     return explained(tables, rows, tables.cursors, live)
 

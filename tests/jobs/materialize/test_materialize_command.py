@@ -63,7 +63,6 @@ def test_plain_spark_submit(place: Place) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
     )
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout.splitlines()[-1])["messages"] == 10
