@@ -21,6 +21,7 @@ from distributary.jobs.materialize.batch import Materialization
 from distributary.jobs.materialize.materialize import UpkeepBetween
 from distributary.jobs.session.job_settings import UpkeepSettings, load
 from distributary.jobs.tables.delta_files import newest_version
+from distributary.jobs.tables.table_files import days, days_by_spark
 from distributary.jobs.tables.writer_lock import writing
 from distributary.jobs.upkeep.spark_upkeep import REMOVED_BEFORE, main, plan, run
 from distributary.pipeline.errors import InvalidRequest
@@ -107,6 +108,17 @@ def test_between_two_batches_it_runs_when_its_time_is(place: Place) -> None:
     assert (cursor["group"], cursor["log_version"]) == (4, 3)
 
 
+def test_spark_and_the_driver_say_the_same_of_days(spark: SparkSession, home: Home) -> None:
+    """Of a table of days, of one without, and of one record's files in topic_log."""
+    paths = [str(home.messages), str(home.cursors), str(home.topic_log)]
+    for path, record in zip(paths, (None, None, "message"), strict=True):
+        found = days(spark, path, small_bytes=4_000, record=record)
+        wanted = days_by_spark(spark, path, 4_000, record)
+        assert found == sorted(wanted, key=lambda day: day.day or FIRST_DAY)
+        assert found
+    assert days(spark, str(home.topic_log), small_bytes=0, record="settlement") == []
+
+
 def test_a_day_with_few_small_files_is_left_alone(spark: SparkSession, small: Home) -> None:
     """Rewriting costs more than three small files do."""
     assert not any(work.compact for work in plan(spark, folder(small), limits(small_files_max=5)))
@@ -120,8 +132,7 @@ def test_whole_days_go_that_nobody_is_owed(
     home = Home(tmp_path)
     fill(home, floor=floor, batches=2, names=("messages", "acks", "cursors"))
     before = content(home)
-    days = limits(messages_days=9, acks_days=9)
-    run(spark, folder(home), days, today=TODAY)
+    run(spark, folder(home), limits(messages_days=9, acks_days=9), today=TODAY)
     first_sequence = 10 * (first - FIRST_DAY.day)
     for name in ("messages", "acks"):
         table = DeltaTable(home.spark_tables / name)
