@@ -28,6 +28,9 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 
+#: Until a JVM of its own has started and does something, on a machine where many start.
+JVM_SECONDS_MAX = 600
+
 
 def limits(**changes: int) -> UpkeepSettings:
     """Few small files are too many here, and no VACUUM: it has a test of its own."""
@@ -90,7 +93,8 @@ def test_between_two_batches_it_runs_when_its_time_is(place: Place) -> None:
     """In the process that writes the tables, which goes on with what became of them."""
     writer = Materialization(place.spark, place.places, load().materialize)
     chosen = replace(load(), upkeep=limits(small_files_max=1))
-    upkeep = UpkeepBetween(place.places, chosen, minutes=1, last=time.monotonic() - 61)
+    # Twice in a day, however slow the machine is.
+    upkeep = UpkeepBetween(place.places, chosen, minutes=1_440, last=time.monotonic() - 86_401)
     place.log.next_group()
     place.log.subscribe("global/all", "flights")
     found = []
@@ -214,9 +218,16 @@ def test_old_entries_of_the_log_go(spark: SparkSession, small: Home) -> None:
     assert content(small) == before
 
 
-def test_killed_between_two_commits_it_goes_on(spark: SparkSession, home: Home) -> None:
+def entries(home: Home) -> int:
+    """How many versions all tables have together, if none was removed; a look at names alone."""
+    return len(list(home.spark_tables.glob("*/_delta_log/*.json")))
+
+
+def test_killed_between_two_commits_it_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     """kill -9 after its first commit: no row is lost or doubled, the next run does the rest."""
-    before, begun = content(home), sum(versions(home).values())
+    home, three = Home(tmp_path), ("messages", "acks", "cursors")
+    fill(home, names=three)
+    before, begun = content(home), entries(home)
     chosen = home.root / "jobs.toml"
     chosen.write_text("[upkeep]\nsmall_files_max = 3\nvacuum_hours = 1000\n")
     process = subprocess.Popen(
@@ -230,10 +241,9 @@ def test_killed_between_two_commits_it_goes_on(spark: SparkSession, home: Home) 
     )
     try:
         until(
-            lambda: sum(versions(home).values()) != begun or process.poll() is not None,
+            lambda: entries(home) != begun or process.poll() is not None,
             "its first commit",
-            120,
-            every=0.05,
+            JVM_SECONDS_MAX,
         )
         assert process.poll() is None, process.stdout.read().decode()
     finally:
@@ -243,7 +253,7 @@ def test_killed_between_two_commits_it_goes_on(spark: SparkSession, home: Home) 
     assert files(home.cursors) + files(home.acks) > 1 + DAYS
     run(spark, folder(home), limits())
     assert content(home) == before
-    assert [files(home.spark_tables / name) for name in SCHEMAS] == [DAYS, DAYS, 1, 1, 1, 1]
+    assert [files(home.spark_tables / name) for name in three] == [DAYS, DAYS, 1]
 
 
 def test_another_writer_is_named(
