@@ -40,6 +40,7 @@ from distributary.pipeline.schemas.column_types import spark_json
 from distributary.pipeline.schemas.json_columns import json_columns
 from distributary.pipeline.schemas.schema_text import text_of
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
+from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
 from distributary.pipeline.transforms.catalog.relations import Relation
 from distributary.pipeline.transforms.catalog.united_relations import (
@@ -256,14 +257,15 @@ def test_a_home_with_one_log_has_no_such_column(spark: SparkSession, root: Path)
 
 
 def test_a_log_without_tables_yet_is_named_and_stops_nothing(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Functions leave it out with a warning; jobs do the others, and end with 1."""
     spark = spark.newSession()
-    first_part(Place(spark, tmp_path))
-    once(spark, str(tmp_path))
-    first_part(Place(spark, tmp_path / "logs" / "orders"))
-    DiskLake(tmp_path).replace(None, LAKE)
+    shutil.copytree(root, tmp_path, dirs_exist_ok=True)
+    orders = Home(tmp_path / "logs" / "orders")
+    for table in orders.spark_tables.iterdir():
+        if table.is_dir() and table != orders.topic_log:
+            shutil.rmtree(table)
     with pytest.warns(UserWarning, match=r"The log orders is left out: There are no tables in"):
         register(spark, str(tmp_path))
     assert {row.log for row in spark.sql("SELECT log FROM messages").collect()} == {"main"}
