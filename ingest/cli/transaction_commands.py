@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _id = click.argument("id_", metavar="ID")
 _force = click.option(
-    "--force", is_flag=True, help="Though another user's transaction manager is to end it."
+    "--force", is_flag=True, help="Though another user's transaction manager or log is to end it."
 )
 _of = click.option("--of", default="", help="Whose it is, if several users have this ID.")
 
@@ -67,9 +67,13 @@ def list_(client: "Client", as_json: bool) -> None:
 def commit(client: "Client", id_: str, force: bool, of: str, yes: bool, as_json: bool) -> None:
     """Commit one.
 
+    One that is `decided` is committed already, but in the logs that it waits for: with --force it
+    waits for them no more. Do that if they are lost for good.
+
     \b
-    Example:
+    Examples:
       distributary transaction commit 131077:0a1b:01 --yes
+      distributary transaction commit 1147761524:4af1: --force
     """
     _end(client, Verb.COMMIT, id_, _said(force, of), yes=yes, as_json=as_json)
 

@@ -79,12 +79,12 @@ class Coordinator:
         self._retiring = Retiring(parts.delivery, parts.log)
         self._finish_pass = finish_pass
         before = parts.store.snapshot.open
-        #: Those that wait for a transaction manager, or for the decision of another log.
-        self.prepared = PreparedService(host, parts, directory)
         #: What our log decides for other logs, too.
         self.decisions = DecisionService(
             host, parts.log, tuple(one for one in before if one.record.event is _DECIDED)
         )
+        #: Those that wait for a transaction manager, or for the decision of another log.
+        self.prepared = PreparedService(host, parts, directory, self.decisions)
         self._limits = Limits(
             limits.transactions_max, limits.transaction_bytes_max, limits.unfinished_bytes_max
         )
@@ -205,9 +205,6 @@ class Coordinator:
         transactions, number = self._of[receipt.link.connection], said.number
         reason, global_id = transactions.reason(number), transactions.global_id(number)
         transactions.close(number)
-        if global_id and reason is None:
-            text = "it has work in several logs of the lake, and a transaction manager prepares one"
-            reason = AmqpError(NOT_IMPLEMENTED, f"{text} transaction for each")
         branches = [(log, elsewhere[log]) for log in sorted(elsewhere)]
         if transactions.works(number):
             own = OwnBranch(number, transactions, self._own, self.decisions, receipt)
@@ -220,7 +217,7 @@ class Coordinator:
         elif reason is not None:
             ending.roll_back(reason)
         else:
-            ending.commit()
+            ending.commit(global_id)
 
     def _ended_elsewhere(self, receipt: Receipt, controller: Controller, ending: Ending) -> None:
         """Its logs have ended it, or are lost. Of a commit that nobody knows of there is no

@@ -60,6 +60,15 @@ class DecisionService:
         """A transaction with branches in these other logs will be decided here; or why not."""
         return self._all.name(id_, logs)
 
+    def reopen(self, id_: str, logs: tuple[str, ...]) -> None:
+        """One is prepared in our log since before the start, and will be decided by its end."""
+        self._all.reopen(id_, logs)
+
+    def logs(self, id_: str) -> tuple[str, ...]:
+        """The other logs that have a part in one that is to be decided."""
+        one = self._all.get(id_)
+        return () if one is None else one.logs
+
     def outcome(self, id_: str) -> Outcome:
         """What becomes of it, as far as it is known."""
         return self._all.outcome(id_)
@@ -77,11 +86,14 @@ class DecisionService:
         """Those of which other logs are to be told."""
         return self._all.telling()
 
-    def undo(self, id_: str) -> None:
-        """Our own part of it is rolled back: it will never be."""
+    def undo(self, id_: str, then: Callable[[], None] | None = None) -> None:
+        """Our own part of it is rolled back: it will never be. `then` is called when all other logs
+        were told, or have had as long as a link waits for an owner."""
         one = self._all.get(id_)
         assert one is not None, id_  # noqa: S101 (only what is named here has such a part)
         one.step(Event.UNDO)
+        if then is not None:
+            self._wait(id_, then)
         self.due.set()
 
     def record(self, id_: str, user: str, then: Callable[[], None]) -> None:
@@ -97,11 +109,13 @@ class DecisionService:
 
         def durable() -> None:
             one.step(Event.DURABLE)
-            timer = self._loop.call_later(self._wait_seconds, self._answer, id_)
-            self._waiting[id_] = timer, then
+            self._wait(id_, then)
             self.due.set()
 
         self._log.record(record, durable)
+
+    def _wait(self, id_: str, then: Callable[[], None]) -> None:
+        self._waiting[id_] = self._loop.call_later(self._wait_seconds, self._answer, id_), then
 
     def _answer(self, id_: str) -> None:
         timer, then = self._waiting.pop(id_, (None, None))
@@ -113,13 +127,31 @@ class DecisionService:
         """This log has ended its branch, or there is nothing to be had from it any more."""
         match self._all.told(id_, log):
             case Step.COMPLETE:
-                head = self._log.next_sequence
-                record = TransactionRecord(SubscriptionEvent.COMPLETED, id_, head)
-                self._log.record(record, _nobody_waits)
+                self._complete(id_)
                 _events.debug("transaction.completed", transaction=id_)
+            case Step.FORGET:
                 self._answer(id_)
             case _:
                 pass
+
+    def young(self, one: Decision) -> bool:
+        """Whether the other logs have had less time to answer than a link waits for an owner."""
+        return clock.now() - one.at < self._wait_seconds * 1_000_000
+
+    def give_up(self, one: Decision, user: str) -> None:
+        """For a user who may: the logs that have yet to commit it are lost for good, and are waited
+        for no more. A log of them that comes back all the same asks, and rolls its part back. It
+        holds when the group that waits is durable."""
+        self._all.give_up(one.id)
+        self._complete(one.id, user)
+        logs = sorted(one.left)
+        _events.warning("transaction.given_up", transaction=one.id, logs=logs, by=user)
+
+    def _complete(self, id_: str, user: str = "") -> None:
+        head = self._log.next_sequence
+        record = TransactionRecord(SubscriptionEvent.COMPLETED, id_, head, user)
+        self._log.record(record, _nobody_waits)
+        self._answer(id_)
 
 
 def _nobody_waits() -> None:

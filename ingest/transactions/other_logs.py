@@ -92,7 +92,7 @@ class OtherLogs:
 
     async def _tell(self, decision: Decision, log: str) -> None:
         commits, waits = decision.commits, False
-        while not await self._told(decision.id, log, commit=commits) and commits:
+        while not await self._told(decision.id, log, commit=commits) and decision.commits:
             if not waits:  # once, however long it is away
                 _events.warning("transaction.waits", transaction=decision.id, log=log)
             waits = True

@@ -94,7 +94,9 @@ class OwnWork:
         held = [self._retiring.held(one) for one in retired]
         posted, connection = ended.work.posted, link.connection
         publisher = Former(connection.container, weakref.ref(connection))
-        work = PreparedWork(-ended.number, publisher, posted, held, topics_of(posted, held))
+        topics, decides = topics_of(posted, held), ended.decides
+        logs = self._decisions.logs(decides)
+        work = PreparedWork(-ended.number, publisher, posted, held, topics, decides, logs)
         fine = self._fine.take(ended.number)
         done = link.later(partial(_done, fine, then))
         user = connection.user

@@ -3,7 +3,8 @@
 The order of durable steps: the work is recorded whole in one group, as something that nobody sees;
 then its client hears that it is prepared. At its commit what was retired is settled, what was
 posted is published, and its end is recorded, all in one group; then the commit is answered. Rolled
-back, what it retired is given back in the group of its end. All methods run on the loop's thread.
+back, what it retired is given back in the group of its end. One of several logs is decided with its
+end: the other logs hear of it then. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.security.gateway_login import GATEWAY
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.ingest.transactions.decision_service import DecisionService
 from distributary.ingest.transactions.prepared_work import HeldRun, PreparedWork, decoded, encoded
 from distributary.ingest.transactions.retiring import undone
 from distributary.pipeline.errors import InvalidRequest, StoreError
@@ -53,12 +55,18 @@ PreparedOne: TypeAlias = Prepared[PreparedWork]
 class PreparedService:
     """All prepared transactions of one home."""
 
-    def __init__(self, host: Host, parts: MessageParts, directory: SubscriptionDirectory) -> None:
+    def __init__(
+        self,
+        host: Host,
+        parts: MessageParts,
+        directory: SubscriptionDirectory,
+        decisions: DecisionService,
+    ) -> None:
         """Takes what was prepared before the start out of dispatch again: before anybody consumes.
         Raises StoreError for what a later version of the program has prepared."""
         limits = host.settings.amqp
         self._loop, self._log, self._intake = host.loop, parts.log, parts.intake
-        self._delivery, self._directory = parts.delivery, directory
+        self._delivery, self._directory, self._decisions = parts.delivery, directory, decisions
         self._all: PreparedTransactions[PreparedWork] = PreparedTransactions(
             Limits(limits.prepared_max, limits.prepared_of_user_max, limits.prepared_bytes_max)
         )
@@ -77,6 +85,8 @@ class PreparedService:
                 held.subscription.dispatcher.withhold(work.holder, held.run)
             self._all.add(one)
             self._all.durable(one)
+            if work.decides:
+                decisions.reopen(work.decides, work.logs)
 
     def _living(self, id_: str, began: int) -> Subscription | None:
         try:
@@ -176,9 +186,12 @@ class PreparedService:
                     assert_never(never)
 
     def _apply(self, one: PreparedOne, user: str, then: Callable[[], None]) -> None:
-        """Its work and its end lie in one group. What was promised when it was prepared isn't
-        refused now: limits of backlogs were asked then."""
+        """Its work and its end lie in one group, and what that decides for other logs. What was
+        promised when it was prepared isn't refused now: limits of backlogs were asked then."""
         work = one.work
+        if work.decides:
+            self._decisions.record(work.decides, one.facts.user, then)
+            then = _nobody_waits
         self._record(one, SubscriptionEvent.COMMITTED, user, then)
         for held in work.held:
             self._conclude(work.holder, held, held.said)
@@ -187,6 +200,8 @@ class PreparedService:
 
     def _undo(self, one: PreparedOne, user: str, then: Callable[[], None]) -> None:
         work = one.work
+        if work.decides:  # the other logs hear of it when it is durable
+            then = partial(self._decisions.undo, work.decides, then)
         self._record(one, SubscriptionEvent.ROLLED_BACK, user, then)
         for held in work.held:
             self._conclude(work.holder, held, undone(held.said))
@@ -219,6 +234,10 @@ class PreparedService:
     def _forget(self, work: PreparedWork) -> None:
         for dispatcher in {one.subscription.dispatcher for one in work.held}:
             dispatcher.forget(work.holder)
+
+
+def _nobody_waits() -> None:
+    """Who asked for it waits for the other logs."""
 
 
 def _resolve(done: "asyncio.Future[None]") -> None:

@@ -24,8 +24,9 @@ from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.transactions.prepared_transactions import Facts
 from distributary.pipeline.transactions.transaction import EACH_BYTES, RUN_BYTES
 
-#: The format of the bytes; it changes when a reader of the former one would misread them.
-VERSION = 2
+#: The format of the bytes; it changes when a reader of the former one would misread them: one of 2
+#: would commit what decides for other logs, and not tell them.
+VERSION, DECIDES = 2, 3
 
 
 class HeldRun(msgspec.Struct, frozen=True, eq=False):
@@ -43,13 +44,17 @@ class HeldRun(msgspec.Struct, frozen=True, eq=False):
 
 class PreparedWork(msgspec.Struct, frozen=True, eq=False):
     """All of it. Dispatchers know the transaction by the number `holder`, below 0; `publisher` has
-    sent the messages. `topics`: what it was about when it was prepared, whatever is left of it."""
+    sent the messages. `topics`: what it was about when it was prepared, whatever is left of it. Its
+    end decides the transaction of several logs with the id `decides`, of which these other `logs`
+    have prepared their parts."""
 
     holder: int
     publisher: Former
     posted: list[Posted]
     held: list[HeldRun]
     topics: tuple[str, ...]
+    decides: str = ""
+    logs: tuple[str, ...] = ()
 
     def facts(self, user: str, at: int, size: int) -> Facts:
         """What is shown of it."""
@@ -114,6 +119,8 @@ class _WorkRow(msgspec.Struct, array_like=True, frozen=True):
     posted: list[_PostedRow]
     held: list[_HeldRow]
     topics: tuple[str, ...]
+    decides: str = ""
+    logs: tuple[str, ...] = ()
 
 
 class _Version(msgspec.Struct, array_like=True, frozen=True):
@@ -129,7 +136,9 @@ def encoded(work: PreparedWork) -> bytes:
     """Its bytes."""
     posted = [_posted_row(one) for one in work.posted]
     held = [_held_row(one) for one in work.held if one.subscription.durable]
-    return _ENCODER.encode(_WorkRow(VERSION, work.publisher.container, posted, held, work.topics))
+    version, container = DECIDES if work.decides else VERSION, work.publisher.container
+    row = _WorkRow(version, container, posted, held, work.topics, work.decides, work.logs)
+    return _ENCODER.encode(row)
 
 
 def decoded(
@@ -142,10 +151,10 @@ def decoded(
     """
     try:
         version = _VERSION.decode(data).version
-        if version != VERSION:
+        if version not in (VERSION, DECIDES):
             raise StoreError(
-                f"a prepared transaction is of format {version}, this program knows {VERSION}: "
-                "another version wrote it. Start that one"
+                f"a prepared transaction is of format {version}, this program knows {VERSION} and "
+                f"{DECIDES}: another version wrote it. Start that one"
             )
         row = _DECODER.decode(data)
     except msgspec.MsgspecError as error:
@@ -163,7 +172,8 @@ def decoded(
         if (subscription := of(one.subscription, one.began)) is not None
     ]
     posted = [*map(_posted, row.posted)]
-    return PreparedWork(holder, Former(row.container), posted, held, row.topics)
+    former = Former(row.container)
+    return PreparedWork(holder, former, posted, held, row.topics, row.decides, row.logs)
 
 
 def _posted_row(one: Posted) -> _PostedRow:

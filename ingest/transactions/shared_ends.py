@@ -100,9 +100,12 @@ class SharedEnding:
         (self._log, self._decider), self._others, self._then = first, others, then
         self._machine = SharedEnd(len(self._others))
         self._decision = decision_id(secrets.token_bytes(_UNIQUE_BYTES))
+        self._global_id = ""
 
-    def commit(self) -> None:
-        """In all of its logs, or in none."""
+    def commit(self, global_id: str) -> None:
+        """In all of its logs, or in none; or (`global_id`) prepare it in all of them: the one that
+        decides waits for the transaction manager that knows it by this id."""
+        self._global_id = global_id
         others = tuple(log for log, _ in self._others)
         self._decider.name(self._decision, others, self._answered)
 
@@ -123,7 +126,7 @@ class SharedEnding:
                 for _, branch in self._others:
                     branch.prepare(id_, answered)
             case Step.DECIDE:
-                decider.end(commit=True, global_id="", then=answered)
+                decider.end(commit=True, global_id=self._global_id, then=answered)
             case Step.UNDO:
                 decider.end(commit=False, global_id="", then=answered)
             case Step.UNDO_ALL:

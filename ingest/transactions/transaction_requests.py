@@ -2,10 +2,12 @@
 decided and other logs have yet to commit: give one a global id, end one, list them.
 
 Rule 1: who prepared a transaction may see it and end it. Who may `manage` all topics that it is
-        about sees it, too, and ends it by saying `force`: the transaction manager hears of that
-        late or never. To all others it isn't there; each user has global ids of its own.
+        about (every topic and queue, if it is of several logs) sees it, too, and ends it by saying
+        `force`: the transaction manager hears of that late or never. To all others it isn't there;
+        each user has global ids of its own.
 Rule 2: what is decided is seen by the user whose it is, and by who may `manage` every topic and
-        queue. It is done here, and its topics aren't known any more; nobody can end it.
+        queue. It is done here, and its topics aren't known any more. Who manages everything gives
+        up the logs that have yet to commit it, by COMMIT with `force`: nobody else ends it.
 """
 
 from typing import TypeAlias
@@ -73,6 +75,7 @@ class TransactionRequests:
     ) -> None:
         """An answer to QUERY has so many at most; `log` is our log's name."""
         self._transactions, self._prepared = transactions, transactions.prepared
+        self._decisions = transactions.decisions
         self._access, self._turns = access, turns
         self._count_max, self._log = count_max, log
         self._looks = 0  #: since the last turn
@@ -93,13 +96,11 @@ class TransactionRequests:
         verb = request.verb
         if verb is Verb.PREPARE:
             return self._name(user, id_, request)
-        decided = self._transactions.decisions.get(id_)
+        decided = self._decisions.get(id_)
         if decided is not None and await self._sees(user, decided):
             if verb is Verb.READ:
                 return Answer(OK, "the transaction", self._row(user, decided))
-            logs = ", ".join(sorted(decided.left))
-            text = f"the transaction {id_} is decided, and done in the log {self._log}; it ends by "
-            return Answer(CONFLICT, f"{text}itself when the owner of each of these answers: {logs}")
+            return await self._give_up(user, decided, request)
         found = await self._meant(user, id_, request.attributes.get("user"))
         if isinstance(found, AmqpError):
             return refused(found)
@@ -120,6 +121,25 @@ class TransactionRequests:
         if amqp_error is not None:
             return refused(amqp_error)
         return Answer(NO_CONTENT, f"{id_} is {'committed' if commit else 'rolled back'}")
+
+    async def _give_up(self, user: str, one: Decision, request: Request) -> Answer:
+        """Those logs that have yet to commit what is decided are lost for good; or why they aren't
+        given up. It was right to look before: who asks sees it."""
+        logs = ", ".join(sorted(one.left))
+        text = f"the transaction {one.id} is decided, and done in the log {self._log}; it ends by "
+        text += f"itself when the owner of each of these answers: {logs}"
+        if request.verb is not Verb.COMMIT or request.attributes.get("force") is not True:
+            text += "; to wait no more for logs that are lost for good, COMMIT it with force"
+            return Answer(CONFLICT, text)
+        if not self._access.rights.permissions.everywhere(user, Action.MANAGE):
+            text += "; who may manage every topic and queue can give them up"
+            return refused(AmqpError(UNAUTHORIZED, text))
+        if self._decisions.young(one):
+            text += "; they can be given up when they have had fleet.owner_wait_ms to answer"
+            return Answer(CONFLICT, text)
+        self._decisions.give_up(one, user)
+        await self._prepared.sure()
+        return Answer(NO_CONTENT, f"{one.id} waits no more for {logs}")
 
     async def _meant(self, user: str, id_: str, of: Value) -> PreparedOne | AmqpError:
         """Which one a user means by an id: its own, or the one that it may manage, of the user
@@ -142,7 +162,7 @@ class TransactionRequests:
         nothing ends what another log keeps, so it is said by the log's owner alone: one that lost
         the log since its answer was asked for, and doesn't know, makes no group durable."""
         if request.verb is Verb.READ:
-            outcome = self._transactions.decisions.outcome(id_)
+            outcome = self._decisions.outcome(id_)
             if outcome is Outcome.OPEN:
                 return Answer(CONFLICT, f"{id_} isn't decided yet")
             if outcome is Outcome.COMMITTED:
@@ -189,7 +209,7 @@ class TransactionRequests:
             there_are = ", ".join(_NAMES)
             text = f"'attributeNames' has {quoted(strange[0])}; there are {there_are}"
             return Answer(BAD_REQUEST, text)
-        every: list[Waiting] = [*self._prepared.listed(), *self._transactions.decisions.waiting()]
+        every: list[Waiting] = [*self._prepared.listed(), *self._decisions.waiting()]
         seen = [one for one in sorted(every, key=_recorded_at) if await self._sees(user, one)]
         await self._turns.turn()
         seen = [one for one in seen if _waits(one)]  # some have ended in these turns
@@ -205,6 +225,8 @@ class TransactionRequests:
             return one.user == user or may.everywhere(user, Action.MANAGE)
         if one.facts.user == user:
             return True
+        if one.work.decides:  # what it is about in other logs isn't known here
+            return may.everywhere(user, Action.MANAGE)
         for topic in one.facts.topics:
             await self._look()
             if not may.allow(user, Action.MANAGE, topic):

@@ -32,7 +32,7 @@ class SubscriptionEvent(StrEnum):
     COMMITTED = "committed"  #: a prepared transaction ended: its work is in the same group
     ROLLED_BACK = "rolled_back"  #: a prepared transaction ended without effect
     DECIDED = "decided"  #: a transaction of several logs is to be; its work here is in this group
-    COMPLETED = "completed"  #: a decided one is committed in all of its logs
+    COMPLETED = "completed"  #: a decided one is committed in all of its logs, or they are given up
 
 
 class Origin(StrEnum):

@@ -1,14 +1,17 @@
 """Transactions over several logs, in the log that decides them: which is to be, which isn't.
 
 A machine without I/O. One of the logs decides: its commit's group has the decision, beside its own
-part of the work. The others have prepared theirs before, and commit when they hear of it. Nothing
+part of the work. The others have prepared theirs before, and commit when they hear of it. Where a
+transaction manager is to decide, that log prepares its own part, too, under the manager's id, and
+decides by its word (`prepared_transactions`). Nothing
 is written of what isn't decided: who is asked for one that nobody knows says that it isn't to be
 ("presumed abort").
 
 Rule 1: what a transaction does next is a row of ROWS; a row that isn't there can't come.
 Rule 2: it is known before any other log is asked to prepare, and its name never comes twice. So
         one that isn't known was undone, or is committed everywhere, for good.
-Rule 3: what is decided is known until every other log has committed.
+Rule 3: what is decided is known until every other log has committed, or an operator gives those
+        up that have yet to: logs that are lost for good.
 Rule 4: what a log does with its prepared part is a row of ENDS, by the answer to its question.
 """
 
@@ -33,6 +36,7 @@ class Event(StrEnum):
     DURABLE = "durable"  #: that is
     UNDO = "undo"  #: its own part is rolled back, or lost
     TOLD = "told"  #: every other log has ended its part, or (of an undone one) was told
+    GIVE_UP = "give_up"  #: the logs that have yet to end theirs are lost for good
 
 
 class Step(StrEnum):
@@ -40,7 +44,7 @@ class Step(StrEnum):
 
     RECORD = "record"  #: the decision goes into the group with the work
     TELL = "tell"  #: the other logs are told
-    COMPLETE = "complete"  #: that all have it is recorded
+    COMPLETE = "complete"  #: that no log is waited for any more is recorded
     FORGET = "forget"
 
 
@@ -49,6 +53,7 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
     (State.LIVE, Event.UNDO): (State.UNDONE, Step.TELL),
     (State.DECIDING, Event.DURABLE): (State.DECIDED, Step.TELL),
     (State.DECIDED, Event.TOLD): (State.GONE, Step.COMPLETE),
+    (State.DECIDED, Event.GIVE_UP): (State.GONE, Step.COMPLETE),
     (State.UNDONE, Event.TOLD): (State.GONE, Step.FORGET),
 }
 
@@ -66,7 +71,7 @@ OUTCOMES: dict[State, Outcome] = {
     State.DECIDING: Outcome.OPEN,
     State.DECIDED: Outcome.COMMITTED,
     State.UNDONE: Outcome.ROLLED_BACK,
-    State.GONE: Outcome.ROLLED_BACK,  # if it was committed, every log has, and none asks
+    State.GONE: Outcome.ROLLED_BACK,  # committed, every log has, and none asks; or it was given up
 }
 
 
@@ -119,6 +124,10 @@ class Decisions:
         """One was decided before a start."""
         self._all[id_] = Decision(id_, logs, State.DECIDED, user, at)
 
+    def reopen(self, id_: str, logs: tuple[str, ...]) -> None:
+        """One is prepared here since before a start: a transaction manager has yet to decide it."""
+        self._all[id_] = Decision(id_, logs)
+
     def get(self, id_: str) -> Decision | None:
         """That one, if it is known."""
         return self._all.get(id_)
@@ -130,12 +139,20 @@ class Decisions:
 
     def told(self, id_: str, log: str) -> Step | None:
         """This log has ended its part, or was told. What is done, when it was the last one."""
-        one = self._all[id_]
+        one = self._all.get(id_)
+        if one is None:  # the log was given up while it answered
+            return None
         one.left.discard(log)
         if one.left:
             return None
         del self._all[id_]
         return one.step(Event.TOLD)
+
+    def give_up(self, id_: str) -> None:
+        """None of the logs that have yet to commit it is waited for any more. Raises
+        IllegalTransition where it isn't decided."""
+        self._all[id_].step(Event.GIVE_UP)
+        del self._all[id_]
 
     def waiting(self) -> list[Decision]:
         """Those that are decided and that other logs have yet to commit."""

@@ -26,6 +26,8 @@ SETTINGS: Mapping[str, Mapping[str, object]] = {
     "journal": {"put_ms_max": 1_000, "put_linger_ms": 2, "put_settlement_linger_ms": 5},
     "commit": {"interval_ms": 200},
 }
+#: Of every second round: groups are full before their time, and wait for a place among the puts.
+FULL: Mapping[str, object] = {"put_bytes": 65_536, "put_linger_ms": 100, "puts_max": 3}
 TAKE_OVERS = 10
 ROUND_SECONDS_MAX = 900
 #: How often the store fails, by lot.
@@ -66,7 +68,9 @@ def one(seed: int, number: int, times: int) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     try:
         draw = random.Random(f"{seed}/{number}")
-        report, seconds = run(folder, draw, draw.choices(HARMS, k=times))
+        journal = {**SETTINGS["journal"], **(FULL if number % 2 else {})}
+        settings = {**SETTINGS, "journal": journal}
+        report, seconds = run(folder, draw, draw.choices(HARMS, k=times), settings)
     except Exception as error:  # noqa: BLE001 (whatever it is, the round has failed)
         traceback.print_exc()
         print(str(error).strip().splitlines()[0] if str(error) else repr(error))  # noqa: T201

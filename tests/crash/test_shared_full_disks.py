@@ -51,5 +51,5 @@ def test_a_disk_is_full(tmp_path: Path, where: tuple[str, Moment], how: str) -> 
         lake.layers[moment.log].arm(None)
         assert heard(session, discharge) == hears
         lake.ends()
-        assert lake.coins == ((0, 1) if moved else (1, 0))
+        assert lake.coins() == ((0, 1) if moved else (1, 0))
         assert len(gateway.events("journal.full")) == 1

@@ -70,7 +70,7 @@ def play(lake: Lake, move: Move) -> None:
         assert heard(session, discharge) == move.hears
         lake.gateways[move.log] = heir
         lake.ends()
-        assert lake.coins == ((0, 1) if move.moved else (1, 0))
+        assert lake.coins() == ((0, 1) if move.moved else (1, 0))
 
 
 def named(move: Move) -> str:
@@ -110,4 +110,4 @@ def test_the_log_that_decided_moves_while_another_is_away(
         assert heard(session, discharge) == hears
         lake.start(other)
         lake.ends()
-        assert lake.coins == (0, 1)
+        assert lake.coins() == (0, 1)

@@ -43,7 +43,8 @@ def listed(log: str, lake: Lake, *, code: int = 0) -> list[Row]:
 
 def test_a_decided_one_is_seen_until_the_other_log_has_it(tmp_path: Path) -> None:
     """By the list, though that log can't be asked, by READ and by the metrics; after a restart,
-    too, and since the decision. Nobody ends it by hand."""
+    too, and since the decision. It isn't rolled back, nor given up before the other log has had
+    its time to answer."""
     lake = Lake(tmp_path, "main")
     with working(lake) as session:
         lake.layers["orders"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))
@@ -62,13 +63,14 @@ def test_a_decided_one_is_seen_until_the_other_log_has_it(tmp_path: Path) -> Non
         manager = Manager(Peer(main.port))
         assert rows(manager)[0]["recorded_at"] < killed_at
         assert manager.done("READ", TRANSACTION, row["name"])["state"] == "decided"
-        for verb in ("COMMIT", "ROLLBACK"):
+        for verb, why in (("COMMIT", "fleet.owner_wait_ms"), ("ROLLBACK", "COMMIT it with force")):
             text = manager.refused(409, verb, TRANSACTION, row["name"], force=True)
             assert "when the owner of each of these answers: orders" in text
+            assert why in text
         lake.start("orders")
         lake.ends()
         assert main.metric("decided_transactions") == main.metric("decided_oldest_seconds") == 0
-        assert lake.coins == (0, 1)
+        assert lake.coins() == (0, 1)
 
 
 def test_a_prepared_one_says_for_which_log_it_waits(tmp_path: Path) -> None:
@@ -118,3 +120,44 @@ def test_who_manages_everything_sees_what_is_decided(tmp_path: Path) -> None:
                 said = other.ask(verb, TRANSACTION, name)
                 assert said.status >= 400, verb
                 assert "decided" not in said.text
+
+
+def test_a_log_that_is_lost_for_good_is_given_up(tmp_path: Path) -> None:
+    """By who manages everything, and says so. It is waited for no more, after a restart, too; the
+    record says by whom. If it comes back all the same, its part is rolled back."""
+    users, permissions = tmp_path / "users.toml", tmp_path / "permissions.toml"
+    with changing(users) as known:
+        for name in ("worker", "keeper"):
+            known[name] = user_of("x")
+    permissions.write_text(PERMISSIONS)
+    lake = Lake(
+        tmp_path,
+        "main",
+        DISTRIBUTARY_SECURITY_USERS=str(users),
+        DISTRIBUTARY_FLEET_OWNER_WAIT_MS="1000",
+        DISTRIBUTARY_SECURITY_PERMISSIONS=str(permissions),
+    )
+    with working(lake, "worker") as session:
+        lake.layers["orders"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))
+        session.send_discharge(fail=False)
+        lake.killed("orders")
+        main = lake.gateways["main"]
+        until(lambda: main.metric("decided_transactions") == 1, "it is decided")
+        worker, keeper = (
+            Manager(Peer(main.port, user=user, password="x"))  # noqa: S106
+            for user in ("worker", "keeper")
+        )
+        [name] = [one["name"] for one in rows(keeper)]
+        for manager, status, force in ((keeper, 409, False), (worker, 403, True)):
+            manager.refused(status, "COMMIT", TRANSACTION, name, force=force)
+        until(lambda: main.metric("decided_oldest_seconds") > 1, "orders has had its time")
+        keeper.done("COMMIT", TRANSACTION, name, force=True)
+        assert main.metric("decided_transactions") == 0
+        main.kill()
+        lake.start("main")
+        assert main.metric("decided_transactions") == 0
+        assert main.events("transaction.given_up")
+        lake.start("orders")
+        there = Manager(Peer(lake.gateways["orders"].port, user="keeper", password="x"))  # noqa: S106
+        until(lambda: not rows(there), "orders has asked")
+        assert lake.coins("worker") == (1, 1)

@@ -18,6 +18,8 @@ from gateway_process import Gateway
 from jms_suite import ROOT
 from maven_jars import JAVAC, SHORT_LIFE, jdk_missing, needs_of
 
+from distributary.pipeline.lake.placement import Placement, Rule
+
 SOURCES = ROOT / "examples" / "xa"
 BRANCH = Path(__file__).parent / "java" / "xa" / "Branch.java"
 ORDERS = [f"order {nth}" for nth in range(4)]
@@ -106,6 +108,29 @@ def test_an_order_is_taken_as_a_whole_or_not_at_all(
         assert left(gateway, "orders", 0) == []
         gateway.stop()
         gateway.verified()
+
+
+@pytest.mark.parametrize("crash", ["after prepare", "before commit"])
+def test_an_order_and_its_receipt_may_be_of_two_logs(path: str, tmp_path: Path, crash: str) -> None:
+    """One session, one branch: the program halts when it is prepared, or is to be committed; both
+    gateways are killed, and recovery ends it in both logs, before anything else is taken."""
+    placement = Placement(1, ("main", "orders"), (Rule("queue://orders", ("orders",)),))
+    with Fleet(
+        tmp_path, lambda _: Gateway(tmp_path / f"at-{time.time_ns()}"), placement=placement
+    ) as fleet:
+        with Jms(fleet.orders.port, "shop") as jms:
+            jms.publish("orders", *ORDERS, capabilities=QUEUE)
+        orders(path, fleet.main, tmp_path, crash, HALTED)
+        assert len(waiting(fleet.main)) == 2  # the branch, and what waits for it in `orders`
+        for gateway in (fleet.main, fleet.orders):
+            gateway.kill()
+        fleet.start()
+        orders(path, fleet.main, tmp_path, "recover")
+        assert waiting(fleet.main) == []
+        assert f"rows [{', '.join(ORDERS)}]" in orders(path, fleet.main, tmp_path)
+        assert waiting(fleet.main) == []
+        assert sorted(map(str, left(fleet.main, "receipts", len(ORDERS)))) == ORDERS
+        assert left(fleet.orders, "orders", 0) == []
 
 
 def test_a_log_that_is_away_is_asked_again(path: str, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """A transaction over three logs, played: its client's gateway, the logs' owners that are lost,
-paused and followed by others, and what they say to each other, which is heard late or never.
+paused and followed by others, and what they say to each other, which is heard late or never. With a
+transaction manager the log that decides prepares its own part, too, and the manager says until it
+is heard what becomes of it.
 
 An owner of before that goes on says what it knows, where it needn't write for that. A connection to
 it may stand for as long as it likes.
@@ -31,6 +33,9 @@ class Process:
         self.log, self.paused, self.live = log, False, False
         self.decisions = Decisions(9)
         self.prepared = records[-1:] == ["prepared"]
+        self.held = records == ["held"]  #: its own part waits for the transaction manager
+        if self.held:
+            self.decisions.reopen(ID, tuple(OTHERS))
         if records[-1:] == ["decided"]:
             self.decisions.restore(ID, tuple(OTHERS), "", 0)
 
@@ -55,6 +60,8 @@ class World:
 
     def __init__(self, draw: Callable[[Sequence[Any]], Any]) -> None:
         self.draw = draw
+        #: What a transaction manager wants of what is prepared; empty: there is none.
+        self.verdict = draw(["", "", "decided", "rolled_back"])
         self.disks: dict[str, list[str]] = {log: [] for log in LOGS}
         self.owners = {log: Process(log, []) for log in LOGS}
         for one in self.owners.values():
@@ -75,6 +82,7 @@ class World:
         acts = [self.arrives] * 6 + [self.the_gateway_hears] * 3 + [self.tells, self.asks] * 2
         acts += [self.is_lost, self.is_paused, self.goes_on, self.is_followed]
         acts += [self.the_gateway_loses_one, self.the_gateway_is_lost]
+        acts += [self.the_manager_says] * (2 if self.verdict else 0)
         for _ in range(steps):
             self.draw(acts)()
             self.check()
@@ -111,6 +119,29 @@ class World:
                 doubts = "nobody knows" if isinstance(said, InDoubt) else "rolled back"
                 self.heard = "committed" if said is None else doubts
 
+    # The transaction manager.
+
+    def the_manager_says(self) -> None:
+        """To whoever it takes for the log's owner. What isn't prepared, as far as it knows, it has
+        rolled back."""
+        what = self.verdict if self.heard == "committed" else "rolled_back"
+        if self.heard:
+            self.wire.append(Said(self.connected(DECIDER), f"manager: {what}", None))
+
+    def managed(self, one: Process, what: str) -> None:
+        """The log that decides hears it, and ends its own part so."""
+        if not one.held:
+            return
+        found = one.decisions.get(ID)
+        assert found is not None
+        one.held = False
+        if what == "decided":
+            found.step(Event.COMMIT)
+            if self.write(one, "decided"):
+                found.step(Event.DURABLE)
+        elif self.write(one, "rolled_back"):
+            found.step(Event.UNDO)
+
     # What owners do.
 
     def write(self, one: Process, record: str = "") -> bool:
@@ -136,6 +167,9 @@ class World:
         if what == "undo":
             one.lose_part()
             answer = None
+        elif what.startswith("manager: "):
+            self.managed(one, what.removeprefix("manager: "))
+            return
         elif one.live:
             if what == "name":
                 answer = one.decisions.name(ID, tuple(OTHERS))
@@ -145,16 +179,25 @@ class World:
                     return
                 one.prepared, answer = True, None
             else:
-                found = one.decisions.get(ID)
-                assert found is not None
-                found.step(Event.COMMIT)
-                one.live = False
-                if not self.write(one, "decided"):
+                if not self.decide(one):
                     return
-                found.step(Event.DURABLE)
                 answer = None
         if self.peers[one.log] is one:
             self.replies.append((one.log, answer))
+
+    def decide(self, one: Process) -> bool:
+        """It commits its own part, or prepares it. Whether that is durable."""
+        found = one.decisions.get(ID)
+        assert found is not None
+        one.live = False
+        if self.verdict:
+            one.held = self.write(one, "held")
+            return one.held
+        found.step(Event.COMMIT)
+        if not self.write(one, "decided"):
+            return False
+        found.step(Event.DURABLE)
+        return True
 
     def between(self, one: Process, what: str, by: Process) -> None:
         """An owner hears another one, whose question or order this is."""
@@ -249,15 +292,17 @@ class World:
     # What holds.
 
     def check(self) -> None:
-        decided = "decided" in self.disks[DECIDER]
-        assert self.disks[DECIDER] in ([], ["decided"], ["decided", "completed"])
+        records = [one for one in self.disks[DECIDER] if one != "held"]
+        held, decided = "held" in self.disks[DECIDER], "decided" in records
+        assert records in ([], ["decided"], ["decided", "completed"], ["rolled_back"])
+        assert held == bool(self.verdict) or not records
         for log in OTHERS:
             records = self.disks[log]
             assert records in ENDS, records
             assert decided or "committed" not in records, (log, records)
             assert not (decided and "rolled_back" in records), (log, records)
-        assert decided or self.heard != "committed"
-        assert not decided or self.heard != "rolled back"
+        assert decided or held or self.heard != "committed"
+        assert not (decided or held) or self.heard != "rolled back"
 
     def recover(self) -> None:
         """All owners live, and hear each other: everything ends, and nothing is kept."""
@@ -266,6 +311,9 @@ class World:
         self.all = list(self.owners.values())
         for one in self.all:
             one.paused = False
+        if self.verdict:
+            wanted = self.verdict if self.heard == "committed" else "rolled_back"
+            self.managed(self.owners[DECIDER], wanted)
         for _ in range(2):
             for one in self.all:
                 for decision in one.decisions.telling():
@@ -276,7 +324,7 @@ class World:
                     self.between(self.owners[DECIDER], "outcome?", one)
         self.check()
         assert all(self.disks[log][-1:] != ["prepared"] for log in OTHERS), self.disks
-        assert self.disks[DECIDER][-1:] != ["decided"]
+        assert self.disks[DECIDER][-1:] not in (["decided"], ["held"])
         assert not any(one.decisions.telling() for one in self.all)
-        if self.disks[DECIDER]:
+        if "decided" in self.disks[DECIDER]:
             assert all("committed" in self.disks[log] for log in OTHERS)

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pytest
 from gateway_fleet import Fleet
 from gateway_jms import QUEUE, Jms, source, text_of
 from gateway_management import Manager
 from gateway_peer import Peer
-from gateway_process import Gateway, Settings
-from gateway_transactions import condition_of, transacted
+from gateway_process import Gateway, Settings, until
+from gateway_transactions import Transacted, condition_of, transacted
 
 from distributary.pipeline.lake.placement import Placement, Rule
 from distributary.pipeline.tables.lake.disk_lake import DiskLake
@@ -28,7 +29,7 @@ ILLEGAL_STATE = "amqp:illegal-state"
 #: Of a lost owner: it had the transaction, or was about to.
 ROLLED_BACK = (UNKNOWN, ILLEGAL_STATE)
 LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
-NOT_IMPLEMENTED = "amqp:not-implemented"
+PRECONDITION_FAILED = "amqp:precondition-failed"
 
 
 class Work:
@@ -186,14 +187,66 @@ def test_a_full_log_refuses_to_prepare(tmp_path: Path, own_gateway: Make) -> Non
         assert coins(fleet) == {"orders.from": 1}
 
 
-def test_a_transaction_manager_prepares_one_log(fleet: Fleet) -> None:
-    """A branch of XA over several logs can't be: it is rolled back, and says what to do."""
+def prepare(port: int, session: Transacted, id_: str) -> Manager:
+    """The first phase of a transaction manager; it asks this gateway."""
+    manager = Manager(Peer(port))
+    assert manager.done("PREPARE", TRANSACTION, id_, transaction=session.id) == {"works": True}
+    assert session.commit() == ""
+    return manager
+
+
+def ids(manager: Manager) -> list[str]:
+    """What is prepared under ids of a transaction manager."""
+    part = manager.done("QUERY", TRANSACTION, attributeNames=["name", "own"])
+    return [name for name, own in part["results"] if own]
+
+
+@pytest.mark.parametrize(("verb", "after"), [("COMMIT", "own.to"), ("ROLLBACK", "orders.from")])
+def test_a_transaction_manager_ends_it_in_both_logs(fleet: Fleet, verb: str, after: str) -> None:
+    """One branch, in one list, whatever logs it is about; after restarts of both, too."""
     with working(fleet) as work:
         work.do()
-        manager = Manager(Peer(fleet.main.port))
-        manager.done("PREPARE", TRANSACTION, "3:0a:", transaction=work.session.id)
-        assert work.session.commit() == NOT_IMPLEMENTED
-        assert coins(fleet) == {"orders.from": 1}
+        manager = prepare(fleet.main.port, work.session, "3:0a:")
+        assert ids(manager) == ["3:0a:"]
+        assert coins(fleet) == {}
+        for gateway in (fleet.main, fleet.orders):
+            gateway.kill()
+            gateway.start()
+            gateway.await_event("address.said", len(gateway.events("listening")))
+        assert coins(fleet) == {}
+        manager = Manager(Peer(fleet.orders.port))  # which is told by the log that decides
+        assert ids(manager) == ["3:0a:"]
+        manager.done(verb, TRANSACTION, "3:0a:")
+        assert coins(fleet) == {after: 1}
+        manager.refused(404, verb, TRANSACTION, "3:0a:")
+        assert ids(manager) == []
+
+
+def test_its_work_may_be_in_two_other_logs(tmp_path: Path, own_gateway: Make) -> None:
+    """The client's gateway has no part in it. A commit is answered when both logs have it."""
+    with Between(tmp_path, own_gateway) as between:
+        between.do()
+        manager = prepare(between.gateways["main"].port, between.session, "3:0b:")
+        assert between.coins() == (0, 0)
+        manager.done("COMMIT", TRANSACTION, "3:0b:")
+        assert between.coins() == (0, 1)
+
+
+def test_an_id_that_is_taken_prepares_nothing(tmp_path: Path, own_gateway: Make) -> None:
+    """In the log that decides, as that one says when it is asked; what the other one has prepared
+    is rolled back by its word."""
+    with Between(tmp_path, own_gateway) as between:
+        with Jms(between.gateways["orders"].port) as jms:
+            first = transacted(jms)
+            first.post(first.producer("orders.from", QUEUE), "coin")
+            prepare(between.gateways["orders"].port, first, "3:0c:")
+        between.do()
+        manager = Manager(Peer(between.gateways["main"].port))
+        manager.done("PREPARE", TRANSACTION, "3:0c:", transaction=between.session.id)
+        assert between.session.commit() == PRECONDITION_FAILED
+        until(lambda: between.coins() == (1, 0), "it is rolled back")
+        assert ids(manager) == ["3:0c:"]  # the first one
+        manager.done("ROLLBACK", TRANSACTION, "3:0c:")
 
 
 # Decision 102 has the moments at which somebody is lost; `tests/crash/test_shared_moments.py` has

@@ -33,6 +33,7 @@ OWN = {
     *("journal.full", "journal.has_space", "journal.replayed", "journal.cut", "journal.strays"),
     *("journal.left", "journal.undecided"),
     *("commit.failed", "batch.committed", "upkeep.done", "upkeep.failed", "backlogs.uncounted"),
+    "transaction.given_up",
     *("messages.unreadable", "messages.readable", "connections.fewer", "lines.left_out"),
     *("service.unheard", "level.changed", "commit.builder_failed"),
     *("policies.kept", "policies.reloaded", "backlog.overflowed", "retention.dropped"),

@@ -42,8 +42,9 @@ def test_only_what_is_decided_durably_is_committed() -> None:
     assert [one for one in State if OUTCOMES[one] is Outcome.COMMITTED] == [State.DECIDED]
     [before] = [at for (at, _), (to, _) in ROWS.items() if to is State.DECIDED]
     assert (before, ROWS[before, Event.DURABLE][1]) == (State.DECIDING, Step.TELL)
-    with pytest.raises(IllegalTransition):
-        Decision(ID, ("b",), State.DECIDING).step(Event.UNDO)  # it may be on the disk
+    for event in (Event.UNDO, Event.GIVE_UP):
+        with pytest.raises(IllegalTransition):
+            Decision(ID, ("b",), State.DECIDING).step(event)  # it may be on the disk
 
 
 def test_a_decision_is_known_until_all_have_it() -> None:
@@ -67,6 +68,18 @@ def test_a_decision_is_known_until_all_have_it() -> None:
     assert decisions.told(ID, "b") is Step.COMPLETE
     assert decisions.outcome(ID) is Outcome.ROLLED_BACK
     assert decisions.name(ID, ("b",)) is None
+
+
+def test_what_is_decided_is_known_until_its_logs_are_given_up() -> None:
+    """An answer that comes later changes nothing."""
+    decisions = Decisions(1)
+    decisions.restore(ID, ("b", "c"), "worker", 7)
+    assert decisions.told(ID, "b") is None
+    decisions.give_up(ID)
+    assert decisions.get(ID) is None
+    assert decisions.outcome(ID) is Outcome.ROLLED_BACK
+    assert decisions.told(ID, "c") is None
+    assert decisions.name(decision_id(b"next"), ("b",)) is None  # its place is free
 
 
 def test_an_id_says_who_decides() -> None:
