@@ -109,7 +109,7 @@ class Pinned(Tables):
 
 def pin(tables: Tables, log: str = "") -> Pinned:
     """The tables as they are now. Raises InvalidRequest when one is missing."""
-    versions = {}
+    versions: dict[str, int] = {}
     near = within_reach(tables)
     for name in ("cursors", "log_versions", "subscriptions", "acks", "messages", "topic_log"):
         path = f"{tables.folder}/{name}"
