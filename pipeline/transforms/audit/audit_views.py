@@ -137,7 +137,7 @@ def register(
     """
     spark = _session_beside(tables.spark)
     mine = Pinned(spark, tables.folder, tables.versions, tables.log)
-    mine = replace(mine, found={"cursors": _kept(mine.cursors)})
+    mine = replace(mine, found={"cursors": _kept(mine.cursors, eager=False)})
     bounds = _bounds(mine, since, queue_turns=queue_turns)
     if bounds.few:
         for name, value in INTERPRETED.items():
@@ -158,14 +158,14 @@ def register(
         )
     for name, rows in (
         ("topic_log", log),
-        ("messages", _kept(messages.select(*LOOKED_AT))),
+        ("messages", _kept(messages.select(*LOOKED_AT), eager=False)),
         ("acks", acks),
         ("subscriptions", mine.subscriptions.where(upto)),
         ("log_versions", mine.log_versions.where(upto)),
         ("cursors", mine.cursors),
     ):
         more = bounds.few and name not in {"messages", "cursors"}
-        kept = _kept(rows) if more else rows
+        kept = _kept(rows, eager=False) if more else rows
         kept.createOrReplaceTempView(name)
     for name, bitmaps in (
         (
@@ -179,10 +179,9 @@ def register(
     for name in VIEWS:
         rows = spark.sql(read("views", name))
         if name in SMALL:
-            # They pass the driver anyhow, and from there they cost no job when they are asked.
-            rows = F.broadcast(spark.createDataFrame(rows.toArrow(), rows.schema))
+            rows = F.broadcast(_kept(rows, eager=True))
         elif bounds.few or name in KEPT:
-            rows = _kept(rows)
+            rows = _kept(rows, eager=False)
         rows.createOrReplaceTempView(name)
         if name == "claimed":
             selection(messages, _claims(spark), rows).createOrReplaceTempView("selection")
@@ -197,10 +196,10 @@ def _session_beside(spark: SparkSession) -> SparkSession:
     return made
 
 
-def _kept(rows: DataFrame) -> DataFrame:
+def _kept(rows: DataFrame, *, eager: bool) -> DataFrame:
     """Kept while the audit runs. A client of Spark Connect keeps nothing: rows that it keeps belong
     to its first session (pyspark 4.2), and many a platform that is reached so keeps none."""
-    return rows if is_remote() else rows.localCheckpoint(eager=False)
+    return rows if is_remote() else rows.localCheckpoint(eager=eager)
 
 
 def _claims(spark: SparkSession) -> list[Claim]:

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from itertools import groupby
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import StructType
@@ -24,11 +22,7 @@ from distributary.pipeline.transforms.audit.plain_values import (
     differences,
 )
 from distributary.pipeline.transforms.schema.home_tables import Tables
-from distributary.pipeline.transforms.schema.spark_schema import (
-    REJECTED,
-    SCHEMA_VERSIONS,
-    arrow_schema,
-)
+from distributary.pipeline.transforms.schema.spark_schema import REJECTED, SCHEMA_VERSIONS
 from distributary.pipeline.transforms.schema.topic_folders import folder_name
 from distributary.pipeline.transforms.views.file_sums import count_of, within_reach
 
@@ -47,7 +41,7 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
     their bodies, and the view `messages` is there."""
     spark = tables.spark
     schemas = _schemas(tables)
-    found = _reigns(spark, schemas.filter(pc.field("group") <= last_group))
+    found = _reigns(spark, [row for row in schemas if row.group <= last_group])
     spark.createDataFrame(found, _REIGNS).createOrReplaceTempView("reigns")
     rows, values = list[DataFrame](), list[DataFrame]()
     bodies = messages.select(
@@ -72,20 +66,19 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
     rejected.createOrReplaceTempView("rejected")
 
 
-def _schemas(tables: Tables) -> pa.Table:
+def _schemas(tables: Tables) -> list[Row]:
     """All versions that were ever said, a few rows: what is asked of them costs no job more."""
-    none = arrow_schema(_SAID).empty_table()
     try:
         said = tables.schemas
     except InvalidRequest:  # an older release wrote these tables
-        return none
+        return []
     if within_reach(tables) and not count_of(f"{tables.folder}/schemas"):
-        return none
-    return said.select(_SAID.names).toArrow()
+        return []
+    return said.select(_SAID.names).collect()
 
 
-def _reigns(spark: SparkSession, said: pa.Table) -> list[Row]:
-    if not said.num_rows:
+def _reigns(spark: SparkSession, said: list[Row]) -> list[Row]:
+    if not said:
         return []
     spark.createDataFrame(said, _SAID).createOrReplaceTempView("schemas")
     return spark.sql(read("views", "reigns")).orderBy("topic", "since").collect()
@@ -100,12 +93,12 @@ def _typed(table: DataFrame, topic: str, name: str) -> DataFrame:
     )
 
 
-def _writers(schemas: pa.Table) -> dict[str, tuple[tuple[str, str], ...]]:
+def _writers(schemas: list[Row]) -> dict[str, tuple[tuple[str, str], ...]]:
     """Definitions of Avro by their registry ids, of each topic or pattern that has a schema."""
     found: dict[str, dict[str, str]] = {}
-    for row in schemas.sort_by([("group", "ascending"), ("floor", "ascending")]).to_pylist():
-        if row["format"] == "avro" and row["registry_id"]:
-            found.setdefault(row["topic"], {})[row["registry_id"]] = row["definition"]
+    for row in sorted(schemas, key=lambda one: (one.group, one.floor)):
+        if row.format == "avro" and row.registry_id:
+            found.setdefault(row.topic, {})[row.registry_id] = row.definition
     return {topic: tuple(one.items()) for topic, one in found.items()}
 
 
