@@ -131,7 +131,7 @@ public final class Orders {
             if (System.currentTimeMillis() > until) {
                 throw new IllegalStateException("a transaction is prepared yet");
             }
-            Thread.sleep(100);
+            Thread.sleep(500);
         }
     }
 

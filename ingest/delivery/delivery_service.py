@@ -247,9 +247,12 @@ class DeliveryService:
 
     def _returned(self, subscription: Subscription, effects: Sequence[Settled | DeadLetter]) -> int:
         """What may be delivered again by that is; how many deliveries have ended."""
-        if any(isinstance(one, DeadLetter) or not one.final for one in effects):
-            self._wake(subscription)
-        return sum([len(one.run) for one in effects])
+        ended = 0
+        for one in effects:
+            ended += len(one.run)
+            if isinstance(one, DeadLetter) or not one.final:
+                self._wake(subscription)
+        return ended
 
     def eased(self, consumer: Consumer) -> None:
         """A consumer holds less than before."""

@@ -239,9 +239,11 @@ class MessageLoop:
                     link.connection.attempt(partial(self._command, link, message, delivery))
 
     def _durable(self, sealed: SealedGroup) -> None:
-        """A group is on the disk. Its messages come into memory and are counted before their
-        senders hear that they are accepted; what waited for the group is done; then consumers get
-        them."""
+        """A group is on the disk. Its senders hear that first, as they wait for it: then its
+        messages come into memory and are counted, before anything more is read of any peer; what
+        waited for the group is done; then consumers get them."""
+        self._log.accept(sealed.waiting)
+        self.engine.flush()
         for topic, batch in sealed.batches:
             self._log.recent.add(topic, batch)
             self._backlogs.arrived(topic, batch, sealed.group.written_at)
@@ -250,7 +252,6 @@ class MessageLoop:
                 self._topics.arrived(topic, batch)
             if self._topics.streams:
                 self._topics.logged(topic, batch, sealed.group.written_at)
-        self._log.accept(sealed.waiting)
         for then in sealed.waiting.then:
             then()
         if self._traces is not None:

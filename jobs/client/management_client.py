@@ -21,7 +21,9 @@ from proton import (
     Timeout,
 )
 from proton import Link as ProtonLink
-from proton.reactor import LinkOption
+from proton._handlers import IOHandler
+from proton._reactor import GlobalOverrides
+from proton.reactor import Container, LinkOption
 from proton.utils import BlockingConnection, SendException
 
 from distributary.pipeline.errors import DistributaryError, InvalidRequest
@@ -156,6 +158,18 @@ class _TargetOf(LinkOption):
         link.target.address = self._address
 
 
+class _Container(Container):
+    """Proton's, without the two TLS contexts that each makes for connections which bring none:
+    most of what it costs to ask something. Ours bring `Gateway.domain`."""
+
+    def __init__(self) -> None:
+        super().__init__(impl=None)  # leaves out the contexts, and all that is set here
+        self.global_handler = GlobalOverrides(IOHandler())
+        vars(self).update(dict.fromkeys(("ssl", "trigger", "allowed_mechs", "user", "password")))
+        self.container_id = ""
+        self.allow_insecure_mechs = self.sasl_enabled = True
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """Entities, each with all that it says, and the logs that couldn't be asked, with the
@@ -178,6 +192,7 @@ class Client:
             self._connection = BlockingConnection(
                 gateway.url,
                 timeout=gateway.open_seconds,
+                container=_Container(),
                 ssl_domain=domain,
                 container_id=container or self._address,
                 user=gateway.user or None,

@@ -60,7 +60,14 @@ class BacklogCounter:
         stretch begins with them."""
         if self._ended and at < self._ended[-1]:
             at = self._ended[-1]  # the clock may have been set
-        goes_on = self._goes_on(first, stop, messages, at)
+        # One with the last stretch: both have the topic's messages only.
+        goes_on = (
+            bool(self._stops)
+            and self._stops[-1] == first
+            and stop - first == messages
+            and at - self._begun[-1] < TOGETHER
+            and first - self._firsts[-1] == self._messages - self._before[-1]
+        )
         if goes_on:
             self._stops[-1] = stop
             self._ended[-1] = at
@@ -76,16 +83,6 @@ class BacklogCounter:
         self._messages += messages
         self._bytes += size
         return not goes_on
-
-    def _goes_on(self, first: int, stop: int, messages: int, at: int) -> bool:
-        """Whether these are one with the last stretch: both have the topic's messages only."""
-        return (
-            bool(self._stops)
-            and self._stops[-1] == first
-            and stop - first == messages
-            and at - self._begun[-1] < TOGETHER
-            and first - self._firsts[-1] == self._messages - self._before[-1]
-        )
 
     def _join(self) -> None:
         """Join each two that follow each other, but for the younger half."""

@@ -21,6 +21,8 @@ PACKAGES = ROOT / "deploy" / "packages"
 MADE = ROOT / "build" / "dist-env" / ".ready"
 #: Of thousands of modules a test imports some; those are compiled then.
 PIP_INSTALL = ("install", "--quiet", "--disable-pip-version-check", "--no-compile")
+#: Half of compiling is for quick code. Zig would add checks of its own to what is not.
+QUICKLY = "-O0 -fno-sanitize=undefined"
 #: Downloads, and two compilations: minutes where others want the same cores.
 pytestmark = pytest.mark.timeout(1_200)
 
@@ -57,7 +59,7 @@ def built(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As `make dist EXTRAS=console` does it; Spark would be 500 MB more."""
     folder = tmp_path_factory.mktemp("packages")
     program = (tools, PACKAGES / "build_packages.py", "--to", folder / "dist")
-    run(*program, "--extras", "console", folder=folder)
+    run(*program, "--extras", "console", folder=folder, CFLAGS=QUICKLY)
     return folder / "dist"
 
 

@@ -1,7 +1,11 @@
 """A Chromium for the console's tests: Debian's where it is there, else the one that an npm package
 ships (`@sparticuz/chromium`, packed by brotli with its libraries), unpacked once under `build/`.
 
-`axe()` is axe-core's script, which comes the same way.
+axe-core's script, by which `violations` looks, comes the same way.
+
+What a test reads of a page it reads by `expect`, which waits: an answer at once is that of whatever
+page is there at that moment, after a click the old one, or half of the next. The few calls that
+answer at once are made here, where the page is whole.
 """
 
 import fcntl
@@ -13,10 +17,13 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+from gateway_process import PATIENCE, until
 from node_program import Node, node
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "tests" / "ingest" / "console" / "browser"
@@ -44,6 +51,10 @@ _FONTS = """<?xml version="1.0"?>
 <fontconfig><dir>{unpacked}</dir><dir>/usr/share/fonts</dir><cachedir>{unpacked}/cache</cachedir>
 </fontconfig>
 """
+
+
+# Chromium, its driver, the console and the gateway want a processor each.
+expect.set_options(timeout=1_000 * PATIENCE)
 
 
 class NoBrowser(Exception):
@@ -86,8 +97,32 @@ def running() -> Iterator[Browser]:
         made.close()
 
 
-def axe() -> str:
-    """The script that looks for what keeps people out. Raises NoBrowser."""
+def evaluated(page: Page, script: str, argument: object = None) -> Any:
+    """What a script says of a page, or does there, once the page's own have run. After a click the
+    page of before is still there for a moment: `expect` something of the new one first."""
+    expect(page.locator("html[data-ready]")).to_have_count(1)
+    return page.evaluate(script, argument)
+
+
+def answered(page: Page, address: str) -> None:
+    """Go to an address until it answers with 200."""
+    until(
+        lambda: (answer := page.goto(address)) is not None and answer.status == 200,
+        f"{address} answers",
+        every=0.2,
+    )
+
+
+def violations(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe finds on a page that keeps people out: its rule, and the elements. Raises
+    NoBrowser."""
+    evaluated(page, _axe())
+    found = page.evaluate("axe.run({resultTypes: ['violations']}).then((all) => all.violations)")
+    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
+
+
+@cache
+def _axe() -> str:
     _install()
     return (MODULES / "axe-core" / "axe.min.js").read_text()
 

@@ -2,8 +2,9 @@
 
 A fork server is a process that has imported what the command imports. Each of its forks gets
 arguments, variables, a folder and files of its own, and runs the command's `main` to its end, as
-the installed script does. The forks become children of the tests' process (which is their
-subreaper): it waits for them, ends them and has their exit codes as if it had started them.
+the installed script does. The tests wait for forks and end them as if they had started them; their
+exit codes they have from the server, or, once that has ended, by themselves (its forks become
+theirs then). To fork is dear, a hundredth of a second of a processor: it is done once for each.
 
 Whoever puts a library, a tracer or a limit in front of the command starts the installed script.
 """
@@ -23,7 +24,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import IO
@@ -67,10 +68,11 @@ COMMANDS = (
 
 
 class Forked:
-    """A process, with what `subprocess.Popen` has to wait for it and to end it."""
+    """A process, with what `subprocess.Popen` has to wait for it and to end it. `code_of` says how
+    a fork has ended, and lets its number go."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, pid: int, code_of: Callable[[int], int]) -> None:
+        self.pid, self._code_of = pid, code_of
         self.returncode: int | None = None
         self._ended = os.pidfd_open(pid)
         self._lock = threading.Lock()
@@ -78,17 +80,15 @@ class Forked:
     def poll(self) -> int | None:
         """The exit code, a signal as a negative number; None while it runs."""
         with self._lock:
-            if self.returncode is None:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-                if pid:
-                    self.returncode = os.waitstatus_to_exitcode(status)
-                    os.close(self._ended)
+            if self.returncode is None and _readable(self._ended, 0):
+                self.returncode = self._code_of(self.pid)
+                os.close(self._ended)
             return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, when it has come. Raises subprocess.TimeoutExpired."""
         while (code := self.poll()) is None:
-            if not select.select([self._ended], [], [], timeout)[0]:
+            if not _readable(self._ended, timeout):
                 raise subprocess.TimeoutExpired(SCRIPT, timeout or 0)
         return code
 
@@ -102,6 +102,13 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def _readable(descriptor: int, seconds: float | None) -> bool:
+    """By `poll`: `select` knows only the first 1,024 descriptors of a process."""
+    asked = select.poll()
+    asked.register(descriptor, select.POLLIN)
+    return bool(asked.poll(None if seconds is None else seconds * 1_000))
 
 
 class ForkServer:
@@ -156,11 +163,20 @@ class ForkServer:
         with ExitStack() as opened:
             stdin = given or opened.enter_context(Path(os.devnull).open("rb"))
             files = [one.fileno() for one in (stdin, output, errors)]
-            with self._lock:
-                socket.send_fds(self._socket, [json.dumps(request).encode()], files)
-                said = self._socket.recv(64)
+            said = self._asked(request, files)
         assert said, "the fork server has ended"
-        return Forked(int(said))
+        return Forked(int(said), self._code_of)
+
+    def _asked(self, request: Mapping[str, object], files: list[int]) -> bytes:
+        """The answer; none when the server has ended."""
+        with self._lock, suppress(OSError):
+            socket.send_fds(self._socket, [json.dumps(request).encode()], files)
+            return self._socket.recv(64)
+        return b""
+
+    def _code_of(self, pid: int) -> int:
+        said = self._asked({"ended": pid}, [])
+        return int(said) if said else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     def run(
         self,
@@ -212,26 +228,20 @@ def commands(preloaded: Path | None = None) -> ForkServer:
 
 
 def _serve(requests: socket.socket) -> str:
-    """Fork for each request, until there are no more. Comes back in the forks alone, with the
-    program that is to be run."""
+    """Fork for each request, and say how forks have ended, until nobody asks more. Comes back in
+    the forks alone, with the program that is to be run."""
     while True:
         message, files, _, _ = socket.recv_fds(requests, _REQUEST_BYTES_MAX, 3)
         if not message:
             os._exit(0)
-        told, tell = os.pipe()
-        between = os.fork()
-        if between == 0:
-            # The process in between ends at once: its child is the subreaper's from then on.
-            child = os.fork()
-            if child == 0:
-                request = json.loads(message)
-                _become(request, files)
-                return str(request["program"])
-            os.write(tell, b"%d" % child)
-            os._exit(0)
-        os.waitpid(between, 0)
-        requests.send(os.read(told, 64))
-        for file in (told, tell, *files):
+        request = json.loads(message)
+        if "ended" in request:
+            said = os.waitstatus_to_exitcode(os.waitpid(request["ended"], 0)[1])
+        elif (said := os.fork()) == 0:
+            _become(request, files)
+            return str(request["program"])
+        requests.send(b"%d" % said)
+        for file in files:
             os.close(file)
 
 
@@ -278,6 +288,11 @@ def _main() -> None:
         importlib.import_module("distributary.ingest.runtime.memory").set_up()
     for module in modules:
         importlib.import_module(module)
+    # What is read, looked up or compiled once in a process is there for all of its forks.
+    if (settings := sys.modules.get("distributary.ingest.runtime.load_settings")) is not None:
+        settings.load()
+    if (templates := sys.modules.get("distributary.ingest.console.web.templates")) is not None:
+        templates.Templates(templates.StaticAssets())
     # Ctrl-C is for the tests and the forks; the server ends with the tests.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What lives now is nobody's garbage: a fork that looked at it would copy all of its pages.

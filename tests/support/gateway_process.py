@@ -1,6 +1,7 @@
 """The real command as a process: started on a free port, killed, stopped, started again."""
 
 import json
+import re
 import secrets
 import signal
 import socket
@@ -20,6 +21,8 @@ Settings = Mapping[str, Mapping[str, object]]
 
 #: Seconds that anything may take before a test gives up; a machine shared by many is slow at times.
 PATIENCE = 60.0
+#: What a line of a gateway's log is the event of.
+EVENT = re.compile(rb'"event": "([^"]*)"')
 
 
 def until(
@@ -122,7 +125,7 @@ class Gateway:
         self.preloaded: Path | None = None
         self.process: subprocess.Popen[bytes] | Forked | None = None
         self._read = 0  # bytes of the log
-        self._lines: list[bytes] = []
+        self._lines: dict[bytes, list[tuple[int, bytes]]] = {}
         self._reading = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -212,31 +215,34 @@ class Gateway:
 
     def events(self, name: str) -> list[dict[str, object]]:
         """The log's events of this name, in all lives so far."""
-        quoted = f'"{name}"'.encode()
-        found = [json.loads(line) for line in self._lines_so_far() if quoted in line]
+        found = [json.loads(line) for _, line in self._by_name().get(name.encode(), ())]
         return [event for event in found if event.get("event") == name]
 
     def latest(self, names: Collection[str]) -> dict[str, object]:
         """The last event of the log that has one of these names; {} if there is none."""
-        for line in reversed(self._lines_so_far()):
-            found: dict[str, object] = json.loads(line) if line.startswith(b"{") else {}
-            if found.get("event") in names:
-                return found
-        return {}
+        by_name = self._by_name()
+        lines = [by_name[one][-1] for name in names if (one := name.encode()) in by_name]
+        found: dict[str, object] = json.loads(max(lines)[1]) if lines else {}
+        return found
 
-    def _lines_so_far(self) -> list[bytes]:
-        """The log's events as they are written; of a long log only what is new is read."""
+    def _by_name(self) -> dict[bytes, list[tuple[int, bytes]]]:
+        """The log's lines as they are written, with their places, by what they may be the event of.
+        Who waits for one asks a hundred times a second: only what is new is read."""
         with self._reading:
-            if not self.log_path.exists() or self.log_path.stat().st_size < self._read:
-                self._read, self._lines = 0, []
-                return []
-            with self.log_path.open("rb") as log:
-                log.seek(self._read)
-                text = log.read()
-            whole = text[: text.rfind(b"\n") + 1]
-            self._read += len(whole)
-            self._lines += [line for line in whole.splitlines() if line.endswith(b"}")]
-            return self._lines[:]
+            size = self.log_path.stat().st_size if self.log_path.exists() else 0
+            if size < self._read:
+                self._read, self._lines = 0, {}
+            if size > self._read:
+                with self.log_path.open("rb") as log:
+                    log.seek(self._read)
+                    text = log.read()
+                whole = text[: text.rfind(b"\n") + 1]
+                for at, line in enumerate(whole.splitlines(), self._read):
+                    if line.endswith(b"}"):
+                        for name in EVENT.findall(line):
+                            self._lines.setdefault(name, []).append((at, line))
+                self._read += len(whole)
+            return self._lines
 
     def await_event(self, name: str, count: int = 1) -> dict[str, object]:
         """The count-th event of this name, when it has come."""

@@ -1,4 +1,5 @@
-"""A Spark standalone cluster on this machine: a master and workers, each a process of its own."""
+"""A Spark standalone cluster on this machine: a master and a worker, each a process of its own, and
+on each core of the worker an executor, another one."""
 
 import os
 import re
@@ -43,7 +44,7 @@ class Standalone:
             "SPARK_WORKER_OPTS": "-Dspark.worker.ui.port=0",
         }
 
-    def start(self, workers: int) -> None:
+    def start(self, cores: int) -> None:
         said = self._daemon(
             "master",
             "org.apache.spark.deploy.master.Master",
@@ -51,14 +52,13 @@ class Standalone:
             until=rb"Starting Spark master at (spark://[0-9.:]+)",
         )
         self.master = said.decode()
-        for number in range(workers):
-            self._daemon(
-                f"worker-{number}",
-                "org.apache.spark.deploy.worker.Worker",
-                *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"),
-                *("--work-dir", str(self.folder / f"work-{number}"), self.master),
-                until=rb"(Successfully registered with master)",
-            )
+        self._daemon(
+            "worker",
+            "org.apache.spark.deploy.worker.Worker",
+            *("--host", "127.0.0.1", "--webui-port", "0", "--cores", str(cores)),
+            *("--memory", f"{cores}g", "--work-dir", str(self.folder / "work"), self.master),
+            until=rb"(Successfully registered with master)",
+        )
 
     def submit(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """`spark-submit` to this cluster, from a folder that has nothing to do with the code."""
@@ -101,11 +101,11 @@ class Standalone:
 
 
 @contextmanager
-def standalone(folder: Path, python: Path, *, workers: int = 2) -> Iterator[Standalone]:
+def standalone(folder: Path, python: Path, *, cores: int = 2) -> Iterator[Standalone]:
     """A cluster while the block runs."""
     cluster = Standalone(folder, python)
     try:
-        cluster.start(workers)
+        cluster.start(cores)
         yield cluster
     finally:
         cluster.stop()

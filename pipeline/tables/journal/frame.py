@@ -147,20 +147,16 @@ def encode(group: Group) -> list[Bytes]:
     if len(runs) == 1:  # what is published one at a time, and most of all else
         [run] = runs
         count, blob_bytes, blobs = run.count, len(run.blob), [run.blob]
-        columns: Sequence[Sequence[Bytes]] = (
-            (run.lengths,),
-            (run.durable,),
-            (run.priority,),
-            (run.ttl,),
-        )
+        fours, ones = _PADDINGS[-4 * count % SECTION_ALIGN], _PADDINGS[-count % SECTION_ALIGN]
+        sections += (run.lengths, fours, run.durable, ones, run.priority, ones, run.ttl, fours)
     else:
         count = sum([run.count for run in runs])
         blob_bytes = sum([len(run.blob) for run in runs])
-        blobs, columns = [run.blob for run in runs], _columns(group)
-    if count:
-        for width, column in zip(_COLUMN_WIDTHS, columns, strict=True):
-            sections += column
-            sections.append(_PADDINGS[-width * count % SECTION_ALIGN])
+        blobs = [run.blob for run in runs]
+        if count:
+            for width, column in zip(_COLUMN_WIDTHS, _columns(group), strict=True):
+                sections += column
+                sections.append(_PADDINGS[-width * count % SECTION_ALIGN])
     meta = b"".join(sections)
     body_bytes = len(meta) + blob_bytes
     if body_bytes > FRAME_BYTES_MAX:

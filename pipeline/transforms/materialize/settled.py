@@ -43,18 +43,16 @@ def blocks(cursors: DataFrame) -> DataFrame:
     return some.select("subscription", "settled").mapInArrow(in_blocks, BLOCKS)
 
 
-def without_settled(
-    rows: DataFrame, known: DataFrame, settled: int, by: str = "subscription"
-) -> DataFrame:
-    """Of rows with a `sequence` and whose it is, in the column `by`, those that aren't settled by
-    what is `known`: rows of BLOCKS, whose `subscription` is one of that column. Columns as before.
-    `settled` is how many sequences are known, about: up to EXCEPTIONS_IN_MEMORY they are brought to
-    the rows, and else the rows to them."""
+def without_settled(rows: DataFrame, known: DataFrame, settled: int) -> DataFrame:
+    """Of rows with a `subscription` and a `sequence` those that aren't settled by what is `known`:
+    rows of BLOCKS. Columns as before. `settled` is how many sequences are known, about: up to
+    EXCEPTIONS_IN_MEMORY they are brought to the rows, and else the rows to them."""
     known = known.withColumnsRenamed({"subscription": "_of", "block": "_block"})
     if settled <= EXCEPTIONS_IN_MEMORY:
         known = F.broadcast(known)
     sequence = F.col("sequence")
-    here = (F.col(by) == F.col("_of")) & (F.shiftright(sequence, _BLOCK_BITS) == F.col("_block"))
+    block = F.shiftright(sequence, _BLOCK_BITS)
+    here = (F.col("subscription") == F.col("_of")) & (block == F.col("_block"))
     word = F.get("words", F.shiftright(sequence, _WORD_BITS).bitwiseAND(WORDS - 1).cast("int"))
     bit = F.getbit(word, sequence.bitwiseAND(63).cast("int"))
     return (

@@ -20,18 +20,17 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.model.outcome import Outcome
-from distributary.pipeline.transforms.materialize.settled import BLOCKS, WORDS, without_settled
+from distributary.pipeline.transforms.materialize.publication_times import with_publication
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import incarnations
 from distributary.pipeline.transforms.schema.lake_rows import known_in, of_logs
 from distributary.pipeline.transforms.views.bucket_rows import BACKLOG, FRAME, BucketRows
 from distributary.pipeline.transforms.views.claiming import Claims, claimed, once, one_row
+from distributary.pipeline.transforms.views.owed_sums import Owed
 from distributary.pipeline.transforms.views.pending import pending_of_all
-from distributary.pipeline.transforms.views.publication_times import with_publication
 from distributary.pipeline.transforms.views.settled_sums import (
     NEVER,
     Clip,
-    SettledBlocks,
     can_sum,
     facts_of,
     settled_alike,
@@ -133,9 +132,8 @@ class History:
     tables: Tables
     #: Incarnations; a query reads them once.
     lives: DataFrame
-    #: How long messages stayed: all of them, or where Arrow sums up what was settled, all others.
-    stays: DataFrame
-    is_summed: bool
+    #: How long messages stayed, or what Arrow needs to sum that up.
+    stays: DataFrame | Owed
     #: The last group that all of it has, when all of it was known, and the first beginning.
     group: Column
     known_at: Column
@@ -162,7 +160,6 @@ class History:
         )
         return cls(
             *(tables, lives, stays),
-            is_summed=False,
             group=group,
             known_at=versions.select(F.max("committed_at")).scalar(),
             begun_at=lives.select(F.min("began_at")).scalar(),
@@ -176,25 +173,8 @@ class History:
         lives = one_row(spark).select(F.inline(facts["lives"])).withColumns(times)
         lowest = one_row(spark).select(facts["lowest"]).scalar()
         messages = tables.messages.where(F.col("sequence") >= lowest)
-        subscribers = lives.where(F.col("owed_to").isNotNull()).select(
-            *("life", "subscription", "began", "began_at", "ended_at", "owed_from", "owed_to"),
-            F.col("topic").alias("_topic"),
-            F.col("selector").alias("_selector"),
-        )
-        mine = (F.col("sequence") >= F.col("owed_from")) & (F.col("group") <= F.col("owed_to"))
-        rows = claimed(subscribers, messages, mine, claims).select(
-            *("life", "subscription", "began", "began_at", "ended_at", "sequence", "published_at")
-        )
-        known = one_row(spark).select(facts["lives"].alias("lives"))
-        blocks = known.mapInArrow(SettledBlocks(f"{tables.folder}/acks"), BLOCKS)
-        # An incarnation that has ended may have a block for each that it lived through.
-        settled = claims.settled + claims.events * (claims.messages // (64 * WORDS))
-        stays = without_settled(rows, blocks, settled, by="life").select(
-            *_stay(F.col("ended_at")), F.lit(False).alias("was_settled")
-        )
         return cls(
-            *(tables, lives, stays),
-            is_summed=True,
+            *(tables, lives, Owed.of(tables.folder, messages, claims, facts["lives"])),
             group=facts["upto"],
             known_at=facts["committed_at"],
             begun_at=facts["begun_at"],
@@ -206,12 +186,14 @@ class History:
             self.begun_at.alias("begun_at"), self.known_at.alias("known_at")
         )
         frame = known.select(_frame(buckets)).scalar()
-        parts = _alike(self.stays, frame["first"], buckets)
-        if self.is_summed:
+        first = frame["first"]
+        if isinstance(self.stays, Owed):
             clip = Clip(buckets.width_us, buckets.until, buckets.clipped)
-            upto, first = self.group.alias("upto"), frame["first"].alias("first")
-            settled = settled_alike(self.tables.folder, self.lives, [upto, first], clip)
-            parts = parts.unionByName(settled)
+            said = [self.group.alias("upto"), first.alias("first")]
+            settled = settled_alike(self.tables.folder, self.lives, said, clip)
+            parts = self.stays.alike(first, clip).unionByName(settled)
+        else:
+            parts = _alike(self.stays, first, buckets)
         parts = parts.unionByName(_lived(self.lives, buckets.width_us), allowMissingColumns=True)
         # All that follows is by subscription: rows are brought together once.
         return (

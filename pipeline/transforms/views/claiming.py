@@ -20,17 +20,20 @@ _CURSOR: Final = (
 )
 
 
+#: What subscribers ask for: those that ask for the same are asked about together.
+ASKED: Final = ("_topic", "_selector")
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
     """What must be known before there is a plan. It has a condition for each selector that a
     subscription has or had, and how it joins follows from how much there is: sequences that cursors
-    have settled above their floors, events of subscriptions, and messages. `cursors` are rows of a
-    query: what it asks them for has one version."""
+    have settled above their floors, and messages. `cursors` are rows of a query: what it asks them
+    for has one version."""
 
     selectors: frozenset[str | None]
     patterns: frozenset[str]
     settled: int
-    events: int
     messages: int
     cursors: DataFrame
 
@@ -38,35 +41,34 @@ class Claims:
     def of(cls, tables: Tables) -> Self:
         """The number of messages is in the table's log."""
         cursors = tables.cursors
-        said, events, messages = (_near if within_reach(tables) else _far)(tables)
+        said, messages = (_near if within_reach(tables) else _far)(tables)
         patterns = frozenset(topic for topic, _, _ in said if is_pattern(topic))
         selectors = frozenset(selector for _, selector, _ in said)
         settled = sum(count for _, _, count in said)
         if settled <= EXCEPTIONS_IN_MEMORY:
             cursors = once(cursors.select(*_CURSOR))
-        return cls(selectors, patterns, settled, events, messages, cursors)
+        return cls(selectors, patterns, settled, messages, cursors)
 
 
-#: Each topic with a selector, and how much is settled; how many events; how many messages.
-_Known: TypeAlias = tuple[list[tuple[str, str | None, int]], int, int]
+#: Each topic with a selector, and how much is settled; how many messages.
+_Known: TypeAlias = tuple[list[tuple[str, str | None, int]], int]
 
 
 def _near(tables: Tables) -> _Known:
     now = small_table(tables.folder, "cursors", ("topic", "selector", "settled_count"))
     ever = small_table(tables.folder, "subscriptions", ("topic", "selector"))
     said = [(row["topic"], row["selector"], row.get("settled_count", 0)) for row in [*now, *ever]]
-    return said, len(ever), count_of(f"{tables.folder}/messages")
+    return said, count_of(f"{tables.folder}/messages")
 
 
 def _far(tables: Tables) -> _Known:
-    now = tables.cursors.select("topic", "selector", "settled_count", F.lit(0).alias("events"))
+    now = tables.cursors.select("topic", "selector", "settled_count")
     ever = tables.subscriptions.select(
-        "topic", "selector", F.lit(0).cast("long").alias("settled_count"), F.lit(1).alias("events")
+        "topic", "selector", F.lit(0).cast("long").alias("settled_count")
     )
-    sums = (F.sum("settled_count").alias("settled"), F.sum("events").alias("events"))
-    found = now.unionByName(ever).groupBy("topic", "selector").agg(*sums).collect()
-    said = [(row.topic, row.selector, row.settled) for row in found]
-    return said, sum(row.events for row in found), tables.messages.count()
+    settled = F.sum("settled_count").alias("settled")
+    found = now.unionByName(ever).groupBy("topic", "selector").agg(settled).collect()
+    return [(row.topic, row.selector, row.settled) for row in found], tables.messages.count()
 
 
 def once(rows: DataFrame) -> DataFrame:
@@ -94,12 +96,26 @@ def claimed(
     asks for the selector before it leaves them out. A selector that isn't among them ends the query
     with an error.
 
-    Cost: each message meets the subscribers of its topic; the plan has one condition for each
-    distinct selector and doesn't grow with the subscribers.
+    Cost: each message meets the distinct selectors of its topic, and then the subscribers that have
+    those which select it. What is in a selector Spark doesn't compile, so it is asked before there
+    are pairs. The plan has one condition for each distinct selector and doesn't grow with the
+    subscribers.
     """
-    meets = (F.col("topic") == F.col("_topic")) & condition
+    known = by_topic(subscribers, messages, claims.patterns)
+    each = [name for name in known.columns if name not in ASKED]
+    alike = known.groupBy(*ASKED).agg(F.collect_list(F.struct(*each)).alias("_alike"))
     return (
-        F.broadcast(by_topic(subscribers, messages, claims.patterns))
-        .join(messages, on=meets, how="inner")
+        asked(alike, messages, claims)
+        .select(*messages.columns, *ASKED, F.inline("_alike"))
+        .where(condition)
+    )
+
+
+def asked(selectors: DataFrame, messages: DataFrame, claims: Claims) -> DataFrame:
+    """Each of `selectors`, with the columns of ASKED, of which none is a pattern, with each message
+    that it selects. As `claimed` else."""
+    return (
+        F.broadcast(selectors)
+        .join(messages, on=F.col("topic") == F.col("_topic"), how="inner")
         .where(selected(F.col("_selector"), claims.selectors))
     )

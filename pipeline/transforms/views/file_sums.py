@@ -47,12 +47,14 @@ Sum: TypeAlias = Callable[[pa.RecordBatch, Iterable[pa.Table]], Iterator[pa.Reco
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Which columns of a table's files are read; of a table partitioned by days those from `since`
-    to `until`."""
+    to `until`. Parts of files may be left out of which is known that they have no row whose first
+    column is `least` or more."""
 
     path: str
     columns: Sequence[str]
     since: date | None = None
     until: date | None = None
+    least: int | None = None
 
 
 def within_reach(tables: Tables) -> bool:
@@ -166,8 +168,18 @@ def _units(reading: Reading) -> Iterator[tuple[str, int, int]]:
             continue
         metadata = pq.read_metadata(path)
         for at in range(metadata.num_row_groups):
-            if rows := metadata.row_group(at).num_rows:
-                yield path, at, rows
+            group = metadata.row_group(at)
+            if group.num_rows and not _all_less(group, reading):
+                yield path, at, group.num_rows
+
+
+def _all_less(group: pq.RowGroupMetaData, reading: Reading) -> bool:
+    """Whether the file says that all of the first column is less than what is asked for."""
+    if reading.least is None:
+        return False
+    columns = (group.column(nth) for nth in range(group.num_columns))
+    known = next(one.statistics for one in columns if one.path_in_schema == reading.columns[0])
+    return known is not None and known.has_min_max and cast("int", known.max) < reading.least
 
 
 def sums_of(

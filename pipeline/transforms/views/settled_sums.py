@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import (
@@ -28,7 +27,8 @@ from pyspark.sql.types import (
 
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.subscription import BEGINNINGS
-from distributary.pipeline.transforms.materialize.settled import EXCEPTIONS_IN_MEMORY, in_blocks
+from distributary.pipeline.transforms.materialize.publication_times import MESSAGES_IN_MEMORY
+from distributary.pipeline.transforms.materialize.settled import EXCEPTIONS_IN_MEMORY
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.incarnations import DECISIVE
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
@@ -36,7 +36,6 @@ from distributary.pipeline.transforms.views.claiming import Claims
 from distributary.pipeline.transforms.views.file_sums import (
     Numbers,
     Reading,
-    all_rows,
     numbered,
     numbers,
     opened,
@@ -45,7 +44,6 @@ from distributary.pipeline.transforms.views.file_sums import (
     table_files,
     within_reach,
 )
-from distributary.pipeline.transforms.views.publication_times import MESSAGES_IN_MEMORY
 
 #: What is read of acks.
 READ: Final = ("subscription", "sequence", "outcome", "final", "settled_at", "group")
@@ -66,14 +64,13 @@ ALIKE: Final = StructType(
 
 _CURSOR: Final = ("subscription", "topic", "selector", "floor", "group", "settled")
 _EVENT: Final = ("subscription", "topic", "selector", "event", "floor", "group", "recorded_at")
-#: An incarnation, in the order of subscriptions and groups. `life` names it. It is owed messages
-#: from the sequence `owed_from` up to the group `owed_to`, or none that waits where that is null;
-#: of one that lives these, the topic, the selector and what is `settled` are its cursor's. Its
-#: times are microseconds since 1970: Python can't make times of every zone that a session may have.
+#: An incarnation, in the order of subscriptions and groups. It is owed messages from the sequence
+#: `owed_from` up to the group `owed_to`, or none that waits where that is null; of one that lives
+#: these, the topic, the selector and what is `settled` are its cursor's. Its times are microseconds
+#: since 1970: Python can't make times of every zone that a session may have.
 LIFE: Final = StructType(
     [
-        *(StructField(name, StringType()) for name in ("life", "subscription", "topic")),
-        StructField("selector", StringType()),
+        *(StructField(name, StringType()) for name in ("subscription", "topic", "selector")),
         *(StructField(name, LongType()) for name in ("floor", "began", "ended")),
         *(StructField(name, LongType()) for name in ("began_us", "ended_us")),
         *(StructField(name, LongType()) for name in ("owed_from", "owed_to")),
@@ -91,6 +88,9 @@ FACTS: Final = StructType(
         StructField("lives", ArrayType(LIFE)),
     ]
 )
+
+#: Answers of selectors that may pass the driver, a bit each.
+SELECTED_MAX: Final = 2_000_000_000
 
 #: Later than every time, beyond every group.
 _NEVER: Final = 2**63 - 1
@@ -193,10 +193,12 @@ class Clip:
 
 def can_sum(tables: Tables, claims: Claims) -> bool:
     """Whether tasks can sum up by themselves: the files are within reach, the times of so many
-    messages in memory, and the bitmaps of all cursors so small that they may pass the driver."""
+    messages in memory, and the bitmaps of all cursors and of all that selectors select so small
+    that they may pass the driver."""
     return (
         within_reach(tables)
         and claims.messages <= MESSAGES_IN_MEMORY
+        and claims.messages * len(claims.selectors) <= SELECTED_MAX
         and claims.settled <= EXCEPTIONS_IN_MEMORY
     )
 
@@ -226,8 +228,8 @@ class FactsOf:
             events = [row for row in events if row["subscription"] == self.subscription]
         lives = list(_incarnations(events))
         of_cursor = {row["subscription"]: row for row in cursors}
-        for nth, life in enumerate(lives):
-            life |= {"life": str(nth), "owed_from": life["floor"], "owed_to": None, "settled": None}
+        for life in lives:
+            life |= {"owed_from": life["floor"], "owed_to": None, "settled": None}
             cursor = of_cursor.get(life["subscription"])
             if life["ended"] is not None:
                 life["owed_to"] = life["ended"] - 1
@@ -268,39 +270,6 @@ def _incarnations(events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "ended": ended.get("group"),
             "ended_us": _micros(ended["recorded_at"]) if ended else None,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class SettledBlocks:
-    """The incarnations of FACTS in (`lives`), what they have settled out: BLOCKS by `life`. One
-    that lives has it from its cursor, one that has ended from acks, the table at this path."""
-
-    acks: str
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        lives = [life for batch in batches for row in batch.to_pylist() for life in row["lives"]]
-        settled = {one["life"]: one["settled"] for one in lives if one["settled"] is not None}
-        over = [one for one in lives if one["ended"] is not None]
-        if over:
-            settled |= self._of_ended(over)
-        names, bitmaps = (
-            pa.array(list(settled), pa.string()),
-            pa.array(list(settled.values()), pa.binary()),
-        )
-        rows = pa.RecordBatch.from_arrays([names, bitmaps], names=["subscription", "settled"])
-        return in_blocks(iter([rows]))
-
-    def _of_ended(self, over: list[dict[str, Any]]) -> dict[str, bytes]:
-        lives = Lives.of(over)
-        found = [BitMap64() for _ in over]
-        for rows in all_rows(Reading(self.acks, ("subscription", "sequence", "group", "final"))):
-            codes, texts = numbered(rows, "subscription")
-            life = lives.at(codes.astype(np.int64), texts, numbers(rows, "group"))
-            mine = (life >= 0) & np.asarray(rows["final"])
-            life, sequences = life[mine], numbers(rows, "sequence")[mine]
-            for nth in np.unique(life).tolist():
-                found[nth].update(sequences[life == nth].tolist())
-        return {one["life"]: bits.serialize() for one, bits in zip(over, found, strict=True)}
 
 
 def settled_alike(folder: str, lives: DataFrame, known: Sequence[Column], clip: Clip) -> DataFrame:
@@ -347,44 +316,48 @@ class SettledSums:
             mine &= ~redriven | (groups != published.group[place])
         life, place = life[mine], place[mine]
         settled = numbers(rows, "settled_at")[mine]
-        return self._alike(lives, life, published.at_us[place], settled, first)
+        return alike(lives, life, published.at_us[place], settled, self.clip, first)
 
-    def _alike(
-        self, lives: Lives, life: Numbers, published: Numbers, settled: Numbers, first: int
-    ) -> pa.RecordBatch:
-        ended = lives.ended_us[life]
-        came = np.maximum(lives.began_us[life], published)
-        went = np.maximum(came, np.minimum(settled, ended))
-        came_in, went_in = came // self.clip.width_us, went // self.clip.width_us
-        counted, still = np.full((2, len(life)), [[True], [False]])
-        if self.clip.until is not None:
-            until = _micros(self.clip.until)
-            counted, still = came <= until, went > until
-        if self.clip.clipped:
-            counted &= still | (went_in >= first)
-            came_in = np.maximum(came_in, first - 1)
-        columns: dict[str, pa.Array[Any]] = {
-            "life": pa.array(life),
-            "came_in": pa.array(came_in),
-            "went_in": pa.array(went_in, mask=still),
-            "was_settled": pa.array(settled <= ended),
-            "published": pa.array(published),
-        }
-        keys = list(columns)[:-1]
-        rows = pa.table(columns)
-        found = (
-            (rows if counted.all() else rows.filter(pa.array(counted)))
-            .group_by(keys, use_threads=False)
-            .aggregate([([], "count_all"), ("published", "min")])
-        )
-        at = found["life"].to_numpy()
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array([lives.subscription[one] for one in at.tolist()], pa.string()),
-                pa.array(lives.began[at]),
-                *(found[name].combine_chunks() for name in keys[1:]),
-                found["count_all"].combine_chunks(),
-                pc.cast(found["published_min"].combine_chunks(), pa.timestamp("us", "UTC")),
-            ],
-            names=ALIKE.names,
-        )
+
+def alike(
+    lives: Lives, life: Numbers, published: Numbers, settled: Numbers | None, clip: Clip, first: int
+) -> pa.RecordBatch:
+    """Rows of ALIKE of messages that these incarnations were owed: when each was published, and
+    settled; None, if none of them was."""
+    ended = lives.ended_us[life]
+    came = np.maximum(lives.began_us[life], published)
+    went = np.maximum(came, ended if settled is None else np.minimum(settled, ended))
+    came_in, went_in = came // clip.width_us, went // clip.width_us
+    counted, still = np.full(len(life), fill_value=True), went == _NEVER
+    if clip.until is not None:
+        until = _micros(clip.until)
+        counted, still = came <= until, went > until
+    if clip.clipped:
+        counted &= still | (went_in >= first)
+        came_in = np.maximum(came_in, first - 1)
+    was_settled = np.full(len(life), fill_value=False) if settled is None else settled <= ended
+    columns: dict[str, pa.Array[Any]] = {
+        "life": pa.array(life),
+        "came_in": pa.array(came_in),
+        "went_in": pa.array(went_in, mask=still),
+        "was_settled": pa.array(was_settled),
+        "published": pa.array(published),
+    }
+    keys = list(columns)[:-1]
+    rows = pa.table(columns)
+    found = (
+        (rows if counted.all() else rows.filter(pa.array(counted)))
+        .group_by(keys, use_threads=False)
+        .aggregate([([], "count_all"), ("published", "min")])
+    )
+    at = found["life"].to_numpy()
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([lives.subscription[one] for one in at.tolist()], pa.string()),
+            pa.array(lives.began[at]),
+            *(found[name].combine_chunks() for name in keys[1:]),
+            found["count_all"].combine_chunks(),
+            pc.cast(found["published_min"].combine_chunks(), pa.timestamp("us", "UTC")),
+        ],
+        names=ALIKE.names,
+    )

@@ -50,8 +50,9 @@ class Reason(StrEnum):
     NOT_MATERIALIZED = "not yet materialized"  #: only in the summary: the tables lack the messages
 
 
-#: The numbers and times that are in the words of a reason.
-_DETAILED = ("_since", "expires_at", "deliver_at", "failures", "_attempts_max")
+#: Of a message what is in the words of a reason, and what of it only a gateway can say.
+_DETAILED = ("expires_at", "deliver_at", "failures")
+_LIVE = {"_since": "timestamp", "_consumer": "string", "group_id": "string"}
 
 
 def _columns(*columns: tuple[str, type]) -> StructType:
@@ -132,18 +133,19 @@ def stuck_summary(
 
 def summed(told: DataFrame, live: Live | None) -> DataFrame:
     """The rows of `stuck_summary` of what `explained` says."""
-    # What `_detail` reads of the example; texts only if a gateway says any: rows of a fixed size
-    # are summed up where they are, others are sorted first.
-    texts = () if live is None else ("_consumer", "group_id")
-    example = [*_DETAILED, *texts]
+    # What `_detail` reads of the example, and of what only a gateway says nothing where there is
+    # none: texts, too, so that rows have a fixed size and are summed up where they are, unsorted.
+    example = [*_DETAILED, *(() if live is None else _LIVE)]
     found = told.groupBy("subscription", "reason").agg(
         F.count("*").alias("messages"),
         F.min("published_at").alias("oldest_at"),
         F.min("sequence").alias("example"),
+        F.max("_attempts_max").alias("_attempts_max"),
         *(F.min_by(name, "sequence").alias(name) for name in example),
     )
-    for text in {"_consumer", "group_id"}.difference(texts):
-        found = found.withColumn(text, F.lit(None).cast("string"))
+    if live is None:
+        nothing = {name: F.lit(None).cast(kind) for name, kind in _LIVE.items()}
+        found = found.withColumns(nothing)
     age = (F.unix_micros(F.current_timestamp()) - F.unix_micros("oldest_at")) / 1_000_000
     rows = found.select(
         *("subscription", "reason", "messages", "oldest_at"),

@@ -12,13 +12,10 @@ import chromium
 import pytest
 from console_process import Console
 from gateway_http import ShownGateway
-from gateway_process import PATIENCE
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 IMAGES = Path(__file__).resolve().parents[3] / "docs" / "guides" / "images"
 WIDTH, HEIGHT = 1280, 800
-# Chromium, its driver, the console and the gateway want a processor each.
-expect.set_options(timeout=1_000 * PATIENCE)
 
 
 @pytest.fixture(scope="module")

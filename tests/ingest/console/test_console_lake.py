@@ -1,5 +1,6 @@
 """The console of a home with several logs: all of them at any gateway, each thing where it is."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -49,20 +50,11 @@ def lake(fleet: Fleet) -> Iterator[Console]:
         yield running
 
 
-def rows(page: Page) -> list[tuple[str, str]]:
-    """The names of a list and their logs."""
-    found = page.locator("tbody tr")
-    return [
-        (found.nth(nth).locator("th").inner_text(), found.nth(nth).locator("td").first.inner_text())
-        for nth in range(found.count())
-    ]
-
-
 def test_lists_have_what_all_logs_have(lake: Console, page: Page) -> None:
     page.goto(f"{lake.url}/subscriptions")
-    expect(page.locator("tbody tr")).to_have_count(3)
     twice = "container/clerk/twice"
-    assert rows(page) == [(twice, "main"), (twice, "orders"), ("queue/orders.q", "orders")]
+    expect(page.locator("tbody th")).to_have_text([twice, twice, "queue/orders.q"])
+    expect(page.locator("tbody td:nth-child(2)")).to_have_text(["main", "orders", "orders"])
     page.goto(f"{lake.url}/subscriptions?search=log:main")
     expect(page.locator("tbody tr")).to_have_count(1)
     page.goto(f"{lake.url}/")
@@ -95,7 +87,7 @@ def test_what_is_done_is_done_in_the_log_of_the_page(
     page.locator("input[name=to]").fill("0")
     page.get_by_role("button", name="What will it do?").click()
     expect(page.get_by_role("heading", name="It will do this")).to_be_visible()
-    assert "log=orders" in page.url
+    expect(page).to_have_url(re.compile("log=orders"))
 
 
 def test_a_message_of_another_log_has_its_life(lake: Console, page: Page) -> None:
@@ -104,7 +96,7 @@ def test_a_message_of_another_log_has_its_life(lake: Console, page: Page) -> Non
     expect(page.get_by_text("in-orders").first).to_be_visible()
     page.locator("tbody th a").first.click()
     expect(page.get_by_role("link", name="container/clerk/twice").first).to_be_visible()
-    assert "log=orders" in page.url
+    expect(page).to_have_url(re.compile("log=orders"))
     page.goto(f"{lake.url}/messages?topic=news")
     expect(page.get_by_text("in-main").first).to_be_visible()
     page.goto(f"{lake.url}/messages?topic={quote(PATTERN_PREFIX)}%23")
@@ -125,8 +117,7 @@ def test_on_a_phone_nothing_is_wider_than_the_window(
     page = window(viewport={"width": 390, "height": 844}, color_scheme=scheme)
     for path in ("/subscriptions", "/queue?name=orders.q&log=orders", "/messages?topic=news", "/"):
         page.goto(lake.url + path)
-        expect(page.locator("html[data-ready]")).to_have_count(1)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        expect(page.locator("html[data-ready]"), path).to_have_js_property("scrollWidth", 390)
 
 
 def test_an_owner_that_is_away_is_shown_as_such(lake: Console, fleet: Fleet, page: Page) -> None:

@@ -3,6 +3,7 @@
 import http.client
 import os
 
+from chromium import answered
 from console_process import Console, cpu_seconds
 from gateway_peer import Peer
 from gateway_process import until
@@ -26,11 +27,8 @@ def test_a_gateway_that_goes_is_said_and_comes_again(console: Console, page: Pag
     assert "The gateway doesn&#39;t answer" in answer.text()
     gateway.start()
     expect(page.get_by_text("No metrics since")).to_be_hidden()
-    for _ in range(60):  # after a failed connect the console tries none for a moment
-        page.goto(f"{console.url}/queue?name=kept")
-        if page.locator("dl.tiles").count():
-            break
-        page.wait_for_timeout(500)
+    # After a failed connect the console tries none for a moment.
+    answered(page, f"{console.url}/queue?name=kept")
     expect(page.locator("dl.tiles")).to_contain_text("Backlog2")
 
 

@@ -35,6 +35,8 @@ WIDTHS = re.compile(
 def literals(path: Path) -> Iterator[tuple[int, int]]:
     """Every number of two hexadecimal digits in a file, with its line."""
     text = path.read_text()
+    if not (HEX.search(text) or ESCAPE.search(text)):
+        return
     if path.suffix == ".c":
         text = C_COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text)
         for nth, line in enumerate(text.splitlines(), 1):

@@ -101,14 +101,18 @@ def test_a_subscription_that_never_was(tables: Tables) -> None:
 
 
 def test_bitmaps_of_much_that_is_settled_stay_where_they_are(tables: Tables) -> None:
-    """Beyond EXCEPTIONS_IN_MEMORY all is read as on a cluster, and says the same."""
+    """Beyond EXCEPTIONS_IN_MEMORY all is read as on a cluster, and says the same; so it is with
+    what very many selectors select."""
     known = tables.known()
     claims = Claims.of(known)
     many = replace(claims, settled=EXCEPTIONS_IN_MEMORY + 1)
     assert can_sum(known, claims)
     assert not can_sum(known, many)
+    selectors = frozenset(f"n = {n}" for n in range(300))
+    assert can_sum(known, replace(claims, selectors=selectors))
+    assert not can_sum(known, replace(claims, selectors=selectors, messages=7_000_000))
     history = view.History.of(known, many, pending_of_all(known, many))
-    assert not history.is_summed
+    assert isinstance(history.stays, DataFrame)
     assert_rows(history.counted(view.Buckets(3_600_000_000)), backlog(tables).collect())
 
 

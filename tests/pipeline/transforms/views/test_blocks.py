@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 
-from distributary.pipeline.transforms.materialize import settled
-from distributary.pipeline.transforms.views import publication_times
+from distributary.pipeline.transforms.materialize import publication_times, settled
 
 
 def some_sequences(dice: random.Random) -> list[int]:

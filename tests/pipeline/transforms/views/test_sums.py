@@ -17,7 +17,7 @@ from distributary.pipeline.transforms.views.consumer_sums import (
     DeliverySums,
     merged,
 )
-from distributary.pipeline.transforms.views.file_sums import Reading, dealt, sums_of
+from distributary.pipeline.transforms.views.file_sums import Reading, all_rows, dealt, sums_of
 from distributary.pipeline.transforms.views.settled_sums import Clip, Lives, SettledSums
 
 BEGIN = datetime(2026, 11, 25, tzinfo=UTC)
@@ -114,6 +114,25 @@ def test_a_table_without_rows_is_no_task(tmp_path: Path) -> None:
     known = pa.record_batch({"lives": [[{"began": 1}]]})
     (none,) = dealt(iter([known]), Reading(str(tmp_path / "acks"), READ), 3)
     assert (none.num_rows, none.schema.names) == (0, ["lives", "parts"])
+
+
+def test_parts_of_files_that_say_that_all_is_less_are_left_out(tmp_path: Path) -> None:
+    """Each row group is whole or left out; one that says nothing is there."""
+    for name, statistics in (("said", True), ("unsaid", ["topic"])):
+        rows = pa.table({"topic": ["t"] * 30, "sequence": range(30)})
+        write_deltalake(tmp_path / name, rows)
+        (file,) = (tmp_path / name).glob("*.parquet")
+        pq.write_table(rows, file, row_group_size=10, write_statistics=statistics)
+    for name, least, wanted in (
+        ("said", None, 0),
+        ("said", 9, 0),
+        ("said", 10, 10),
+        ("said", 25, 20),
+        ("unsaid", 25, 0),
+    ):
+        reading = Reading(str(tmp_path / name), ("sequence", "topic"), least=least)
+        found = [one for rows in all_rows(reading) for one in rows["sequence"].to_pylist()]
+        assert found == list(range(wanted, 30)), (name, least)
 
 
 def test_settlements_of_nobody_are_not_read(tmp_path: Path) -> None:
