@@ -7,6 +7,7 @@ is used elsewhere but in `delta_files`. All of it works on local disks and on ob
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any, cast
 
 from py4j.java_gateway import JavaObject
@@ -15,6 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows S
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from distributary.jobs.tables.delta_files import DELTA, HADOOP_PATH, java_class, log_of, snapshot_of
+from distributary.jobs.tables.folders import local
+from distributary.pipeline.tables.delta.pinned_table import file_entries
+from distributary.pipeline.tables.delta.store import LocalStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +37,30 @@ class Day:
     last_group: int | None = None
 
 
-def days(spark: SparkSession, path: str, *, small_bytes: int, where: str = "true") -> list[Day]:
-    """The days of a table, ascending, from its log alone. `where` is a condition over
-    `partitionValues`."""
+def days(
+    spark: SparkSession, path: str, *, small_bytes: int, record: str | None = None
+) -> list[Day]:
+    """The days of a table, ascending, from its log alone; of topic_log those of the files with rows
+    of this `record`. A log on a disk that this process sees costs no job of Spark."""
+    folder = local(path)
+    if folder is None or not str(spark.sparkContext.master).startswith("local"):
+        found = days_by_spark(spark, path, small_bytes, record)
+    else:
+        found = _days_of(folder, small_bytes, record)
+    return sorted(found, key=lambda day: day.day or date.min)
+
+
+def days_by_spark(
+    spark: SparkSession, path: str, small_bytes: int, record: str | None = None
+) -> list[Day]:
+    """The same in no order, wherever the log is."""
     log = log_of(spark, path)
     # Of a session that isn't Spark Connect's, as all of the jobs' are.
     files: DataFrame = ClassicDataFrame(snapshot_of(log).allFiles().toDF(), cast("Any", spark))
+    if record is not None:
+        files = files.where(F.element_at("partitionValues", "record") == record)
     rows = (
-        files.where(where)
-        .groupBy(F.element_at("partitionValues", "day").cast("date").alias("day"))
+        files.groupBy(F.element_at("partitionValues", "day").cast("date").alias("day"))
         .agg(
             F.count("*").alias("files"),
             F.count_if(F.col("size") < small_bytes).alias("small"),
@@ -51,10 +70,32 @@ def days(spark: SparkSession, path: str, *, small_bytes: int, where: str = "true
         )
         .collect()
     )
-    found = [
+    return [
         Day(row.day, row.files, row.small, row["size"], row.sequence, row["group"]) for row in rows
     ]
-    return sorted(found, key=lambda day: day.day or date.min)
+
+
+def _days_of(folder: Path, small_bytes: int, record: str | None) -> list[Day]:
+    files: dict[date | None, list[dict[str, Any]]] = {}
+    for one in file_entries(LocalStore(folder)):
+        if record is None or one["partition.record"] == record:
+            day = one.get("partition.day")
+            files.setdefault(None if day is None else date.fromisoformat(str(day)), []).append(one)
+    return [
+        Day(
+            day,
+            len(some),
+            sum(one["size_bytes"] < small_bytes for one in some),
+            sum(one["size_bytes"] for one in some),
+            *(_top([one.get(f"max.{name}") for one in some]) for name in ("sequence", "group")),
+        )
+        for day, some in files.items()
+    ]
+
+
+def _top(values: list[int | None]) -> int | None:
+    known = [one for one in values if one is not None]
+    return max(known) if len(known) == len(values) else None
 
 
 def properties(spark: SparkSession, path: str, names: Iterable[str]) -> dict[str, str]:

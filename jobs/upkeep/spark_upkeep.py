@@ -166,7 +166,7 @@ def _removals(
             "topic_log still has."
         )
     lowest = spark.read.format("delta").load(f"{tables}/cursors").agg(F.min("floor")).first()
-    logged = days(spark, log, small_bytes=0, where="partitionValues['record'] = 'message'")
+    logged = days(spark, log, small_bytes=0, record="message")
     removals = {}
     messages = of_messages(
         found["messages"],

@@ -33,15 +33,20 @@ class PinnedTable:
     sequence: int
 
 
-def row_counts(store: Store) -> dict[str, int | None]:
-    """The data files with how many rows the log says that each has, if it says that. Raises
-    StoreError when the table can't be read."""
+def file_entries(store: Store) -> list[dict[str, Any]]:
+    """What the log says of each data file, by deltalake's names of columns. Raises StoreError when
+    the table can't be read."""
     try:
         actions = DeltaTable(store.uri, storage_options=store.options).get_add_actions(flatten=True)
     except (DeltaError, OSError) as error:
         raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error
-    rows = pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
-    return {str(row["path"]): row.get("num_records") for row in rows}
+    return pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
+
+
+def row_counts(store: Store) -> dict[str, int | None]:
+    """The data files with how many rows the log says that each has, if it says that. Raises
+    StoreError when the table can't be read."""
+    return {str(row["path"]): row.get("num_records") for row in file_entries(store)}
 
 
 def pin(store: Store) -> PinnedTable:

@@ -8,7 +8,7 @@ Rule 2: only what the tables have is judged. Retention takes the oldest rows; th
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from distributary.pipeline.transforms.audit.audit_checks import read
 from distributary.pipeline.transforms.audit.audit_selection import Claim, selection
 from distributary.pipeline.transforms.audit.typed_views import register_typed
 from distributary.pipeline.transforms.schema.home_tables import Tables
+from distributary.pipeline.transforms.views.file_sums import version_of, within_reach
 
 #: The views that are SQL, in the order in which one asks the other.
 VIEWS = (
@@ -108,14 +109,22 @@ class Pinned(Tables):
 
 def pin(tables: Tables, log: str = "") -> Pinned:
     """The tables as they are now. Raises InvalidRequest when one is missing."""
-    versions = {}
+    versions: dict[str, int] = {}
+    near = within_reach(tables)
     for name in ("cursors", "log_versions", "subscriptions", "acks", "messages", "topic_log"):
-        path = log if name == "topic_log" and log else f"{tables.folder}/{name}"
-        if not (name == "topic_log" and log):
-            tables._load(name)
-        said = tables.spark.sql(f"DESCRIBE HISTORY {_table(path)} LIMIT 1").first()
-        versions[name] = 0 if said is None else said.version
+        path = f"{tables.folder}/{name}"
+        if name == "topic_log" and log:
+            versions[name] = _version(tables.spark, log)
+            continue
+        tables._load(name)
+        versions[name] = version_of(path) if near else _version(tables.spark, path)
     return Pinned(tables.spark, tables.folder, versions, log)
+
+
+def _version(spark: SparkSession, path: str) -> int:
+    """A table's newest version, which costs Spark a job."""
+    said = spark.sql(f"DESCRIBE HISTORY {_table(path)} LIMIT 1").first()
+    return 0 if said is None else int(said.version)
 
 
 def register(
@@ -128,6 +137,7 @@ def register(
     """
     spark = _session_beside(tables.spark)
     mine = Pinned(spark, tables.folder, tables.versions, tables.log)
+    mine = replace(mine, found={"cursors": _kept(mine.cursors, eager=False)})
     bounds = _bounds(mine, since, queue_turns=queue_turns)
     if bounds.few:
         for name, value in INTERPRETED.items():
@@ -154,7 +164,8 @@ def register(
         ("log_versions", mine.log_versions.where(upto)),
         ("cursors", mine.cursors),
     ):
-        kept = _kept(rows, eager=False) if bounds.few and name != "messages" else rows
+        more = bounds.few and name not in {"messages", "cursors"}
+        kept = _kept(rows, eager=False) if more else rows
         kept.createOrReplaceTempView(name)
     for name, bitmaps in (
         (

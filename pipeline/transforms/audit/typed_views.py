@@ -7,6 +7,7 @@ from itertools import groupby
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql.types import StructType
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.table_places import FOLDER
@@ -21,14 +22,17 @@ from distributary.pipeline.transforms.audit.plain_values import (
     differences,
 )
 from distributary.pipeline.transforms.schema.home_tables import Tables
-from distributary.pipeline.transforms.schema.spark_schema import REJECTED
+from distributary.pipeline.transforms.schema.spark_schema import REJECTED, SCHEMA_VERSIONS
 from distributary.pipeline.transforms.schema.topic_folders import folder_name
+from distributary.pipeline.transforms.views.file_sums import count_of, within_reach
 
 _REIGNS = (
     "topic string, since long, until long, "
     "said struct<version: long, columns: string, judged: boolean, source: string, format: string, "
     "definition: string, message: string, confluent: boolean>"
 )
+#: What is asked of them: no times, of whose zone Python may know nothing.
+_SAID = StructType([one for one in SCHEMA_VERSIONS if one.name != "recorded_at"])
 _TYPED = "sequence long, topic string, `table` string, schema_version long"
 
 
@@ -36,7 +40,8 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
     """Make the views, in the session of the tables; `messages` are those that are judged, with
     their bodies, and the view `messages` is there."""
     spark = tables.spark
-    found = _reigns(tables, last_group)
+    schemas = _schemas(tables)
+    found = _reigns(spark, [row for row in schemas if row.group <= last_group])
     spark.createDataFrame(found, _REIGNS).createOrReplaceTempView("reigns")
     rows, values = list[DataFrame](), list[DataFrame]()
     bodies = messages.select(
@@ -46,7 +51,7 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
         F.col("body_bytes").alias(BYTES),
         F.col("content_type").alias(CONTENT_TYPE),
     )
-    writers = _writers(tables) if found else {}
+    writers = _writers(schemas)
     for topic, reigns in groupby(found, lambda row: str(row.topic)):
         versions = list(reigns)
         # A version has a table of its own at most.
@@ -61,15 +66,22 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
     rejected.createOrReplaceTempView("rejected")
 
 
-def _reigns(tables: Tables, last_group: int) -> list[Row]:
+def _schemas(tables: Tables) -> list[Row]:
+    """All versions that were ever said, a few rows: what is asked of them costs no job more."""
     try:
-        said = tables.schemas.where(F.col("group") <= last_group)
+        said = tables.schemas
     except InvalidRequest:  # an older release wrote these tables
         return []
-    if said.isEmpty():
+    if within_reach(tables) and not count_of(f"{tables.folder}/schemas"):
         return []
-    said.createOrReplaceTempView("schemas")
-    return tables.spark.sql(read("views", "reigns")).orderBy("topic", "since").collect()
+    return said.select(_SAID.names).collect()
+
+
+def _reigns(spark: SparkSession, said: list[Row]) -> list[Row]:
+    if not said:
+        return []
+    spark.createDataFrame(said, _SAID).createOrReplaceTempView("schemas")
+    return spark.sql(read("views", "reigns")).orderBy("topic", "since").collect()
 
 
 def _typed(table: DataFrame, topic: str, name: str) -> DataFrame:
@@ -81,12 +93,12 @@ def _typed(table: DataFrame, topic: str, name: str) -> DataFrame:
     )
 
 
-def _writers(tables: Tables) -> dict[str, tuple[tuple[str, str], ...]]:
+def _writers(schemas: list[Row]) -> dict[str, tuple[tuple[str, str], ...]]:
     """Definitions of Avro by their registry ids, of each topic or pattern that has a schema."""
-    named = tables.schemas.where((F.col("format") == "avro") & (F.col("registry_id") != ""))
     found: dict[str, dict[str, str]] = {}
-    for row in named.orderBy("group", "floor").collect():
-        found.setdefault(row.topic, {})[row.registry_id] = row.definition
+    for row in sorted(schemas, key=lambda one: (one.group, one.floor)):
+        if row.format == "avro" and row.registry_id:
+            found.setdefault(row.topic, {})[row.registry_id] = row.definition
     return {topic: tuple(one.items()) for topic, one in found.items()}
 
 

@@ -88,6 +88,14 @@ def table_files(path: str) -> list[tuple[str, date | None]]:
     return [(str(root / name), _day(name)) for name in names]
 
 
+def version_of(path: str) -> int:
+    """The table's version as it is now."""
+    from distributary.pipeline.tables.delta.pinned_table import pin  # noqa: PLC0415 - as above
+    from distributary.pipeline.tables.delta.store import LocalStore  # noqa: PLC0415
+
+    return pin(LocalStore(Path(path))).version
+
+
 def count_of(path: str) -> int:
     """How many rows the table's log says that it has; of a file of which it doesn't say, the
     file."""
