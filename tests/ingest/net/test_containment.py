@@ -459,7 +459,7 @@ OTHERS = {
     "ingest/management/leases.py durable after": "sets a future",
     "ingest/management/redrive.py _durable after": "sets a future",
     "ingest/transactions/prepared_service.py sure after": "sets a future",
-    "ingest/transactions/decision_service.py durable call_later": "what it calls is contained",
+    "ingest/transactions/decision_service.py _wait call_later": "what it calls is contained",
     "ingest/transactions/other_logs.py _begin create_task": "`watched` ends the service",
     "ingest/transactions/other_logs.py _begin add_done_callback": "only counts",
     "ingest/management/leases.py _join joined": "sets a future",
