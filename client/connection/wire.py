@@ -67,6 +67,7 @@ class Wire(asyncio.BufferedProtocol):
         self._login: Login | None = Login(server, settings.scram_iterations_max)
         self._socket: asyncio.Transport | None = None
         self._in, self._out = bytearray(READ_BYTES), WriteBuffer()
+        self._room = memoryview(self._in)
         self._pump = Pump(settings.message_bytes_max)
         self._pump.columns.late = self._pump.columns.reasons = True
         self._links: dict[int, ClientLink] = {}
@@ -95,8 +96,10 @@ class Wire(asyncio.BufferedProtocol):
         self._socket.write(self._login.begin())
         self.alive = True
 
-    def get_buffer(self, _sizehint: int) -> bytearray:
-        return self._in
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """A view: of a read with several records asyncio's TLS puts each into a slice of this, and
+        a slice of a bytearray is a copy, which nobody reads."""
+        return self._room
 
     def buffer_updated(self, size: int) -> None:
         if self._login is None:

@@ -91,6 +91,27 @@ def test_every_way_to_log_in(guarded: Gateway, authority: Authority) -> None:
     assert users == {"alice"}
 
 
+def test_what_takes_many_records_of_tls_is_read_whole(
+    guarded: Gateway, authority: Authority
+) -> None:
+    """A record has 16 KiB at most, and one read of the socket has many."""
+    sent = [bytes([number]) * 100_000 for number in range(20)]
+
+    async def play() -> None:
+        url = f"amqps://alice:{QUOTED}@localhost:{guarded.port}"
+        async with (
+            connect(url, ca=authority.file) as client,
+            client.consume("records") as consumer,
+        ):
+            for body in sent:
+                await client.publish("records", body)
+            for body in sent:
+                message = await anext(consumer)
+                assert message.body == body
+
+    run(play())
+
+
 def test_who_is_not_let_in_is_told_so(guarded: Gateway, authority: Authority) -> None:
     """Wrong password, unknown user, nobody, TLS by mistake on either side, another authority."""
     place, ca = f"localhost:{guarded.port}", {"ca": authority.file}

@@ -125,7 +125,8 @@ def test_gateways_speak_tls_where_clients_do(tmp_path: Path, own_gateway: Make) 
                 clients.connect(url, ca=authority.file) as client,
                 client.consume("orders.tls") as consumer,
             ):
-                await client.publish("orders.tls", "secret")
-                assert await bodies(consumer, 1) == ["secret"]
+                for secret in ("secret", "of many records of TLS" * 5_000):
+                    await client.publish("orders.tls", secret)
+                    assert await bodies(consumer, 1) == [secret]
 
         run(work())
