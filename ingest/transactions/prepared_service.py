@@ -190,7 +190,7 @@ class PreparedService:
         promised when it was prepared isn't refused now: limits of backlogs were asked then."""
         work = one.work
         if work.decides:
-            self._decisions.record(work.decides, one.facts.user, then)
+            self._decisions.record(work.decides, one.facts.user, then, by_request=True)
             then = _nobody_waits
         self._record(one, SubscriptionEvent.COMMITTED, user, then)
         for held in work.held:
