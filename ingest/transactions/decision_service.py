@@ -41,6 +41,8 @@ class DecisionService:
         self._loop, self._log = host.loop, log
         self._all = Decisions(host.settings.amqp.prepared_max)
         self._wait_seconds = host.settings.fleet.owner_wait_ms / 1_000
+        #: Of a request: a gateway that relays one gives it up after all of that time.
+        self._request_seconds = self._wait_seconds / 2
         #: Who waits until the other logs have committed, for so long at most.
         self._waiting: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
         #: Set when another log is to be told of something.
@@ -87,19 +89,21 @@ class DecisionService:
         return self._all.telling()
 
     def undo(self, id_: str, then: Callable[[], None] | None = None) -> None:
-        """Our own part of it is rolled back: it will never be. `then` is called when all other logs
-        were told, or have had as long as a link waits for an owner."""
+        """Our own part of it is rolled back: it will never be. `then` answers a request, when all
+        other logs were told, or have had half as long as that waits for an owner."""
         one = self._all.get(id_)
         assert one is not None, id_  # noqa: S101 (only what is named here has such a part)
         one.step(Event.UNDO)
         if then is not None:
-            self._wait(id_, then)
+            self._wait(id_, self._request_seconds, then)
         self.due.set()
 
-    def record(self, id_: str, user: str, then: Callable[[], None]) -> None:
+    def record(
+        self, id_: str, user: str, then: Callable[[], None], *, by_request: bool = False
+    ) -> None:
         """It is to be: recorded in the group that waits, in which its part of the work must lie,
         too. `then` is called when all other logs have committed, or one hasn't for as long as a
-        link waits for an owner: it will."""
+        link waits for an owner: it will. If it answers a request, for half as long."""
         one = self._all.get(id_)
         assert one is not None, id_  # noqa: S101
         one.step(Event.COMMIT)
@@ -109,13 +113,13 @@ class DecisionService:
 
         def durable() -> None:
             one.step(Event.DURABLE)
-            self._wait(id_, then)
+            self._wait(id_, self._request_seconds if by_request else self._wait_seconds, then)
             self.due.set()
 
         self._log.record(record, durable)
 
-    def _wait(self, id_: str, then: Callable[[], None]) -> None:
-        self._waiting[id_] = self._loop.call_later(self._wait_seconds, self._answer, id_), then
+    def _wait(self, id_: str, seconds: float, then: Callable[[], None]) -> None:
+        self._waiting[id_] = self._loop.call_later(seconds, self._answer, id_), then
 
     def _answer(self, id_: str) -> None:
         timer, then = self._waiting.pop(id_, (None, None))

@@ -3,7 +3,7 @@
 Rule 1: what our log has decided is told to each other log that has a branch of it until that one
         has committed; that it isn't to be is told once.
 Rule 2: what is prepared here for another log's decision, and isn't told of it, is asked for, again
-        and again: nothing else ends it, but an operator's force.
+        and again, a few parts at a time: nothing else ends it, but an operator's force.
 Rule 3: a private log ends with its gateway, and what it has decided or prepared with it: one
         without an owner is neither told nor waited for.
 
@@ -36,10 +36,14 @@ from distributary.pipeline.management.management_messages import (
     request_of,
 )
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
-from distributary.pipeline.transactions.decisions import Decision, Outcome
+from distributary.pipeline.transactions.decisions import Decision, Outcome, Questions
 from distributary.pipeline.transactions.global_id import GlobalId, branch_id, decision_of
 
 _events = structlog.get_logger("gateway")
+
+#: Questions that begin together, each some tenths of a millisecond here and there. They come again
+#: every `fleet.decision_ask_ms`, as long as a transaction manager is silent.
+QUESTIONS = 64
 
 
 class OtherLogs:
@@ -58,6 +62,7 @@ class OtherLogs:
         self._log, others = relays.logs
         self._seconds = host.settings.fleet.decision_ask_ms / 1_000
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._questions = Questions(QUESTIONS)
         self._work = WhileWanted(self._run, lambda: bool(others), host.loop, "shared transactions")
         self._work.begin()
 
@@ -76,7 +81,8 @@ class OtherLogs:
                     self._begin(decision.id, log, partial(self._tell, decision, log))
             if (now := self._loop.time()) >= asks_at:
                 asks_at = now + self._seconds
-                for one in self._prepared.undecided(clock.now() - int(self._seconds * 1_000_000)):
+                waiting = self._prepared.undecided(clock.now() - int(self._seconds * 1_000_000))
+                for one in self._questions.of(waiting):
                     self._begin(one.id, "", partial(self._ask, one))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._decisions.due.wait(), asks_at - now)

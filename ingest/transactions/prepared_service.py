@@ -8,7 +8,7 @@ end: the other logs hear of it then. All methods run on the loop's thread.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from typing import TypeAlias, assert_never
@@ -134,9 +134,9 @@ class PreparedService:
         """Those that wait for a transaction manager's word, the oldest first."""
         return self._all.listed()
 
-    def undecided(self, before: int) -> Iterable[PreparedOne]:
+    def undecided(self, before: int) -> Sequence[PreparedOne]:
         """Those that were prepared for another log's decision before this time (microseconds), and
-        haven't heard of it."""
+        haven't heard of it, the oldest first."""
         found = [one for one in self._all.listed() if one.facts.at <= before]
         return [one for one in found if one.state is State.PREPARED and is_of_lake(one.id)]
 
@@ -190,7 +190,7 @@ class PreparedService:
         promised when it was prepared isn't refused now: limits of backlogs were asked then."""
         work = one.work
         if work.decides:
-            self._decisions.record(work.decides, one.facts.user, then)
+            self._decisions.record(work.decides, one.facts.user, then, by_request=True)
             then = _nobody_waits
         self._record(one, SubscriptionEvent.COMMITTED, user, then)
         for held in work.held:

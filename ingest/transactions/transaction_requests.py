@@ -97,7 +97,7 @@ class TransactionRequests:
         if verb is Verb.PREPARE:
             return self._name(user, id_, request)
         decided = self._decisions.get(id_)
-        if decided is not None and await self._sees(user, decided):
+        if decided is not None and self._sees_decided(user, decided):
             if verb is Verb.READ:
                 return Answer(OK, "the transaction", self._row(user, decided))
             return await self._give_up(user, decided, request)
@@ -219,19 +219,24 @@ class TransactionRequests:
         return Answer(OK, f"{len(rows)} of {len(seen)}", body)
 
     async def _sees(self, user: str, one: Waiting) -> bool:
-        may = self._access.rights.permissions
         if isinstance(one, Decision):
             await self._look()
-            return one.user == user or may.everywhere(user, Action.MANAGE)
+            return self._sees_decided(user, one)
         if one.facts.user == user:
             return True
+        may = self._access.rights.permissions
         if one.work.decides:  # what it is about in other logs isn't known here
+            await self._look()
             return may.everywhere(user, Action.MANAGE)
         for topic in one.facts.topics:
             await self._look()
             if not may.allow(user, Action.MANAGE, topic):
                 return False
         return bool(one.facts.topics)
+
+    def _sees_decided(self, user: str, one: Decision) -> bool:
+        """At once: who ends one by this knows that it is still there."""
+        return one.user == user or self._access.rights.permissions.everywhere(user, Action.MANAGE)
 
     async def _look(self) -> None:
         """Who has a right to something is looked up: after some of that, in one list or one

@@ -3,24 +3,28 @@
 A machine without I/O. One of the logs decides: its commit's group has the decision, beside its own
 part of the work. The others have prepared theirs before, and commit when they hear of it. Where a
 transaction manager is to decide, that log prepares its own part, too, under the manager's id, and
-decides by its word (`prepared_transactions`). Nothing
-is written of what isn't decided: who is asked for one that nobody knows says that it isn't to be
-("presumed abort").
+decides by its word (`prepared_transactions`). Nothing is written of what isn't decided: who is
+asked for one that nobody knows says that it isn't to be ("presumed abort").
 
 Rule 1: what a transaction does next is a row of ROWS; a row that isn't there can't come.
 Rule 2: it is known before any other log is asked to prepare, and its name never comes twice. So
-        one that isn't known was undone, or is committed everywhere, for good.
+        one that isn't known was undone, or is committed everywhere, for good, or was given up.
 Rule 3: what is decided is known until every other log has committed, or an operator gives those
         up that have yet to: logs that are lost for good.
-Rule 4: what a log does with its prepared part is a row of ENDS, by the answer to its question.
+Rule 4: a log that has prepared a part hears a row of OUTCOMES when it asks; each of its parts is
+        asked for in its turn (`Questions`).
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, PRECONDITION_FAILED, AmqpError
 from distributary.pipeline.transition_rows import row_of
+
+T = TypeVar("T")
 
 
 class State(StrEnum):
@@ -161,3 +165,18 @@ class Decisions:
     def telling(self) -> list[Decision]:
         """Those of which other logs are to be told."""
         return [one for one in self._all.values() if one.state in (State.DECIDED, State.UNDONE)]
+
+
+class Questions(msgspec.Struct):
+    """For which of the parts that wait a log asks next: `most` at a time, each in its turn. What
+    waits for a transaction manager waits for days perhaps, and is asked for all that time."""
+
+    most: int
+    asked: int = 0  #: in this round
+
+    def of(self, waiting: Sequence[T]) -> Sequence[T]:
+        """The next ones of those that wait, the oldest first. When some have ended meanwhile, as
+        many others may be left to the next round."""
+        at = self.asked if self.asked < len(waiting) else 0
+        self.asked = at + self.most
+        return waiting[at : self.asked]

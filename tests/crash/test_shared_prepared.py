@@ -90,3 +90,21 @@ def test_a_gateway_is_killed_while_it_ends(tmp_path: Path, moment: Moment, verb:
         assert ended(lake, verb).status in (204, 500)
         lake.ends()
         assert lake.coins() == ((0, 1) if verb == "COMMIT" else (1, 0))
+
+
+@pytest.mark.parametrize("verb", ["COMMIT", "ROLLBACK"])
+def test_an_end_is_answered_by_any_gateway_while_a_log_stays_away(
+    tmp_path: Path, verb: str
+) -> None:
+    """The log that decides answers before the gateway that relays the word waits no longer."""
+    lake = Lake(tmp_path, "prices", DISTRIBUTARY_FLEET_OWNER_WAIT_MS="6000")
+    with working(lake) as session:
+        mark(lake, session)
+        assert session.commit() == ""
+        lake.layers["prices"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 1))
+        manager = asking(lake)  # of `main`; `orders` decides
+        manager.done(verb, TRANSACTION, ID)
+        lake.killed("prices")
+        lake.start("prices")
+        lake.ends()
+        assert lake.coins() == ((0, 1) if verb == "COMMIT" else (1, 0))

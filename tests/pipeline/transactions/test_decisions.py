@@ -19,6 +19,7 @@ from distributary.pipeline.transactions.decisions import (
     Decisions,
     Event,
     Outcome,
+    Questions,
     State,
     Step,
 )
@@ -45,6 +46,18 @@ def test_only_what_is_decided_durably_is_committed() -> None:
     for event in (Event.UNDO, Event.GIVE_UP):
         with pytest.raises(IllegalTransition):
             Decision(ID, ("b",), State.DECIDING).step(event)  # it may be on the disk
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 10])
+def test_who_waits_is_asked_for_in_turn(count: int) -> None:
+    """A few at a time, however many they are, and all of them before any once more."""
+    questions, waiting = Questions(3), list(range(count))
+    rounds = [questions.of(waiting) for _ in range(0, count, 3)]
+    assert [one for part in rounds for one in part] == waiting
+    assert max(map(len, rounds)) <= 3
+    assert questions.of(waiting) == waiting[:3]
+    assert questions.of(waiting[:1]) == waiting[:1]  # the others have ended
+    assert questions.of([]) == []
 
 
 def test_a_decision_is_known_until_all_have_it() -> None:
