@@ -120,7 +120,7 @@ class OwedSums:
     """One row in, with `lives` (LIFE), what selectors select (`selected`) and the `first` bucket;
     rows of ALIKE out. The tables are those in this folder.
 
-    Needs memory for all messages from the lowest that is owed on, some 60 bytes each while they are
+    Needs memory for all messages from the lowest that is owed on, some 80 bytes each while they are
     sorted; and for what selectors select and ended incarnations have settled, a bit each."""
 
     folder: str
