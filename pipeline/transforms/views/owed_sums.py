@@ -87,27 +87,32 @@ class Waiting:
     @classmethod
     def of(cls, path: str, lowest: int) -> Self:
         """All from the sequence `lowest` on that the table at this path has now."""
-        names = dict[str, int]()
-        parts = [[np.zeros(0, np.int64)] * 4]
-        columns = ("sequence", "topic", "published_at", "group")
+        names, columns = dict[str, int](), ("sequence", "topic", "published_at", "group")
+        parts = tuple([np.zeros(0, np.int64)] for _ in columns)
         for rows in all_rows(Reading(path, columns, least=lowest)):
             codes, texts = numbered(rows, "topic")
             topic = np.array([names.setdefault(one, len(names)) for one in texts], np.int64)[codes]
             sequence, *others = (numbers(rows, name) for name in columns if name != "topic")
             mine = sequence >= lowest
-            parts.append([one[mine] for one in (topic, sequence, *others)])
-        topic, sequence, at_us, group = map(np.concatenate, zip(*parts, strict=True))
+            for part, one in zip(parts, (topic, sequence, *others), strict=True):
+                part.append(one[mine])
+        topic = _joined(parts[0])
         order = np.argsort(topic, kind="stable")
         bounds = np.searchsorted(topic[order], np.arange(len(names) + 1)).tolist()
         slices = {name: slice(bounds[nth], bounds[nth + 1]) for name, nth in names.items()}
-        return cls(slices, sequence[order], at_us[order], group[order])
+        del (
+            topic
+        )  # each column is laid in order before the next: all at once would be twice as much
+        return cls(slices, *(_joined(part)[order] for part in parts[1:]))
 
     def of_topic(self, topic: str) -> Iterator[slice]:
-        """The messages of a topic, or of a pattern's topics."""
+        """The messages of a topic, or of a pattern's topics, at most TOGETHER at a time."""
+        names = [topic] if topic in self.topics else []
         if is_pattern(topic):
-            yield from (some for name, some in self.topics.items() if matches(topic, name))
-        elif topic in self.topics:
-            yield self.topics[topic]
+            names = [name for name in self.topics if matches(topic, name)]
+        for whole in map(self.topics.__getitem__, names):
+            for at in range(whole.start, whole.stop, TOGETHER):
+                yield slice(at, min(at + TOGETHER, whole.stop))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +120,8 @@ class OwedSums:
     """One row in, with `lives` (LIFE), what selectors select (`selected`) and the `first` bucket;
     rows of ALIKE out. The tables are those in this folder.
 
-    Needs memory for all messages from the lowest that is owed on, some 60 bytes each while they are
-    sorted."""
+    Needs memory for all messages from the lowest that is owed on, some 80 bytes each while they are
+    sorted; and for what selectors select and ended incarnations have settled, a bit each."""
 
     folder: str
     clip: Clip
@@ -156,33 +161,38 @@ class OwedSums:
             return
         lowest = min(one["owed_from"] for _, one in mine)
         waiting = Waiting.of(f"{self.folder}/messages", lowest)
-        by_selector = dict[str, BitMap64]()
+        by_selector = dict[str | None, BitMap64]()
         for row in selected:
             bits = by_selector.setdefault(row["selector"], BitMap64())
             bits |= BitMap64.deserialize(row["sequences"])
-        of_selector = {text: _members(bits) for text, bits in by_selector.items()}
         settled = self._settled(said)
-        for nth, one in mine:
+        # As numbers a bitmap is 64 times as large: one selector after the other.
+        asked, members = None, _NONE
+        for nth, one in sorted(mine, key=lambda one: one[1]["selector"] or ""):
+            if one["selector"] != asked:
+                asked = one["selector"]
+                members = _members(by_selector.get(asked, BitMap64()))
+            gone = _members(settled.get(nth, BitMap64()))
             for some in waiting.of_topic(one["topic"]):
                 sequence = waiting.sequence[some]
                 owed = (sequence >= one["owed_from"]) & (waiting.group[some] <= one["owed_to"])
-                if one["selector"] is not None:
-                    owed &= _among(sequence, of_selector.get(one["selector"], _NONE))
-                owed &= ~_among(sequence, settled.get(nth, _NONE))
+                if asked is not None:
+                    owed &= _among(sequence, members)
+                owed &= ~_among(sequence, gone)
                 yield nth, waiting.at_us[some][owed]
 
-    def _settled(self, said: list[dict[str, Any]]) -> dict[int, Numbers]:
+    def _settled(self, said: list[dict[str, Any]]) -> dict[int, BitMap64]:
         """What each has settled: one that lives has it from its cursor, one that has ended from
         acks."""
         found = {
-            nth: _members(BitMap64.deserialize(one["settled"]))
+            nth: BitMap64.deserialize(one["settled"])
             for nth, one in enumerate(said)
             if one["settled"] is not None
         }
         over = [nth for nth, one in enumerate(said) if one["ended"] is not None]
         if not over:
             return found
-        lives, parts = Lives.of(said[nth] for nth in over), dict[int, list[Numbers]]()
+        lives = Lives.of(said[nth] for nth in over)
         acks = Reading(f"{self.folder}/acks", ("subscription", "sequence", "group", "final"))
         for rows in all_rows(acks):
             codes, texts = numbered(rows, "subscription")
@@ -190,11 +200,19 @@ class OwedSums:
             mine = (life >= 0) & np.asarray(rows["final"])
             life, sequences = life[mine], numbers(rows, "sequence")[mine]
             for one in np.unique(life).tolist():
-                parts.setdefault(over[one], []).append(sequences[life == one])
-        return found | {nth: np.unique(np.concatenate(some)) for nth, some in parts.items()}
+                bits = found.setdefault(over[one], BitMap64())
+                bits.update(sequences[life == one].tolist())
+        return found
 
 
 _NONE: Final = np.zeros(0, np.int64)
+
+
+def _joined(parts: list[Numbers]) -> Numbers:
+    """One column of these, which are let go."""
+    whole = np.concatenate(parts)
+    parts.clear()
+    return whole
 
 
 def _members(bits: BitMap64) -> Numbers:

@@ -2,6 +2,7 @@
 says."""
 
 import random
+import tracemalloc
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -161,6 +162,7 @@ def test_sums_equal_a_walk(
     found: defaultdict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
     sums = OwedSums(str(tmp_path), Clip(WIDTH, until, clipped=clip == "back"))
     for batch in sums(iter([home.known(first)])):
+        assert sum(batch.column("n").to_pylist()) < 2 * together
         for row in batch.to_pylist():
             key = tuple(row[name] for name in ("subscription", "began", "came_in", "went_in"))
             oldest = (row["oldest_at"] - BEGIN) // timedelta(microseconds=1) + BEGIN_US
@@ -196,3 +198,40 @@ def test_bitmaps_of_selectors_hold_what_batches_hold() -> None:
     said = {row["selector"]: set(BitMap64.deserialize(row["sequences"])) for row in rows}
     assert said == {"a": {3, 2**40}, "b": {3, 9}}
     assert sum(one.num_rows for one in owed_sums.bitmaps_by_selector(iter([]))) == 0
+
+
+MANY = 20_000
+
+
+def peak_of_summing(folder: Path, subscriptions: int) -> int:
+    """Bytes of numbers and objects at most, where so many subscriptions with a selector each, which
+    selects all, have settled all messages."""
+    home, sequences = Home(folder, 7), range(MANY)
+    home.messages = [
+        {"sequence": nth, "topic": "b", "published_at": BEGIN, "group": 3} for nth in sequences
+    ]
+    home.acks, home.lives = [], []
+    bits = BitMap64(sequences).serialize()
+    for name in (f"s{nth}" for nth in range(subscriptions)):
+        life = dict.fromkeys(FACTS["lives"].dataType.elementType.names)
+        life |= {"subscription": name, "topic": "b", "selector": name, "floor": 0, "began": 2}
+        life |= {"began_us": BEGIN_US, "owed_from": 0, "owed_to": 8, "settled": bits}
+        home.lives.append(life)
+    home.write()
+    kind = arrow_schema(FACTS).field("lives").type
+    selected = [{"selector": one["selector"], "sequences": bits} for one in home.lives]
+    known = {"lives": pa.array([home.lives], kind), "selected": pa.array([selected])}
+    batch = pa.record_batch(known | {"first": pa.array([0])})
+    tracemalloc.start()
+    try:
+        sums = OwedSums(str(folder), Clip(WIDTH, None, clipped=False))
+        assert sum(rows.num_rows for rows in sums(iter([batch]))) == 0
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_bitmaps_become_numbers_one_after_the_other(tmp_path: Path) -> None:
+    """A bitmap is a bit for each message at most, as numbers 64."""
+    few, many = (peak_of_summing(tmp_path / str(count), count) for count in (1, 21))
+    assert many < few + 20 * MANY * 2
