@@ -125,8 +125,10 @@ class Wire(asyncio.BufferedProtocol):
         self._paused = True
 
     def resume_writing(self) -> None:
+        """Behind asyncio's own write, amid which it says this: it would end a socket twice that was
+        closed, or failed, in here."""
         self._paused = False
-        self.flush()
+        self.later()
 
     def _free(self) -> None:
         self._engine.free()

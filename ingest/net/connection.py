@@ -112,6 +112,14 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     @contained
     def resume_writing(self) -> None:
+        """What there is to do waits for the loop's next turn: asyncio says this amid its own write,
+        and ends a socket once more then that was closed, or failed, in here."""
+        self._engine.loop.call_soon(self._resumed)
+
+    @contained
+    def _resumed(self) -> None:
+        if not self.alive:
+            return
         self.writable, self._unheard = self._engine.takes(self, True), 0
         self.touch()
         self._read_or_wait()

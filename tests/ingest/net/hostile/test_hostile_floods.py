@@ -246,23 +246,44 @@ def test_a_consumer_that_vanishes_with_much_owed_is_dropped(impatient: Gateway) 
     """It has credit for 20,000 messages and never reads: its socket fills, its silence ends it
     though nothing more can be said to it, and what it held comes to the next one."""
     data = encoded(os.urandom(500))
+    with Peer(impatient.port, "deaf") as peer:
+        peer.durable("deaf", "r")
+    with Peer(impatient.port) as peer:
+        sender = peer.sender("deaf")
+        for _ in range(20):
+            sender.publish_data([data] * 1_000)
     with Raw(impatient.port) as deaf:
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        deaf.send(hello("deaf"), receiver_frame("r", durable_source("deaf")))
-        deaf.next(0x12)
-        with Peer(impatient.port) as peer:
-            for _ in range(20):
-                peer.sender("deaf").publish_data([data] * 1_000)
-                deaf.send(EMPTY_FRAME)
-        deaf.send(credit_frame(20_000))
-        until(lambda: gone(impatient, "deaf"), "it is dropped")
+        frames = hello("deaf"), receiver_frame("r", durable_source("deaf")), credit_frame(20_000)
+        deaf.send(*frames)
+        until(lambda: times_gone(impatient, "deaf") == 2, "it is dropped")
     serves(impatient)
     with Peer(impatient.port, "deaf") as peer:
         assert len(peer.durable("deaf", "r").take(20_000)) == 20_000
 
 
-def gone(gateway: Gateway, container: str) -> bool:
-    return any(one["container"] == container for one in gateway.events("connection.closed"))
+def test_who_reads_late_and_has_closed_meanwhile_ends_alone(attacked: Attacked) -> None:
+    """What waits for it, and the gateway's own close behind that, go out as it reads. Its socket is
+    closed then; asyncio would close one twice that is closed while it goes on writing."""
+    data = encoded(os.urandom(20_000))
+    with Peer(attacked.gateway.port, "late") as peer:
+        peer.durable("late", "r")
+        peer.sender("late").publish_data([data] * 500)
+    for _ in range(5):
+        with Raw(attacked.gateway.port) as late:
+            frames = receiver_frame("r", durable_source("late")), credit_frame(500)
+            late.send(hello("late"), *frames)
+            attacked.serves()  # it is owed more than its socket takes
+            late.send(frame_of("close"))
+            attacked.serves()
+            *_, last = late.frames()
+            assert last.kind == "close"
+    attacked.serves()
+
+
+def times_gone(gateway: Gateway, container: str) -> int:
+    closed = gateway.events("connection.closed")
+    return sum(one["container"] == container for one in closed)
 
 
 def test_sockets_that_only_connect_are_bounded(attacked: Attacked) -> None:

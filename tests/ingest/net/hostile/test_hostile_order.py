@@ -339,10 +339,10 @@ def test_no_order_of_frames_harms_more_than_its_sender(attacked: Attacked, kind:
     said, condition = CASES[kind]
 
     def attack() -> None:
-        for _ in range(32):
+        for _ in range(40):
             with Raw(attacked.gateway.port, hello=AMQP_HEADER) as raw:
                 frames = conversation(raw, [*said, frame_of("close")])
                 assert frames[-1].kind == "close", frames
                 assert frames[-1].error == condition
 
-    attacked.withstands(attack, size=32 * CONNECTION_BYTES, times=4)
+    attacked.withstands(attack, size=40 * CONNECTION_BYTES, times=4)
