@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,6 +37,9 @@ _JVM_GONE = (
     "Java has gone: it was killed, or it crashed (out of memory? `dmesg` says so). "
     "Start the job again: it goes on from where it was."
 )
+
+#: A JVM that doesn't answer ends within this time, if it was killed.
+_ENDING_SECONDS_MAX = 10
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -244,9 +248,16 @@ def _of_the_jvm(error: BaseException | None) -> bool:
 
 
 def _has_ended() -> bool:
-    """Whether the JVM that this process started isn't there any more."""
+    """Whether the JVM that this process started isn't there any more. One that is killed closes its
+    sockets first, and is gone when its memory is."""
     jvm = getattr(SparkContext._gateway, "proc", None)
-    return jvm is not None and jvm.poll() is not None
+    if jvm is None:
+        return False
+    try:
+        jvm.wait(_ENDING_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _of_py4j(path: str) -> bool:
