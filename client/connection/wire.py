@@ -66,8 +66,8 @@ class Wire(asyncio.BufferedProtocol):
         self._server, self._settings = server, settings
         self._login: Login | None = Login(server, settings.scram_iterations_max)
         self._socket: asyncio.Transport | None = None
-        self._in, self._out = bytearray(READ_BYTES), WriteBuffer()
-        self._room = memoryview(self._in)
+        # A view: TLS gives each record of a read a slice of it, which of a bytearray is a copy.
+        self._in, self._out = memoryview(bytearray(READ_BYTES)), WriteBuffer()
         self._pump = Pump(settings.message_bytes_max)
         self._pump.columns.late = self._pump.columns.reasons = True
         self._links: dict[int, ClientLink] = {}
@@ -97,9 +97,7 @@ class Wire(asyncio.BufferedProtocol):
         self.alive = True
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """A view: of a read with several records asyncio's TLS puts each into a slice of this, and
-        a slice of a bytearray is a copy, which nobody reads."""
-        return self._room
+        return self._in
 
     def buffer_updated(self, size: int) -> None:
         if self._login is None:
@@ -125,10 +123,8 @@ class Wire(asyncio.BufferedProtocol):
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Behind asyncio's own write, amid which it says this: it would end a socket twice that was
-        closed, or failed, in here."""
         self._paused = False
-        self.later()
+        self.later()  # asyncio, amid its own write, would end a socket twice that is closed in here
 
     def _free(self) -> None:
         self._engine.free()
@@ -249,7 +245,7 @@ class Wire(asyncio.BufferedProtocol):
 
     # The engine.
 
-    def _feed(self, data: bytearray, size: int) -> None:
+    def _feed(self, data: bytearray | memoryview, size: int) -> None:
         if not self.alive:
             return
         if size:

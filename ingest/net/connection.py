@@ -110,16 +110,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self.writable = self._engine.takes(self, False)
         self._handler.writable(self.inbound.links, False)
 
-    @contained
-    def resume_writing(self) -> None:
-        """What there is to do waits for the loop's next turn: asyncio says this amid its own write,
-        and ends a socket once more then that was closed, or failed, in here."""
-        self._engine.loop.call_soon(self._resumed)
-
-    @contained
-    def _resumed(self) -> None:
-        if not self.alive:
-            return
+    def resumed(self) -> None:
         self.writable, self._unheard = self._engine.takes(self, True), 0
         self.touch()
         self._read_or_wait()

@@ -132,6 +132,17 @@ class ContainedPeer:
         """Do something for this peer on behalf of others: an exception in it ends this peer."""
         work()
 
+    @contained
+    def resume_writing(self) -> None:
+        """The socket takes more again. What there is to do waits for the loop's next turn: asyncio
+        says this amid its own write, and ends a socket twice that was closed or failed in here."""
+        self._engine.loop.call_soon(self._resumed)
+
+    @contained
+    def _resumed(self) -> None:
+        if self.alive:
+            self.resumed()
+
     def broke(self, error: Exception) -> None:
         """A bug showed with this peer: it ends in a turn of its own, as this may be in the
         middle of work for others. A second bug drops its socket."""
@@ -155,6 +166,10 @@ class ContainedPeer:
 
     def close(self, condition: str, description: str) -> None:
         """End with an error."""
+        raise NotImplementedError
+
+    def resumed(self) -> None:
+        """Write on."""
         raise NotImplementedError
 
     def abort(self) -> None:

@@ -2,6 +2,9 @@
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,15 +89,16 @@ def test_a_prepared_one_says_for_which_log_it_waits(tmp_path: Path) -> None:
         lake.ends()
 
 
-def test_who_manages_everything_sees_what_is_decided(tmp_path: Path) -> None:
-    """And the user whose it is. To others it isn't there, with force or without."""
-    users, permissions = tmp_path / "users.toml", tmp_path / "permissions.toml"
+@contextmanager
+def decided(folder: Path) -> Iterator[Lake]:
+    """The user `worker` has committed, and the log `orders` is lost before it has its part."""
+    users, permissions = folder / "users.toml", folder / "permissions.toml"
     with changing(users) as known:
         for name in ("worker", "stranger", "tenant", "keeper"):
             known[name] = user_of("x")
     permissions.write_text(PERMISSIONS)
     lake = Lake(
-        tmp_path,
+        folder,
         "main",
         DISTRIBUTARY_SECURITY_USERS=str(users),
         DISTRIBUTARY_FLEET_OWNER_WAIT_MS="1000",
@@ -106,10 +110,17 @@ def test_who_manages_everything_sees_what_is_decided(tmp_path: Path) -> None:
         lake.killed("orders")
         main = lake.gateways["main"]
         until(lambda: main.metric("decided_transactions") == 1, "it is decided")
+        yield lake
 
-        def manager(user: str) -> Manager:
-            return Manager(Peer(main.port, user=user, password="x"))  # noqa: S106
 
+def asking(lake: Lake, log: str, user: str) -> Manager:
+    return Manager(Peer(lake.gateways[log].port, user=user, password="x"))  # noqa: S106
+
+
+def test_who_manages_everything_sees_what_is_decided(tmp_path: Path) -> None:
+    """And the user whose it is. To others it isn't there, with force or without."""
+    with decided(tmp_path) as lake:
+        manager = partial(asking, lake, "main")
         [[name], [same]] = ([one["name"] for one in rows(manager(u))] for u in ("worker", "keeper"))
         assert name == same
         for user in ("stranger", "tenant"):
@@ -123,30 +134,11 @@ def test_who_manages_everything_sees_what_is_decided(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_lost_for_good_is_given_up(tmp_path: Path) -> None:
-    """By who manages everything, and says so. It is waited for no more, after a restart, too; the
-    record says by whom. If it comes back all the same, its part is rolled back."""
-    users, permissions = tmp_path / "users.toml", tmp_path / "permissions.toml"
-    with changing(users) as known:
-        for name in ("worker", "keeper"):
-            known[name] = user_of("x")
-    permissions.write_text(PERMISSIONS)
-    lake = Lake(
-        tmp_path,
-        "main",
-        DISTRIBUTARY_SECURITY_USERS=str(users),
-        DISTRIBUTARY_FLEET_OWNER_WAIT_MS="1000",
-        DISTRIBUTARY_SECURITY_PERMISSIONS=str(permissions),
-    )
-    with working(lake, "worker") as session:
-        lake.layers["orders"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))
-        session.send_discharge(fail=False)
-        lake.killed("orders")
+    """By who manages everything, and says so. It is waited for no more, after a restart, too. If it
+    comes back all the same, its part is rolled back."""
+    with decided(tmp_path) as lake:
         main = lake.gateways["main"]
-        until(lambda: main.metric("decided_transactions") == 1, "it is decided")
-        worker, keeper = (
-            Manager(Peer(main.port, user=user, password="x"))  # noqa: S106
-            for user in ("worker", "keeper")
-        )
+        worker, keeper = asking(lake, "main", "worker"), asking(lake, "main", "keeper")
         [name] = [one["name"] for one in rows(keeper)]
         for manager, status, force in ((keeper, 409, False), (worker, 403, True)):
             manager.refused(status, "COMMIT", TRANSACTION, name, force=force)
@@ -156,8 +148,8 @@ def test_a_log_that_is_lost_for_good_is_given_up(tmp_path: Path) -> None:
         main.kill()
         lake.start("main")
         assert main.metric("decided_transactions") == 0
-        assert main.events("transaction.given_up")
+        assert main.events("transaction.given_up")[0]["by"] == "keeper"
         lake.start("orders")
-        there = Manager(Peer(lake.gateways["orders"].port, user="keeper", password="x"))  # noqa: S106
+        there = asking(lake, "orders", "keeper")
         until(lambda: not rows(there), "orders has asked")
         assert lake.coins("worker") == (1, 1)
