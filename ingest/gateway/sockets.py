@@ -6,7 +6,6 @@ moment delayed all others by a third of a second.
 
 import os
 import select
-from math import ceil
 from selectors import EVENT_READ, EVENT_WRITE, EpollSelector, SelectorKey
 from time import monotonic
 
@@ -49,13 +48,9 @@ class FewAtOnce(EpollSelector):
             self.stalls.observe(took, now)
         if self._most < SOCKETS_MAX or took > SOCKETS_SECONDS:
             self._most = next_sockets(self._most, took)
-        # As asyncio's own does: no sooner than it is due, and -1 is for ever.
-        seconds = -1.0
-        if timeout is not None:
-            seconds = ceil(timeout * 1_000) / 1_000 if timeout > 0 else 0.0
         found, keys = [], self._keys
-        try:
-            for descriptor, events in self._ready.poll(seconds, self._most):
+        try:  # it rounds up to a millisecond by itself: no sooner than it is due
+            for descriptor, events in self._ready.poll(timeout, self._most):
                 mask = EVENT_WRITE if events & _NOT_IN else 0
                 mask |= EVENT_READ if events & _NOT_OUT else 0
                 key = keys.get(descriptor)
