@@ -148,9 +148,7 @@ def test_a_standby_that_reads_ahead_ends_when_it_is_told(
             return bool(opened)
 
         until(reads, "it reads")
-        assert standby.process is not None
-        standby.process.send_signal(signal.SIGTERM)
-        assert standby.process.wait(5) == 0, standby.log
+        standby.stop()
         assert "Traceback" not in standby.log
         os.close(opened[0])
         (table / "kept").rename(file)
