@@ -382,9 +382,8 @@ def test_an_attempt_that_fails_leaves_nothing_behind(
             for _ in range(3):
                 with pytest.raises(ClientError):
                     await Dialing((server,), "c", defaults().connection).dial()
-            await asyncio.sleep(0.2)
+            await until(lambda: not any(one() for one in made), "all three are gone")
             assert len(made) == 3
-            assert not [one for one in made if one() is not None]
         finally:
             gc.enable()
 

@@ -83,9 +83,9 @@ class Load:
             known = len(self.accepted)
             while len(self.accepted) == known:  # noqa: ASYNC110 (the next kill is noticed, too)
                 await asyncio.sleep(0.05)
-            await asyncio.sleep(self.chance.uniform(0.3, 1.5))
+            await asyncio.sleep(self.chance.uniform(0.3, 1.5))  # the stimulus: it works on
             await asyncio.to_thread(change, self)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # the stimulus: it works on behind the last one
         self.over = True
 
     def kill(self) -> None:

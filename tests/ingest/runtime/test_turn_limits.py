@@ -174,7 +174,7 @@ def test_what_is_settled_waits_for_a_full_disk_within_a_bound(
             for n in range(0, 1_000, 2):  # a row for each: those in between aren't settled
                 raw.send(accept_frame(n, n, settled=False), said(n + 1, n + 1, 0x26))
             raw.send(begin_frame(channel=8))
-            raw.socket.settimeout(2.0)
+            raw.socket.settimeout(2.0)  # the stimulus: nobody reads it, however long
             with pytest.raises(TimeoutError):
                 raw.next(0x11)
             connect(port=gateway.port).heard()

@@ -180,7 +180,7 @@ def test_a_byte_now_and_then_is_not_enough_for_a_handshake(impatient: Gateway, s
         with suppress(OSError):
             for at in range(len(trickle[slow]) - 1):
                 raw.send(trickle[slow][at : at + 1])
-                if ended.wait(0.4):
+                if ended.wait(0.4):  # the stimulus: a byte now and then
                     break
         reader.join()
     assert ended.is_set()
