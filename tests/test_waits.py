@@ -26,6 +26,7 @@ WAITS = {
     "timeout": 0,
     "wait_for": 1,
     "until": 2,
+    "until_true": 2,
     "create_connection": 1,
     "communicate": 1,
 }

@@ -36,7 +36,7 @@ from distributary.ingest.net import containment
 ROOT = Path(__file__).parents[3]
 VICTIM = "victim"
 SETTINGS = {
-    "amqp": {"handshake_ms_max": 500, "transaction_timeout_seconds": 1},
+    "amqp": {"handshake_ms_max": 5_000, "transaction_timeout_seconds": 1},
     "commit": {"interval_ms": 50},
 }
 
