@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,6 +15,7 @@ from distributary.pipeline.transforms.typed.topic_views import register_topics
 from distributary.pipeline.transforms.views.backlog import Buckets, History
 from distributary.pipeline.transforms.views.claiming import Claims
 from distributary.pipeline.transforms.views.consumers import consumers
+from distributary.pipeline.transforms.views.file_sums import small_table, within_reach
 from distributary.pipeline.transforms.views.given_up import dead_letters
 from distributary.pipeline.transforms.views.happenings import events
 from distributary.pipeline.transforms.views.pending import pending_of_all
@@ -91,4 +93,13 @@ def _frames(tables: Tables, live: Live | None) -> dict[str, DataFrame]:
 def _make(frames: Mapping[str, DataFrame], logs: Mapping[str, Tables]) -> None:
     for name, rows in frames.items():
         rows.createOrReplaceTempView(name)
-    register_topics(logs, (*SCHEMAS, *VIEWS, REJECTED_NAME))
+    schemas = {log: _schemas(tables) for log, tables in logs.items()}
+    register_topics(logs, schemas, (*SCHEMAS, *VIEWS, REJECTED_NAME))
+
+
+def _schemas(tables: Tables) -> list[dict[str, Any]]:
+    """Without a job of Spark where files are within reach: in a session that has just begun, one
+    costs more than all of the plans."""
+    if within_reach(tables):
+        return small_table(tables.folder, "schemas", SCHEMAS["schemas"].names)
+    return [row.asDict() for row in tables.schemas.collect()]
