@@ -8,7 +8,7 @@ Rule: an archive is of one Java and of these jars, and its name says which. Wher
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,8 @@ from typing import Final
 _NAMED: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "SharedClassListFile", "Xshare")
 #: Where spark-submit, and so pyspark, takes more options for its JVM from, and where Java does.
 _VARIABLES: Final = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
-#: What Java says of archives goes to its standard output, which may be a job's answer.
+#: What Java says of archives goes to its standard output, which may be a job's answer. In front of
+#: other options: it takes back what those before it asked for.
 _SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
@@ -32,15 +33,22 @@ def archive_of(java: str, jars: Iterable[Path]) -> Path:
     return cache / "distributary" / f"spark-{known.hexdigest()[:16]}.jsa"
 
 
+def named_in(options: str, environment: Mapping[str, str]) -> str | None:
+    """Where another archive is named: a variable, or these options; None if nowhere."""
+    given = {"the options": options} | {name: environment.get(name, "") for name in _VARIABLES}
+    return next(
+        (where for where, said in given.items() if any(name in said for name in _NAMED)), None
+    )
+
+
 def using(archive: Path, options: str) -> str:
     """These options of Java, and the archive, if it is there and nobody names another."""
-    given = " ".join([options, *(os.environ.get(name, "") for name in _VARIABLES)])
     # Options are cut at spaces on their way.
-    if any(name in given for name in _NAMED) or " " in str(archive) or not archive.is_file():
+    if named_in(options, os.environ) or " " in str(archive) or not archive.is_file():
         return options
-    return f"{options} -XX:SharedArchiveFile={archive} {_SILENT}"
+    return f"{_SILENT} -XX:SharedArchiveFile={archive} {options}"
 
 
 def making(archive: Path, options: str) -> str:
     """These options of Java, and that it makes the archive when it ends."""
-    return f"{options} -XX:ArchiveClassesAtExit={archive} {_SILENT}"
+    return f"{_SILENT} -XX:ArchiveClassesAtExit={archive} {options}"

@@ -6,6 +6,7 @@ session that Python begins later takes it from there, jobs and notebooks alike. 
 on it: delete it when you like. A new Java, or new jars, go without until it is made again.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,11 +18,11 @@ import click
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from distributary.jobs.session.class_archive import making
+from distributary.jobs.session.class_archive import making, named_in
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import execute
 from distributary.jobs.session.session import class_archive, defaults, session
-from distributary.pipeline.errors import StoreError
+from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.views.view_registry import VIEWS, register
 
@@ -36,15 +37,23 @@ _OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 def prepare() -> Path:
     """Make the archive of this Java and these jars; returns where it is. No session may be there.
-    Raises SparkUnavailable, and StoreError when it can't be written."""
-    archive = class_archive()
+    Raises SparkUnavailable, InvalidRequest where another one is named or a folder has a space, and
+    StoreError when it can't be written."""
+    options, archive = defaults()[_OPTIONS], class_archive()
+    if where := named_in(options, os.environ):
+        raise InvalidRequest(f"{where} names a class archive already: take it out first.")
+    if " " in str(archive):
+        raise InvalidRequest(
+            f"Java takes no archive from {archive.parent}, which has a space in its name: "
+            "name another cache by XDG_CACHE_HOME."
+        )
     begun = archive.with_suffix(".unfinished")
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         begun.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{archive.parent} can't be written: {error.strerror}") from error
-    spark = session({_OPTIONS: making(begun, defaults()[_OPTIONS])})
+    spark = session({_OPTIONS: making(begun, options)})
     with TemporaryDirectory() as folder:
         _ask(spark, folder)
         _end(spark)

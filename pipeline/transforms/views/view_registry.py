@@ -1,6 +1,8 @@
 """The tables and views of a home by name, for plain SQL: `SELECT * FROM stuck`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -50,7 +52,8 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
     """
     found = find_tables(spark, place)
     tables = found.known()
-    _make(_frames(tables, live), {"": tables})
+    with _files_listed([tables]):
+        _make(_frames(tables, live), {"": tables})
     return found
 
 
@@ -63,9 +66,23 @@ def register_logs(logs: Mapping[str, Tables], lives: Mapping[str, Live]) -> None
     one alone.
     """
     known = {log: tables.known() for log, tables in logs.items()}
-    each = {log: _frames(tables, lives.get(log)) for log, tables in known.items()}
-    names = next(iter(each.values()))
-    _make({name: of_logs({log: one[name] for log, one in each.items()}) for name in names}, known)
+    with _files_listed(known.values()):
+        each = {log: _frames(tables, lives.get(log)) for log, tables in known.items()}
+        names = next(iter(each.values()))
+        rows = {name: of_logs({log: one[name] for log, one in each.items()}) for name in names}
+        _make(rows, known)
+
+
+@contextmanager
+def _files_listed(logs: Iterable[Tables]) -> Iterator[None]:
+    """Meanwhile Delta finds out which files `messages` has, which nearly each view asks first. In a
+    session that has just begun this takes as long as the plans of all views, for which it has one
+    core. If it fails, the question does that needs it."""
+    with ThreadPoolExecutor(1) as beside:
+        for tables in logs:
+            if within_reach(tables):
+                beside.submit(tables.messages.inputFiles)
+        yield
 
 
 def _frames(tables: Tables, live: Live | None) -> dict[str, DataFrame]:
