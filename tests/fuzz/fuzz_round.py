@@ -74,11 +74,12 @@ class Finding(Exception):
 @dataclass
 class Place:
     """Where rounds are run: a folder, and the environment of the gateways (a sanitizer's, or none
-    of its own), and whether peers must log in."""
+    of its own), whether peers must log in, and the seconds that the witness's message may take."""
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     users: bool = False
+    witness_seconds: float = WITNESS_SECONDS
 
 
 class Tried(Gateway):
@@ -95,6 +96,7 @@ class Tried(Gateway):
         self.environment = dict(place.environment)
         self._checked = 0
         self._witnessed = witnessed
+        self._witness_seconds = place.witness_seconds
         self.witness: subprocess.Popen[str] | None = None
         self.said = ""
 
@@ -107,7 +109,8 @@ class Tried(Gateway):
         return self
 
     def _call_witness(self) -> None:
-        command = [sys.executable, str(WITNESS), str(self.port), str(WITNESS_SECONDS), *self._login]
+        words = (self.port, self._witness_seconds, *self._login)
+        command = [sys.executable, str(WITNESS), *map(str, words)]
         pipe = subprocess.PIPE
         self.witness = subprocess.Popen(
             command,
