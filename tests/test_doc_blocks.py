@@ -161,6 +161,10 @@ RUN = {
     "docs/guides/spark.md": {
         "sh:": f"{SPARK}test_each_block_does_what_it_says",
         "python:": f"{SPARK}test_each_block_does_what_it_says",
+        "distributary jobs prepare": (
+            f"{SAME}tests/jobs/session/test_class_archive.py::"
+            "test_a_session_begins_with_what_was_prepared"
+        ),
         "console:": (f"{SAME}tests/jobs/cli/test_cluster.py::test_a_cluster_makes_the_same_tables"),
     },
     "docs/guides/spark-connect.md": {

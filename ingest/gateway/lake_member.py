@@ -62,9 +62,8 @@ class LakeMember(msgspec.Struct, frozen=True):
         """Links to topics of other logs go to their owners, and theirs come here: they may log in
         from now on. Blocks. Raises StoreError, InvalidRequest."""
         settings = host.settings
-        # Who is silent for a lease is the owner of nothing any more.
-        silence_ms = min(settings.owner.lease_ms, settings.amqp.idle_timeout_ms)
-        access.admit_gateways(gateway_login(self.log, self.lake.secret(), silence_ms))
+        lease_ms = settings.owner.lease_ms
+        access.admit_gateways(gateway_login(self.log, self.lake.secret(), lease_ms))
         return LakeRelaying(host, self.lake, self.log, self.placement())
 
     def placement(self) -> Placement:

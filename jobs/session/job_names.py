@@ -10,6 +10,7 @@ JOBS = {
     "register": "Put tables and views into a catalog, to stay; write dbt's sources.",
     "backfill": "Begin a subscription in the past.",
     "drain": "Put what a subscription is owed into a Delta table, each message once.",
+    "prepare": "Make Spark's sessions on this machine begin in half of the time, once.",
     "wheel": "Make the one file that ships the jobs to a cluster.",
 }
 #: Job -> its module.
@@ -20,6 +21,7 @@ MODULES = {
     "register": "distributary.jobs.views.register_job",
     "backfill": "distributary.jobs.views.backfill",
     "drain": "distributary.jobs.subscription.drain",
+    "prepare": "distributary.jobs.views.prepare_job",
     "wheel": "distributary.jobs.cli.wheel",
 }
 

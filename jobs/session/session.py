@@ -23,9 +23,11 @@ from typing import Any, cast
 from jgo.maven import MavenContext
 from py4j.java_gateway import java_import
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession, is_remote
 
 import distributary
+from distributary.jobs.session.class_archive import archive_of, using
 from distributary.jobs.tables.object_stores import (
     CLIENTS,
     S3_CLASS,
@@ -107,12 +109,19 @@ def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = (
     else:
         require_java()
         wanted = _wanted(LOCAL) | dict(settings or {})
-        jars = [*delta_jars(), *(maven_jars(S3_JARS) if on_s3(places) else ())]
-        wanted["spark.jars"] = ",".join(map(str, jars))
+        jars = delta_jars()
+        more = maven_jars(S3_JARS) if on_s3(places) else []
+        if wanted["spark.master"].partition("[")[0] == LOCAL:
+            # Java archives classes of its own class path alone.
+            own = wanted.get("spark.driver.extraClassPath")
+            there = [*([own] if own else []), *map(str, jars)]
+            wanted["spark.driver.extraClassPath"] = os.pathsep.join(there)
+        else:  # executors are other processes, to which Spark takes these alone
+            more = [*jars, *more]
+        wanted["spark.jars"] = ",".join(map(str, more))
         options = wanted.get("spark.driver.extraJavaOptions", "")
-        wanted["spark.driver.extraJavaOptions"] = (
-            f"{options} -Dlog4j2.configurationFile={on_disk('log4j2.properties')}"
-        )
+        options = f"{options} -Dlog4j2.configurationFile={on_disk('log4j2.properties')}"
+        wanted["spark.driver.extraJavaOptions"] = using(class_archive(), options)
     # Workers import our code by name, also where it is neither installed nor in PYTHONPATH. What
     # comes in a wheel they have by `--py-files`.
     code = Path(distributary.__file__).parents[1]
@@ -178,6 +187,13 @@ def maven_jars(jars: Iterable[tuple[str, str, str]]) -> list[Path]:
         ) from error
 
 
+def class_archive() -> Path:
+    """Where the class archive of the Java and the jars that a session begins with is, if there is
+    one. Raises SparkUnavailable when a jar is missing."""
+    of_spark = sorted(Path(_find_spark_home(), "jars").glob("*.jar"))
+    return archive_of(_java_says(os.environ) or "", [*delta_jars(), *of_spark])
+
+
 def require_java() -> None:
     """Raise SparkUnavailable unless a Java of JAVA_MIN or newer would be started."""
     version = java_version(os.environ)
@@ -195,13 +211,18 @@ def require_java() -> None:
 
 def java_version(environment: Mapping[str, str]) -> int | None:
     """The major version of the Java that Spark would start, None when there is none."""
+    found = re.search(r'version "(?:1\.)?(\d+)', _java_says(environment) or "")
+    return int(found.group(1)) if found else None
+
+
+def _java_says(environment: Mapping[str, str]) -> str | None:
+    """What the Java that Spark would start says of itself, None when there is none."""
     home = environment.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
     if java is None or not Path(java).exists():
         return None
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
-    return int(found.group(1)) if found else None
+    return f"{said.stderr}{said.stdout}"
 
 
 def _adopt_jvm(*, s3: bool) -> dict[str, str]:

@@ -74,7 +74,7 @@ class OwnerConnection:
         self._settings = ConnectionSettings(
             open_seconds=_OPEN_SECONDS,
             close_seconds=_OPEN_SECONDS,
-            # Who is silent for a lease is no owner any more.
+            # Who is silent for a lease is no owner any more; it waits for us longer than that.
             idle_timeout_ms=host.settings.owner.lease_ms,
             frame_bytes_max=amqp.frame_bytes_max,
             message_bytes_max=amqp.message_bytes_max,

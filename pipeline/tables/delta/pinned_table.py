@@ -1,5 +1,7 @@
 """A Delta table at one version, whoever writes it, as deltalake reads it for who doesn't own it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,7 @@ from distributary.pipeline.tables.delta.table_state import (
     SEQUENCE_APP,
     TableState,
 )
+from distributary.pipeline.topic_log_columns import READER_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +38,22 @@ class PinnedTable:
 
 def file_entries(store: Store) -> list[dict[str, Any]]:
     """What the log says of each data file, by deltalake's names of columns. Raises StoreError when
-    the table can't be read."""
-    try:
-        actions = DeltaTable(store.uri, storage_options=store.options).get_add_actions(flatten=True)
-    except (DeltaError, OSError) as error:
-        raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error
-    return pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
+    the table can't be read, or its files aren't all that it has."""
+    with _errors_of(store):
+        actions = _plain_files(store).get_add_actions(flatten=True)
+        return pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
 
 
 def row_counts(store: Store) -> dict[str, int | None]:
     """The data files with how many rows the log says that each has, if it says that. Raises
-    StoreError when the table can't be read."""
+    StoreError as `file_entries` does."""
     return {str(row["path"]): row.get("num_records") for row in file_entries(store)}
 
 
 def pin(store: Store) -> PinnedTable:
-    """The table as it is now. Raises StoreError when it can't be read."""
-    try:
-        table = DeltaTable(store.uri, storage_options=store.options)
+    """The table as it is now. Raises StoreError as `file_entries` does."""
+    with _errors_of(store):
+        table = _plain_files(store)
         actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
         paths, sizes = (actions[name].to_pylist() for name in ("path", "size_bytes"))
         return PinnedTable(
@@ -62,8 +63,32 @@ def pin(store: Store) -> PinnedTable:
             table.transaction_version(JOURNAL_APP) or 0,
             table.transaction_version(SEQUENCE_APP) or 0,
         )
+
+
+@contextmanager
+def _errors_of(store: Store) -> Iterator[None]:
+    try:
+        yield
     except (DeltaError, OSError) as error:
         raise StoreError(f"{store.uri} can't be opened as a Delta table: {error}") from error
+
+
+def _plain_files(store: Store) -> DeltaTable:
+    """The table, whose rows are those of its files under the names of its columns. Delta's protocol
+    has other rows, where files say which are deleted (deletion vectors), and other names (column
+    mapping), from reader 2 on; none of ours is such a table, unless somebody has altered it.
+
+    Raises StoreError for one, and deltalake's errors.
+    """
+    table = DeltaTable(store.uri, storage_options=store.options)
+    reader = table.protocol().min_reader_version
+    if reader != READER_VERSION:
+        raise StoreError(
+            f"{store.uri} needs reader {reader} of the Delta protocol, and ours is "
+            f"{READER_VERSION}: somebody has altered the table (deletion vectors, column mapping). "
+            "Delete what Spark's jobs can make again, and restore the rest from a backup"
+        )
+    return table
 
 
 def head_of(table: DeltaTable) -> TableHead:

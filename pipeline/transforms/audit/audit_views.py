@@ -108,7 +108,8 @@ class Pinned(Tables):
 
 
 def pin(tables: Tables, log: str = "") -> Pinned:
-    """The tables as they are now. Raises InvalidRequest when one is missing."""
+    """The tables as they are now. Raises InvalidRequest when one is missing, StoreError when the
+    log of one within reach can't be read."""
     versions: dict[str, int] = {}
     near = within_reach(tables)
     for name in ("cursors", "log_versions", "subscriptions", "acks", "messages", "topic_log"):

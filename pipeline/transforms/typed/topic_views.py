@@ -7,14 +7,13 @@ Rule: a topic that has several tables side by side is one view of all their rows
 import json
 from collections.abc import Iterable, Mapping
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from distributary.pipeline.distinct_names import beside
-from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.schema_choice import chosen
 from distributary.pipeline.table_places import FOLDER
 from distributary.pipeline.transforms.schema.home_tables import Tables
@@ -29,16 +28,20 @@ from distributary.pipeline.transforms.typed.topic_tables import (
 _MADE: Final = "spark.distributary.topics"
 
 
-def register_topics(logs: Mapping[str, Tables], taken: Iterable[str]) -> None:
+def register_topics(
+    logs: Mapping[str, Tables],
+    schemas: Mapping[str, Iterable[Mapping[str, Any]]],
+    taken: Iterable[str],
+) -> None:
     """Make the views in the session of these tables; those of another home, made before, are gone.
     Of a lake each has the rows of all logs that have the topic, and a column `_log` in front; a
-    home that is none has one log without a name."""
+    home that is none has one log without a name. `schemas` are the rows of each log's table."""
     spark = next(iter(logs.values())).spark
     for name in json.loads(spark.conf.get(_MADE, "[]") or "[]"):
         spark.catalog.dropTempView(name)
     found: dict[str, dict[str, DataFrame]] = {}
     for log, tables in logs.items():
-        for name, rows in topic_views(tables, taken).items():
+        for name, rows in topic_views(tables, schemas[log], taken).items():
             found.setdefault(name, {})[log] = rows
     views = {
         name: parts[""] if "" in parts else topic_of_logs(parts) for name, parts in found.items()
@@ -48,17 +51,15 @@ def register_topics(logs: Mapping[str, Tables], taken: Iterable[str]) -> None:
     spark.conf.set(_MADE, json.dumps(list(views)))
 
 
-def topic_views(tables: Tables, taken: Iterable[str]) -> dict[str, DataFrame]:
-    """A view for each topic that has typed tables, by its name; one of the names that are `taken`
-    gets `_` behind it.
+def topic_views(
+    tables: Tables, schemas: Iterable[Mapping[str, Any]], taken: Iterable[str]
+) -> dict[str, DataFrame]:
+    """A view for each topic that has typed tables by these rows of `schemas`, by its name; one of
+    the names that are `taken` gets `_` behind it.
 
-    Cost: a look at `schemas`, and at each typed table; if there are patterns, the topics of
-    `messages` once.
+    Cost: a look at each typed table; if there are patterns, the topics of `messages` once.
     """
-    try:
-        events = in_order(row.asDict() for row in tables.schemas.collect())
-    except InvalidRequest:  # an older release wrote these tables
-        return {}
+    events = in_order(schemas)
     known = {name.lower() for name in taken}
     found: dict[str, DataFrame] = {}
     for topic in _topics(tables, events):

@@ -113,16 +113,19 @@ def count_of(path: str) -> int:
 def small_table(
     folder: str, name: str, columns: Sequence[str], *, only: tuple[str, str] | None = None
 ) -> list[dict[str, Any]]:
-    """These columns, which it has had from its beginning, of a table in the folder as it is now;
-    `only` those rows that have this value in that column, which is one of these."""
+    """These columns of a table in the folder as it is now, null in files that are older than they
+    are; `only` those rows that have this value in that column, which is one of these."""
     schema = arrow_schema(StructType([SCHEMAS[name][one] for one in columns]))
     found = list[dict[str, Any]]()
     for file, _ in table_files(f"{folder}/{name}"):
         with opened(file) as one:
-            rows = one.read(columns=[*columns], use_threads=False)
+            there = [column for column in columns if column in one.schema_arrow.names]
+            rows = one.read(columns=there, use_threads=False)
         if only is not None:
             rows = rows.filter(pc.equal(rows[only[0]], pa.scalar(only[1])))
-        found += rows.select(columns).cast(schema).to_pylist()
+        kinds = pa.schema([schema.field(column) for column in there])
+        unknown = dict.fromkeys(column for column in columns if column not in there)
+        found += [unknown | row for row in rows.select(there).cast(kinds).to_pylist()]
     return found
 
 

@@ -1,7 +1,10 @@
 """The tables and views of a home by name, for plain SQL: `SELECT * FROM stuck`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,6 +17,7 @@ from distributary.pipeline.transforms.typed.topic_views import register_topics
 from distributary.pipeline.transforms.views.backlog import Buckets, History
 from distributary.pipeline.transforms.views.claiming import Claims
 from distributary.pipeline.transforms.views.consumers import consumers
+from distributary.pipeline.transforms.views.file_sums import small_table, within_reach
 from distributary.pipeline.transforms.views.given_up import dead_letters
 from distributary.pipeline.transforms.views.happenings import events
 from distributary.pipeline.transforms.views.pending import pending_of_all
@@ -48,7 +52,8 @@ def register(spark: SparkSession, place: str, live: Live | None = None) -> Table
     """
     found = find_tables(spark, place)
     tables = found.known()
-    _make(_frames(tables, live), {"": tables})
+    with _files_listed([tables]):
+        _make(_frames(tables, live), {"": tables})
     return found
 
 
@@ -61,9 +66,23 @@ def register_logs(logs: Mapping[str, Tables], lives: Mapping[str, Live]) -> None
     one alone.
     """
     known = {log: tables.known() for log, tables in logs.items()}
-    each = {log: _frames(tables, lives.get(log)) for log, tables in known.items()}
-    names = next(iter(each.values()))
-    _make({name: of_logs({log: one[name] for log, one in each.items()}) for name in names}, known)
+    with _files_listed(known.values()):
+        each = {log: _frames(tables, lives.get(log)) for log, tables in known.items()}
+        names = next(iter(each.values()))
+        rows = {name: of_logs({log: one[name] for log, one in each.items()}) for name in names}
+        _make(rows, known)
+
+
+@contextmanager
+def _files_listed(logs: Iterable[Tables]) -> Iterator[None]:
+    """Meanwhile Delta finds out which files `messages` has, which nearly each view asks first. In a
+    session that has just begun this takes as long as the plans of all views, for which it has one
+    core. If it fails, the question does that needs it."""
+    with ThreadPoolExecutor(1) as beside:
+        for tables in logs:
+            if within_reach(tables):
+                beside.submit(tables.messages.inputFiles)
+        yield
 
 
 def _frames(tables: Tables, live: Live | None) -> dict[str, DataFrame]:
@@ -91,4 +110,13 @@ def _frames(tables: Tables, live: Live | None) -> dict[str, DataFrame]:
 def _make(frames: Mapping[str, DataFrame], logs: Mapping[str, Tables]) -> None:
     for name, rows in frames.items():
         rows.createOrReplaceTempView(name)
-    register_topics(logs, (*SCHEMAS, *VIEWS, REJECTED_NAME))
+    schemas = {log: _schemas(tables) for log, tables in logs.items()}
+    register_topics(logs, schemas, (*SCHEMAS, *VIEWS, REJECTED_NAME))
+
+
+def _schemas(tables: Tables) -> list[dict[str, Any]]:
+    """Without a job of Spark where files are within reach: in a session that has just begun, one
+    costs more than all of the plans."""
+    if within_reach(tables):
+        return small_table(tables.folder, "schemas", SCHEMAS["schemas"].names)
+    return [row.asDict() for row in tables.schemas.collect()]

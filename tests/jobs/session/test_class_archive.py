@@ -1,0 +1,122 @@
+"""Which archive of Spark's classes a session takes, and that Java is content without one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from distributary.jobs.session.class_archive import archive_of, making, using
+
+VARIABLES = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+
+
+@pytest.fixture
+def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A jar, a cache, and nobody who names an archive."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    file = tmp_path / "one.jar"
+    file.write_bytes(b"jar")
+    return file
+
+
+def test_an_archive_is_of_one_java_and_these_jars(jar: Path, tmp_path: Path) -> None:
+    """Another Java, other jars and another order have another one."""
+    other = tmp_path / "other.jar"
+    other.write_bytes(b"jar")
+    found = {archive_of(java, jars) for java in ("17", "21") for jars in ([jar], [jar, other])}
+    found |= {archive_of("17", [other, jar])}
+    assert len(found) == 5
+    assert archive_of("17", [jar]) in found
+    assert all(one.parent == tmp_path / "cache" / "distributary" for one in found)
+    os.utime(jar, (1, 1))
+    assert archive_of("17", [jar]) not in found
+
+
+def test_who_has_none_goes_without(jar: Path) -> None:
+    """Options stay as they are."""
+    assert using(archive_of("17", [jar]), "-Xss8m") == "-Xss8m"
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_who_names_an_archive_has_that(
+    jar: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Java takes one: ours would replace it."""
+    archive = archive_of("17", [jar])
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    assert f"-XX:SharedArchiveFile={archive} " in using(archive, "-Xss8m")
+    own = making(archive, "-Xss8m")
+    assert using(archive, own) == own
+    monkeypatch.setenv(variable, "-XX:SharedArchiveFile=/mine.jsa")
+    assert using(archive, "-Xss8m") == "-Xss8m"
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", bytes(1 << 20)])
+def test_java_says_nothing_of_an_archive_that_is_none(jar: Path, content: bytes) -> None:
+    """What a job prints may be read by a program."""
+    archive = archive_of("17", [jar])
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(content)
+    options = using(archive, "").split()
+    plain, with_it = (
+        subprocess.run(["java", *some, "-version"], capture_output=True, check=True)
+        for some in ([], options)
+    )
+    assert with_it.stdout == plain.stdout == b""
+    assert with_it.stderr.replace(b", sharing", b"") == plain.stderr.replace(b", sharing", b"")
+
+
+#: How many classes a session has of an archive, and whether Delta's are among them.
+COUNT = """
+import sys
+from pathlib import Path
+from distributary.jobs.session.session import defaults, session
+
+name = "spark.driver.extraJavaOptions"
+spark = session({name: defaults()[name] + " -Xlog:class+load:file=" + sys.argv[1]})
+spark.range(3).count()
+spark._jvm.io.delta.tables.DeltaTable
+spark.stop()
+lines = Path(sys.argv[1]).read_text().splitlines()
+mapped = [line for line in lines if "shared objects file (top)" in line]
+print(len(mapped), len(lines), any("io.delta." in line for line in mapped))
+"""
+
+
+def test_a_session_begins_with_what_was_prepared(tmp_path: Path) -> None:
+    """Most of its classes are mapped, Delta's too. Nothing but the archive is left."""
+    environment = {name: said for name, said in os.environ.items() if name not in VARIABLES}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    said = run("-m", "distributary.jobs", "prepare").strip()
+    assert [str(one) for one in (tmp_path / "cache" / "distributary").iterdir()] == [said]
+    mapped, loaded, delta = run("-c", COUNT, str(tmp_path / "classes")).split()
+    assert int(mapped) > int(loaded) / 2
+    assert delta == "True"
+
+
+def test_prepare_makes_none_where_another_is_named(
+    jar: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence that says where it is named."""
+    from distributary.jobs.views import prepare_job  # noqa: PLC0415 - loads Spark
+
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:SharedArchiveFile=/mine.jsa")
+    assert prepare_job.main([]) == 2
+    assert "JDK_JAVA_OPTIONS" in capsys.readouterr().err
+    assert not archive_of("17", [jar]).parent.exists()
