@@ -111,10 +111,12 @@ def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = (
         wanted = _wanted(LOCAL) | dict(settings or {})
         jars = delta_jars()
         more = maven_jars(S3_JARS) if on_s3(places) else []
-        if wanted["spark.master"].startswith(LOCAL):
+        if wanted["spark.master"].partition("[")[0] == LOCAL:
             # Java archives classes of its own class path alone.
-            wanted["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))
-        else:
+            own = wanted.get("spark.driver.extraClassPath")
+            there = [*([own] if own else []), *map(str, jars)]
+            wanted["spark.driver.extraClassPath"] = os.pathsep.join(there)
+        else:  # executors are other processes, to which Spark takes these alone
             more = [*jars, *more]
         wanted["spark.jars"] = ",".join(map(str, more))
         options = wanted.get("spark.driver.extraJavaOptions", "")

@@ -165,7 +165,7 @@ def test_no_more_than_prefetch_is_held(gateway: Gateway, topic: str) -> None:
                     await publisher.send(n)
             held = [await anext(slow) for _ in range(8)]
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05):
+                async with asyncio.timeout(0.05):  # the stimulus: it asks for one more
                     await anext(slow)
             async with other.consume(queue) as fast:
                 assert await bodies(fast, 22) == list(range(8, 30))

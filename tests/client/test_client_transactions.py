@@ -29,7 +29,7 @@ def test_a_commit_does_all_of_it(gateway: Gateway, topic: str) -> None:
                     await work.publish(go, f"done {message.body}")
                 await outgoing.begin()
                 with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(0.05):
+                    async with asyncio.timeout(0.05):  # the stimulus: it asks for one
                         await anext(outgoing)
             assert await bodies(outgoing, 3) == ["done 0", "done 1", "done 2"]
             await nothing_more(client, incoming, come)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from gateway_process import Gateway
+from gateway_process import PATIENCE, Gateway
 from proton import ConnectionException, Message, SymbolList, Terminus, Timeout, symbol
 from proton.reactor import AtMostOnce, Copy, DurableSubscription, LinkOption, Selector
 from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
@@ -15,7 +15,7 @@ from distributary.ingest.security.users import hashed
 
 Connect = Callable[..., BlockingConnection]
 #: Seconds; what should be there comes at once.
-SOON = 20
+SOON = PATIENCE
 
 
 class Capabilities(LinkOption):

@@ -22,6 +22,9 @@ ACCOUNTS = ("bank-a", "bank-b")
 COINS = 40
 #: Coins of one transfer.
 TRANSFER_MAX = 6
+#: Seconds that an answer may take. An owner that was killed gives none until it is started again,
+#: which the test does when the bank has given it up.
+ANSWER_SECONDS = 5.0
 
 
 class Bank:
@@ -39,6 +42,7 @@ class Bank:
         """Connect; the first time all the money is put into one account, in one transaction."""
         self.close()
         self._jms = Jms(port, host=host)
+        self._jms.socket.settimeout(ANSWER_SECONDS)  # the stimulus: it gives up
         self._session = session = transacted(self._jms)
         self._links, self._counts = {}, dict.fromkeys(ACCOUNTS, 0)
         for account in ACCOUNTS:

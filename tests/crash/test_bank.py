@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bank import Bank, check_versions
 from faults import Fault, Layer
-from gateway_process import Gateway
+from gateway_process import PATIENCE, Gateway
 from points import POINTS
 from world import SETTINGS
 
@@ -31,7 +31,7 @@ def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, durability: str)
     gateway = Gateway(tmp_path, settings)
     layer = Layer(tmp_path / "layer", gateway.home)
     layer.put_under(gateway)
-    bank = Bank(draw, lambda: gateway.process is None or gateway.process.wait(10) != 0)
+    bank = Bank(draw, lambda: gateway.process is None or gateway.process.wait(PATIENCE) != 0)
     points = [name for name in KILLED_AT if durability == "journal" or "journal" not in name]
     with gateway:
         bank.open(gateway.port)

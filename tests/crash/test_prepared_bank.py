@@ -14,7 +14,7 @@ from faults import Fault, Layer
 from gateway_fields import make
 from gateway_management import Manager
 from gateway_peer import Peer
-from gateway_process import Gateway
+from gateway_process import PATIENCE, Gateway
 from gateway_transactions import Transacted
 from points import POINTS
 from test_bank import KILLED_AT
@@ -121,7 +121,9 @@ def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, durability: str)
     gateway = Gateway(tmp_path, settings)
     layer = Layer(tmp_path / "layer", gateway.home)
     layer.put_under(gateway)
-    bank = PreparedBank(draw, lambda: gateway.process is None or gateway.process.wait(10) != 0)
+    bank = PreparedBank(
+        draw, lambda: gateway.process is None or gateway.process.wait(PATIENCE) != 0
+    )
     points = [name for name in KILLED_AT if durability == "journal" or "journal" not in name]
     with gateway:
         bank.open(gateway.port)

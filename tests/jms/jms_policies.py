@@ -16,7 +16,7 @@ delivery_attempts_max = 2
 redelivery_delay_ms = 500
 [[subscription]]
 match = "queue/locked*"
-lock_ms = 700
+lock_ms = 3_000
 [[subscription]]
 match = "queue/dated*"
 dead_letter_expired = true

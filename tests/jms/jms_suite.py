@@ -27,7 +27,7 @@ TOOLS = (
     ("org.slf4j", "slf4j-simple", "2.0.17"),
 )
 #: Seconds for one Java test; a client that waits for ever for an answer is stopped by it.
-TEST_SECONDS_MAX = 90
+TEST_SECONDS_MAX = 150
 #: Seconds for all of them, on a machine that has much else to do.
 SUITE_SECONDS_MAX = 1_200
 CLASSES_AT_ONCE = 4

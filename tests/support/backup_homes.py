@@ -125,7 +125,7 @@ def killed_after(seconds: float, *words: object) -> bool:
     """Start a command and kill it so many seconds later; whether it was still at work."""
     with tempfile.TemporaryFile() as said:
         process = commands().start(*words, output=said, errors=said)
-        time.sleep(seconds)
+        time.sleep(seconds)  # the stimulus: it gets so far
         at_work = process.poll() is None
         process.kill()
         process.wait()

@@ -8,6 +8,7 @@ from typing import IO, Self
 
 from fork_server import Forked, commands
 from gateway_http import ShownGateway
+from gateway_process import PATIENCE
 
 _AT = re.compile(r"^console of .+ at (\S+)$")
 
@@ -50,7 +51,7 @@ class Console:
             assert self._said is not None
             self.process.terminate()
             try:
-                assert self.process.wait(30) == 0, "the console ends by SIGTERM with 0"
+                assert self.process.wait(PATIENCE) == 0, "the console ends by SIGTERM with 0"
             finally:
                 self._said.close()
             self.process = None

@@ -245,7 +245,7 @@ class _Server:
         self.draw = random.Random(0)
         self.counts: dict[str, int] = {}
         self.later: set[asyncio.Task[None]] = set()
-        self.hold, self.holding = ("", ""), False
+        self.hold, self.held = ("", ""), set[int]()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -269,9 +269,9 @@ class _Server:
                 self.plan = Plan(**{**words, "cut": tuple(words["cut"])})
                 self.draw = random.Random(self.plan.seed)
             case "PUT", path if path == HOLD:
-                self.hold, self.holding = tuple(json.loads(request.body)), False
+                self.hold, self.held = tuple(json.loads(request.body)), set()
             case _, path if path == HOLD:
-                said = self.holding
+                said = len(self.held)
             case _, path if path == COUNTS:
                 said = self.counts
             case _, path if path == NAMES:
@@ -283,15 +283,14 @@ class _Server:
     async def _answer(self, request: _Request) -> _Answer | None:
         """What is said; None: the connection ends without a word."""
         while request.key and request.key == self.hold[0] and re.match(self.hold[1], request.words):
-            self.holding = True
+            self.held.add(id(request))
             await asyncio.sleep(0.02)
         plan, lot = self.plan, self.draw.random()
         if request.key in plan.cut:
             return await self._unheard(request)
         if plan.latency_ms:
-            await asyncio.sleep(
-                plan.latency_ms / 1_000 * math.exp(self.draw.gauss(0.0, plan.spread))
-            )
+            seconds = plan.latency_ms / 1_000 * math.exp(self.draw.gauss(0.0, plan.spread))
+            await asyncio.sleep(seconds)  # the stimulus: a slow network
         if lot < plan.errors:
             return _error(500, "InternalError")
         if lot < plan.errors + plan.throttled:
@@ -318,18 +317,18 @@ class _Server:
                 return _error(500, "InternalError")
             case 1:
                 return None
-        await asyncio.sleep(self.plan.hang_seconds)
+        await asyncio.sleep(self.plan.hang_seconds)  # the stimulus: it hangs
         return None
 
     async def _unheard(self, request: _Request) -> None:
         """The client is cut off. What it had sent may arrive yet, and late; no answer does."""
         if self.draw.random() < 0.5:
             self._do_later(request, self.draw.random() * self.plan.hang_seconds)
-        await asyncio.sleep(self.plan.hang_seconds)
+        await asyncio.sleep(self.plan.hang_seconds)  # the stimulus: it hangs
 
     def _do_later(self, request: _Request, seconds: float) -> None:
         async def do() -> None:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(seconds)  # the stimulus: it comes late
             self._done(request)
 
         task = asyncio.get_running_loop().create_task(do())
@@ -400,9 +399,9 @@ class FaultyS3:
         self._ask("PUT", HOLD, json.dumps([key, words]))
 
     @property
-    def holding(self) -> bool:
-        """Whether a request waits."""
-        return bool(json.loads(self._ask("GET", HOLD, "")))
+    def holding(self) -> int:
+        """How many requests wait."""
+        return int(json.loads(self._ask("GET", HOLD, "")))
 
     @property
     def names(self) -> list[str]:

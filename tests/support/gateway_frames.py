@@ -14,10 +14,9 @@ from typing import Self
 
 from gateway_codec import decode, encode
 from gateway_fields import KINDS, Fields, composite, make, words
+from gateway_process import PATIENCE
 from proton import Described, symbol, ubyte, uint, ushort
 
-#: Seconds that an answer may take.
-ANSWER_SECONDS = 5.0
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 
@@ -143,7 +142,7 @@ class Raw:
     """A socket to a gateway. `sent` bytes go as they are; frames that come are read one by one."""
 
     def __init__(self, port: int, *, hello: bytes = b"", host: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection((host, port), timeout=ANSWER_SECONDS)
+        self.socket = socket.create_connection((host, port), timeout=PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         if hello:

@@ -1,15 +1,17 @@
 """The real command as a process: started on a free port, killed, stopped, started again."""
 
 import json
+import random
 import re
-import secrets
 import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
+from itertools import cycle
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar
@@ -21,6 +23,8 @@ Settings = Mapping[str, Mapping[str, object]]
 
 #: Seconds that anything may take before a test gives up; a machine shared by many is slow at times.
 PATIENCE = 60.0
+#: So many processes can have ports of their own at a time.
+PORT_PARTS = 60
 #: What a line of a gateway's log is the event of.
 EVENT = re.compile(rb'"event": "([^"]*)"')
 
@@ -52,21 +56,30 @@ def interruptible() -> None:
 
 
 def free_port() -> int:
-    """A port that nobody has. The kernel gives it to no client: the port of a gateway that is away
-    for a moment isn't taken by somebody's connection."""
-    while True:
-        port = secrets.choice(OWN_PORTS)
+    """A port that nobody has, and that no other process of tests takes before it is listened at, or
+    while its gateway is away: not by a test, and not by somebody's connection."""
+    for port in _own_ports():
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
+    raise AssertionError("its ports go on for ever")
 
 
-def _own_ports() -> range:
-    """Below those that the kernel gives, where these don't begin at once."""
-    lowest, highest = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-    return range(10_000, int(lowest)) if int(lowest) > 12_000 else range(int(highest) + 1, 65_536)
-
-
-OWN_PORTS = _own_ports()
+@cache
+def _own_ports() -> Iterator[int]:
+    """Ports of this process, round and round: a part of those that the kernel gives to no client.
+    A name that the kernel knows, until the process ends, says that the part is taken."""
+    lowest, highest = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    every = range(10_000, lowest) if lowest > 12_000 else range(highest + 1, 65_536)
+    for nth in random.sample(range(PORT_PARTS), PORT_PARTS):
+        taken = socket.socket(socket.AF_UNIX)
+        try:
+            taken.bind(f"\0distributary-tests-ports-{nth}")
+        except OSError:
+            taken.close()
+            continue
+        taken.detach()
+        return cycle(every[nth::PORT_PARTS])
+    raise AssertionError(f"{PORT_PARTS} processes run tests")
 
 
 def toml(settings: Settings) -> str:

@@ -85,14 +85,20 @@ class Heartbeat:
         """Show that we live, then look whose the home is; on the heartbeat's thread or the loop's.
         False when that isn't known: then it is tried again while the home is ours all the same.
 
-        `since` is a moment at which the loop was alive, before the sign.
+        `since` is a moment at which the loop was alive, before the sign. A pause may have come
+        while a sign was under way: it fails then, whoever has the home. So the last word has one
+        that begins behind the pause.
         """
+        asked = _clock()
         try:
             self._owner.beat()
             self._owner.check()
         except BeatFailed as error:
-            if _clock() < max(self._sure_until, self._begun + SURE * self._lease):
+            sure = max(self._sure_until, self._begun + SURE * self._lease)
+            if _clock() < sure:
                 return False
+            if asked < sure:
+                return self._look(since)
             self._lose(error)
         except Exception as error:  # noqa: BLE001 (HomeLost, OSError; a bug must not end the thread)
             self._lose(error)

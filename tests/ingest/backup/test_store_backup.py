@@ -17,7 +17,7 @@ from distributary.pipeline.tables.delta.object_store import ObjectStore
 HOME, OTHER = "s3://lake/home", "s3://lake/other"
 #: The table has nothing of what is accepted for a while: it is in the journal alone.
 LATE = {
-    "owner": {"lease_ms": 1_500},
+    "owner": {"lease_ms": 4_000},
     "commit": {"interval_ms": 600_000},
     "journal": {"put_linger_ms": 2, "put_settlement_linger_ms": 5},
 }

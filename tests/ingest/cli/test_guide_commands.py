@@ -13,6 +13,7 @@ from command_lines import commands_of, is_ours
 from doc_blocks import blocks
 from fork_server import clean_environment, commands
 from gateway_http import ShownGateway
+from gateway_process import PATIENCE
 
 #: What goes on until it is ended: a gateway runs here already, the console has tests of its own.
 ENDLESS = ("serve", "console")
@@ -46,7 +47,7 @@ class Reader:
             done = commands().run(
                 *words,
                 given=given,
-                timeout=30,
+                timeout=PATIENCE,
                 environment={
                     **clean_environment(),
                     "DISTRIBUTARY_GATEWAY": f"127.0.0.1:{self.gateway.port}",

@@ -185,7 +185,7 @@ def test_what_a_kill_left_is_not_passed_over(own_gateway: Make, connect: Connect
 def test_the_same_on_a_store(own_gateway: Make, connect: Connect, s3: FaultyS3) -> None:
     assert s3.port
     home = "s3://lake/placed"
-    gateway = own_gateway({"owner": {"lease_ms": 900}})
+    gateway = own_gateway({"owner": {"lease_ms": 5_000}})
     gateway.address = home
     gateway.start()
     connect(port=gateway.port).sender("a.b").publish("1")

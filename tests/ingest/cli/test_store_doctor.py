@@ -13,7 +13,7 @@ from gateway_process import Gateway, free_port
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 
 HOME = "s3://lake/home"
-SETTINGS = {"owner": {"lease_ms": 1_500}, "commit": {"interval_ms": 600_000}}
+SETTINGS = {"owner": {"lease_ms": 4_000}, "commit": {"interval_ms": 600_000}}
 
 
 Doctor = Callable[..., dict[str, list[str]]]

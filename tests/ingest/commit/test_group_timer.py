@@ -44,7 +44,7 @@ def due_after(steps: Callable[[GroupTimer], Awaitable[None]]) -> list[float]:
 
         timer = GroupTimer(loop, begin)
         await steps(timer)
-        await asyncio.sleep(4 * SECONDS)
+        await asyncio.sleep(4 * SECONDS)  # the stimulus: by the loop's own clock
         return times
 
     with asyncio.Runner(loop_factory=Loop) as runner:
@@ -73,7 +73,7 @@ def test_a_group_has_its_own_time_though_one_before_it_went_early() -> None:
 
     async def steps(timer: GroupTimer) -> None:
         timer.set(SECONDS)
-        await asyncio.sleep(SECONDS / 2)
+        await asyncio.sleep(SECONDS / 2)  # the stimulus: by the loop's own clock
         timer.clear()
         timer.set(SECONDS)
 

@@ -83,7 +83,7 @@ def test_old_days_wait_for_the_last_subscription(
         receiver.bodies()
         return "retention" in kinds(gateway)
 
-    until(retained, "the old day goes", 30)
+    until(retained, "the old day goes")
     gateway.stop()
     assert TopicLog.open(home.topic_log).first_sequence == 5
 

@@ -38,7 +38,7 @@ def test_all_goes_on_with_tables_far_away(
             table = DeltaTable(f"{URL}/topic_log", storage_options=options)
             return table.transaction_version("sequence") == 300
 
-        until(committed, "all is in the table", 30)
+        until(committed, "all is in the table")
         consumer = peer.durable(topic, "mine")
         taken = consumer.take(200)
         assert [int(str(got.body).split()[0]) for got in taken] == list(range(200))

@@ -28,7 +28,7 @@ def test_what_all_have_acknowledged_is_gone(own_gateway: Make, connect: Connect)
     peer.sender("t").publish(*range(200))
     kept.confirm(kept.take(170))
     gateway.await_event("store.opened")
-    until(lambda: messages(gateway) == 200, "all of it is in the table", 30)
+    until(lambda: messages(gateway) == 200, "all of it is in the table")
     assert plain.bodies(150) == list(range(150))
     # A file is cut when half of it goes, so no more than this stays, however many files there are.
     until(lambda: messages(gateway) <= 100, "what both have had is gone", 60)

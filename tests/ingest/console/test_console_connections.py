@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 from console_process import Console
 from gateway_http import ShownGateway
-from gateway_process import until
+from gateway_process import PATIENCE, until
 
 
 def status(console: Console) -> int:
     """What the console answers to somebody who comes now; 0 where it has closed."""
-    connection = http.client.HTTPConnection(urlsplit(console.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(console.url).netloc, timeout=PATIENCE)
     try:
         connection.request("GET", "/login")
         return connection.getresponse().status
@@ -34,7 +34,9 @@ def test_silent_connections_are_closed(shown: ShownGateway, tmp_path: Path) -> N
         without_body = b"POST /login HTTP/1.1\r\n" + host + b"Content-Length: 1000\r\n\r\nuser="
         half = b"GET /login HTTP/1.1\r\n" + host
         for said in (without_body, without_body, half, half, half, b"", b"", b""):
-            one = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=30)
+            one = socket.create_connection(
+                (parts.hostname or "", parts.port or 0), timeout=PATIENCE
+            )
             silent.append(ends.enter_context(one))
             one.send(said)
         until(lambda: status(console) == 503, "they keep others out")

@@ -12,7 +12,7 @@ import pytest
 from console_process import Console
 from gateway_certificates import Authority
 from gateway_http import ShownGateway
-from gateway_process import until
+from gateway_process import PATIENCE, until
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_over_https_a_cookie_never_goes_otherwise(console: Console) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     host, _, port = console.url.removeprefix("https://").partition(":")
-    connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=10)
+    connection = http.client.HTTPSConnection(host, int(port), context=context, timeout=PATIENCE)
     connection.request("GET", "/")
     answer = connection.getresponse()
     answer.read()

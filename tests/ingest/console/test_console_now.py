@@ -47,7 +47,7 @@ def work(console: Console) -> Iterator[None]:
                 count = int(60 + 50 * math.sin(nth / 9))
                 sender.publish(*(f"flight {nth}.{one}" for one in range(count)))
                 consumer.bodies(count)
-                ended.wait(0.1)
+                ended.wait(0.1)  # the stimulus: not as fast as it can
 
     worker = threading.Thread(target=run)
     worker.start()

@@ -6,7 +6,7 @@ import os
 from chromium import answered
 from console_process import Console, cpu_seconds
 from gateway_peer import Peer
-from gateway_process import until
+from gateway_process import PATIENCE, until
 from playwright.sync_api import Page, expect
 
 
@@ -78,7 +78,7 @@ def test_other_names_and_methods_are_refused(console: Console) -> None:
     host, _, port = console.url.removeprefix("http://").partition(":")
 
     def status(method: str, **headers: str) -> int:
-        connection = http.client.HTTPConnection(host, int(port), timeout=10)
+        connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
         connection.request(method, "/", headers=headers)
         answer = connection.getresponse()
         answer.read()

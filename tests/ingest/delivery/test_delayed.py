@@ -8,6 +8,7 @@ import pytest
 from gateway_links import Incoming, encoded
 from gateway_peer import Connect, Peer
 from gateway_process import Gateway, past
+from in_time import InTime, in_time
 from proton import Delivery, symbol
 
 Make = Callable[..., Gateway]
@@ -48,22 +49,26 @@ def failed(incoming: Incoming) -> None:
 
 def test_a_message_waits_for_its_time_and_holds_up_nobody(connect: Connect, topic: str) -> None:
     """Those behind it go first; when its time has come it goes by itself, and not before."""
-    peer = connect()
-    consumer = of_queue(peer, topic)
-    sent = time.time()
-    fill(
-        peer,
-        topic,
-        delayed("later", 600),
-        at("sooner", sent + 0.3),
-        encoded("now"),
-        at("past", sent - 5),
-    )
-    (first, _), (second, _), (third, early), (last, late) = came(consumer, 4)
-    assert [first, second, third, last] == ["now", "past", "sooner", "later"]
-    assert early >= sent + 0.299
-    assert late >= sent + 0.599
-    assert late < sent + 10
+
+    def attempt(delay: InTime) -> None:
+        peer, queue = connect(), f"{topic}-{delay.ms}"
+        consumer = of_queue(peer, queue)
+        sent = time.time()
+        with delay.within():  # so it comes before the time of any of them
+            fill(
+                peer,
+                queue,
+                delayed("later", 2 * delay.ms),
+                at("sooner", sent + delay.seconds),
+                encoded("now"),
+                at("past", sent - 5),
+            )
+        (first, _), (second, _), (third, early), (last, late) = came(consumer, 4)
+        assert [first, second, third, last] == ["now", "past", "sooner", "later"]
+        assert early >= sent + delay.seconds - 0.001
+        assert late >= sent + 2 * delay.seconds - 0.001
+
+    in_time(attempt, 0.3)
 
 
 def test_whoever_was_there_when_it_was_published_gets_it(connect: Connect, topic: str) -> None:
@@ -132,17 +137,22 @@ def test_a_failure_may_be_waited_for(own_gateway: Make, connect: Connect) -> Non
 
 def test_a_delay_holds_for_whoever_comes_next(own_gateway: Make, connect: Connect) -> None:
     """The consumer that failed goes, another one comes: the time is the message's."""
-    gateway = own_gateway({"subscription": {"redelivery_delay_ms": 700}}).start()
-    peer = connect(port=gateway.port)
-    fill(peer, "q", encoded("x"))
-    first = of_queue(peer, "q")
-    began = time.time()
-    failed(first)
-    peer.leave(first, closed=True)
-    second = of_queue(peer, "q")
-    assert second.nothing()
-    [(body, when)] = came(second, 1)
-    assert (body, when - began >= 0.699) == ("x", True)
+
+    def attempt(delay: InTime) -> None:
+        gateway = own_gateway({"subscription": {"redelivery_delay_ms": delay.ms}}).start()
+        peer = connect(port=gateway.port)
+        fill(peer, "q", encoded("x"))
+        first = of_queue(peer, "q")
+        began = time.time()
+        with delay.within():
+            failed(first)
+            peer.leave(first, closed=True)
+            second = of_queue(peer, "q")
+            assert second.nothing()
+        [(body, when)] = came(second, 1)
+        assert (body, when - began >= delay.seconds - 0.001) == ("x", True)
+
+    in_time(attempt, 0.7)
 
 
 def test_what_is_given_back_unseen_comes_at_once(own_gateway: Make, connect: Connect) -> None:

@@ -8,6 +8,7 @@ import pytest
 from gateway_links import Incoming, encoded
 from gateway_peer import Connect, Peer, selector
 from gateway_process import Gateway, past, until
+from in_time import InTime, in_time
 
 Make = Callable[..., Gateway]
 QUICK = {"delivery": {"expiry_scan_ms": 20}, "commit": {"interval_ms": 50}}
@@ -59,13 +60,19 @@ def test_nothing_that_has_expired_is_delivered(connect: Connect, topic: str) -> 
 
 def test_what_comes_back_may_have_expired_meanwhile(connect: Connect, topic: str) -> None:
     """A delivery that is given back after its time goes to nobody any more."""
-    peer = connect()
-    fill(peer, topic, expiring("short", 300))
-    consumer = of_queue(peer, topic)
-    [got] = consumer.take()
-    past(time.time() + 0.3)
-    consumer.confirm([got], 0x26)
-    assert consumer.nothing()
+
+    def attempt(life: InTime) -> None:
+        peer, queue = connect(), f"{topic}-{life.ms}"
+        consumer = of_queue(peer, queue)
+        consumer.link.flow(1)
+        with life.within():
+            fill(peer, queue, expiring("short", life.ms))
+            [got] = consumer.take(credit=False)
+        past(time.time() + life.seconds)
+        consumer.confirm([got], 0x26)
+        assert consumer.nothing()
+
+    in_time(attempt, 0.3)
 
 
 def test_it_expires_though_nobody_asks(own_gateway: Make, connect: Connect) -> None:
@@ -139,13 +146,18 @@ def test_what_is_held_when_it_expires_may_still_be_accepted(
     own_gateway: Make, connect: Connect
 ) -> None:
     """It was delivered in time; the sweep passes it over."""
-    gateway = own_gateway(QUICK).start()
-    peer = connect(port=gateway.port)
-    fill(peer, "q", expiring("x", 3_000))
-    fill(peer, "other", expiring("x", 3_000))
-    consumer = of_queue(peer, "q")
-    taken = consumer.take()
-    until(lambda: settled(gateway, "expired"), "the sweep after their time")
-    consumer.confirm(taken)
-    until(lambda: settled(gateway, "accepted"), "the settlement")
-    assert settled(gateway, "expired") == [("queue/other", "")]
+
+    def attempt(life: InTime) -> None:
+        gateway = own_gateway(QUICK).start()
+        peer = connect(port=gateway.port)
+        with life.within():
+            fill(peer, "q", expiring("x", life.ms))
+            fill(peer, "other", expiring("x", life.ms))
+            consumer = of_queue(peer, "q")
+            taken = consumer.take()
+        until(lambda: settled(gateway, "expired"), "the sweep after their time")
+        consumer.confirm(taken)
+        until(lambda: settled(gateway, "accepted"), "the settlement")
+        assert settled(gateway, "expired") == [("queue/other", "")]
+
+    in_time(attempt, 1.0)

@@ -5,6 +5,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from gateway_process import PATIENCE
 from table_groups import bodies, framed, group, run
 
 from distributary.ingest.delivery.consumer import Subscription
@@ -56,7 +57,7 @@ def test_a_page_is_as_big_as_the_policy_says(
     host = Host(loop, settings, Halt(loop), counts)
     paging = Paging(host, recent, log, lambda _page: came.set())
     assert paging.find(subscription, 0) is None
-    loop.run_until_complete(asyncio.wait_for(came.wait(), 30))
+    loop.run_until_complete(asyncio.wait_for(came.wait(), PATIENCE))
     pages = subscription.ahead
     assert sum(batch.count for batch in pages.batches) == page_bytes // BYTES == pages.covered.stop
     paging.close()

@@ -136,9 +136,9 @@ def test_a_log_of_a_store_moves(own_gateway: Make, s3: FaultyS3) -> None:
     address = "s3://lake/moves"
     ObjectLake(ObjectHome(address, s3.options())).replace(None, PLACEMENT)
     machines = Machines(address, own_gateway)
-    main = machines.owner("a", "main", lease_ms=900)
-    owner = machines.owner("a", "orders", lease_ms=900)
-    heir = machines.standby("b", "orders", lease_ms=900)
+    main = machines.owner("a", "main")
+    owner = machines.owner("a", "orders")
+    heir = machines.standby("b", "orders")
     work = Load(QUEUE, main.port)
 
     async def whole() -> None:

@@ -216,7 +216,7 @@ def test_a_lake_on_a_store(own_gateway: Make, connect: Connect, s3: FaultyS3, to
     address = "s3://lake/whole"
     made = commands().run("log", "create", "orders", "--home", address)
     assert made.returncode == 0, made.stderr
-    gateways = [own_gateway({"owner": {"lease_ms": 900}}) for _ in range(2)]
+    gateways = [own_gateway({"owner": {"lease_ms": 5_000}}) for _ in range(2)]
     for gateway, log in zip(gateways, ("main", "orders"), strict=True):
         gateway.address, gateway.options = address, ["--log", log]
         gateway.start()

@@ -67,7 +67,7 @@ def test_a_loop_that_turns_feeds_the_watchdog(own_gateway: Make, manager: Manage
     manager.hears(*["WATCHDOG=1"] * 4)
     assert gateway.process is not None
     gateway.process.send_signal(signal.SIGSTOP)
-    manager.socket.settimeout(1.0)
+    manager.socket.settimeout(1.0)  # the stimulus: signs of life are less apart
     with pytest.raises(TimeoutError):
         manager.hears("another word")
     gateway.process.send_signal(signal.SIGCONT)
@@ -110,7 +110,7 @@ def test_a_watchdog_of_another_process_is_not_ours(own_gateway: Make, manager: M
         "WATCHDOG_PID": "1",
     }
     gateway.start()
-    manager.socket.settimeout(0.5)
     assert manager.socket.recv(4_096).startswith(b"READY=1")
+    manager.socket.settimeout(0.5)  # the stimulus: signs of life would be less apart
     with pytest.raises(TimeoutError):
         manager.socket.recv(4_096)

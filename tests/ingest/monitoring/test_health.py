@@ -111,7 +111,7 @@ def ended(peer: socket.socket) -> bool:
 
 def test_whoever_is_slow_or_one_too_many_is_let_go(shown: Make) -> None:
     """Connections and their time are bounded."""
-    gateway = shown({"http": {"connections_max": 2, "request_ms_max": 400}}).start()
+    gateway = shown({"http": {"connections_max": 2, "request_ms_max": 3_000}}).start()
     address = ("127.0.0.1", gateway.http_port)
     with socket.create_connection(address) as first, socket.create_connection(address) as second:
         first.sendall(b"GET /livez HT")

@@ -47,7 +47,7 @@ def test_misfits_are_counted_by_topic_and_what_became_of_them(tmp_path: Path) ->
 def test_what_waits_and_what_fails_is_shown(tmp_path: Path) -> None:
     """While the process that checks stands still messages wait; what is too much is counted, and
     so is each check that had no answer."""
-    given = {"schemas": {"waiting_bytes_max": 20_000, "check_ms_max": 3_000}}
+    given = {"schemas": {"waiting_bytes_max": 20_000, "check_ms_max": 8_000}}
     with ShownGateway(tmp_path, given) as gateway, Peer(gateway.port, "c") as peer:
         Manager(peer).done("UPDATE", "schema", "orders", **schema(validate="refuse"))
         sent(peer, "orders", GOOD)

@@ -27,7 +27,7 @@ from gateway_links import encoded
 from gateway_management import Manager
 from gateway_peer import Connect, Peer, PeerLost, selector
 from gateway_planted import Planted
-from gateway_process import until
+from gateway_process import PATIENCE, until
 from gateway_transactions import transacted
 from proton import Endpoint
 
@@ -36,7 +36,7 @@ from distributary.ingest.net import containment
 ROOT = Path(__file__).parents[3]
 VICTIM = "victim"
 SETTINGS = {
-    "amqp": {"handshake_ms_max": 500, "transaction_timeout_seconds": 1},
+    "amqp": {"handshake_ms_max": 5_000, "transaction_timeout_seconds": 1},
     "commit": {"interval_ms": 50},
 }
 
@@ -80,7 +80,7 @@ def queue_producer(gateway: Planted, topic: str) -> None:
 def accepting(gateway: Planted, _topic: str) -> None:
     gateway.arm("distributary.ingest.net.connection:Connection.__init__")
     with socket.create_connection(("127.0.0.1", gateway.port)) as one:
-        one.settimeout(10)
+        one.settimeout(PATIENCE)
         assert one.recv(1) == b""
 
 

@@ -175,7 +175,7 @@ def nothing_is_left(
         return not left
 
     try:
-        until(same, "nothing is left", 10.0)
+        until(same, "nothing is left")
     except AssertionError:
         raise AssertionError(f"objects before and after: {left}") from None
 

@@ -85,7 +85,7 @@ def test_whatever_a_peer_says_the_gateway_lives(gateway: Gateway, topic: str, se
         if dice.random() < 0.2:
             frames[2:] = dice.sample(frames[2:], len(frames) - 2)
         with Raw(gateway.port) as raw, suppress(OSError):
-            raw.socket.settimeout(0.002)
+            raw.socket.settimeout(0.002)  # the stimulus: it reads now and then
             for one in frames:
                 raw.send(bytes(one))
                 if dice.random() < 0.3:

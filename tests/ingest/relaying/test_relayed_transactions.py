@@ -274,7 +274,7 @@ def test_an_owner_that_is_paused_commits_nothing_that_was_given_up(
     """It is silent for a lease, so the gateway is done with it; when it goes on it finds what was
     sent and its peer gone."""
     with (
-        Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 1_500}}) as fleet,
+        Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 4_000}}) as fleet,
         working(fleet) as work,
     ):
         work.do()
@@ -292,7 +292,7 @@ def test_an_owner_that_is_paused_commits_nothing_that_was_given_up(
 def test_an_owner_that_is_paused_may_have_committed(tmp_path: Path, own_gateway: Make) -> None:
     """It reads the commit when it goes on: nobody knew, and it is done once."""
     with (
-        Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 1_500}}) as fleet,
+        Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 4_000}}) as fleet,
         working(fleet) as work,
     ):
         work.do()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from gateway_process import PATIENCE
 
 from distributary.ingest.runtime.collecting import ENDED_MIN, Collecting, Ends
 
@@ -61,7 +62,7 @@ def test_what_lived_once_is_collected_when_enough_has_ended(collector: None) -> 
             await asyncio.sleep(0.05)
         return left, new > 0
 
-    assert asyncio.run(asyncio.wait_for(cycles(), 20)) == (True, True)
+    assert asyncio.run(asyncio.wait_for(cycles(), PATIENCE)) == (True, True)
 
 
 #: The bytes of a process's memory after each step: with blocks, without; when the loop has worked.

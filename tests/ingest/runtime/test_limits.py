@@ -397,7 +397,7 @@ def test_a_producer_that_is_not_read_is_not_silent(
         },
         "commit": {"interval_ms": 50, "retry_ms": 100, "bytes": MIB},
         "amqp": {
-            "idle_timeout_ms": 1_000,
+            "idle_timeout_ms": 3_000,
             "message_bytes_max": 2 * MIB,
             "producer_credit": 400,
         },
@@ -413,7 +413,7 @@ def test_a_producer_that_is_not_read_is_not_silent(
         sender.publish("first")
         ballast = fill(small_disk)
         body = encoded(os.urandom(100_000).hex())
-        room = threading.Timer(4.0, ballast.unlink)  # the stimulus: silences later
+        room = threading.Timer(9.0, ballast.unlink)  # the stimulus: silences later
         room.start()
         waiting = [sender.send(body) for _ in range(300)]
         sender.peer.until(lambda: all(one.settled for one in waiting), "outcomes")

@@ -20,7 +20,7 @@ from gateway_frames import (
 from gateway_hostile import MIB, rss
 from gateway_links import encoded
 from gateway_peer import Peer
-from gateway_process import Gateway, Settings
+from gateway_process import PATIENCE, Gateway, Settings
 from proton import uint
 from test_operations import fill, small_disk  # noqa: F401 (a fixture)
 
@@ -174,12 +174,12 @@ def test_what_is_settled_waits_for_a_full_disk_within_a_bound(
             for n in range(0, 1_000, 2):  # a row for each: those in between aren't settled
                 raw.send(accept_frame(n, n, settled=False), said(n + 1, n + 1, 0x26))
             raw.send(begin_frame(channel=8))
-            raw.socket.settimeout(2.0)
+            raw.socket.settimeout(2.0)  # the stimulus: nobody reads it, however long
             with pytest.raises(TimeoutError):
                 raw.next(0x11)
             connect(port=gateway.port).heard()
             ballast.unlink()
-            raw.socket.settimeout(30.0)
+            raw.socket.settimeout(PATIENCE)
             assert raw.next(0x11)["remote-channel"] == 8
             raw.heard()
         again = connect("c", port=gateway.port).durable("t", "N")

@@ -75,7 +75,8 @@ def test_nothing_is_begun_after_a_bug() -> None:
 
 def test_what_is_closed_is_cancelled() -> None:
     loop = asyncio.new_event_loop()
-    work = WhileWanted(lambda: asyncio.sleep(60), lambda: True, loop, "numbers")
+    endless = loop.create_future()
+    work = WhileWanted(lambda: asyncio.wait([endless]), lambda: True, loop, "numbers")
     work.begin()
     loop.run_until_complete(asyncio.sleep(0))
     work.close()

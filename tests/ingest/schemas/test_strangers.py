@@ -111,7 +111,7 @@ def test_versions_have_a_limit(own_gateway: Make, connect: Connect) -> None:
 def test_what_waits_has_a_limit(own_gateway: Make, connect: Connect) -> None:
     """Beyond it messages are rejected, of those topics alone; when there is room again they are
     taken."""
-    gateway = own_gateway({"schemas": {"waiting_bytes_max": 10_000, "check_ms_max": 3_000}}).start()
+    gateway = own_gateway({"schemas": {"waiting_bytes_max": 10_000, "check_ms_max": 8_000}}).start()
     peer = connect(port=gateway.port)
     Manager(peer).done("UPDATE", "schema", "orders", **schema(validate="refuse"))
     served(peer)
@@ -155,7 +155,7 @@ def test_others_do_not_wait_for_a_process_that_is_gone(
 ) -> None:
     """Messages of other topics are accepted while those of this one wait, also of the same
     connection; then these have a clear answer."""
-    gateway = own_gateway({"schemas": {"check_ms_max": 5_000}}).start()
+    gateway = own_gateway({"schemas": {"check_ms_max": 10_000}}).start()
     peer = connect(port=gateway.port)
     Manager(peer).done("UPDATE", "schema", "orders", **schema(validate=validate))
     served(peer)

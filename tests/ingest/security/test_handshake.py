@@ -1,12 +1,12 @@
 """What is said before AMQP, without a socket."""
 
-import tracemalloc
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from proton import Data, Described, symbol, ulong
+from traced_memory import traced
 
 from distributary.ingest.security.handshake import (
     AMQP_HEADER,
@@ -107,12 +107,10 @@ COSTLY = {
 @pytest.mark.parametrize("what", COSTLY)
 def test_a_login_costs_no_more_than_its_bytes(what: str) -> None:
     """It is refused; what its values claim to be is never built."""
-    tracemalloc.start()
-    *_, step = machine().feed(described(b"\x00\x53\x41" + COSTLY[what]))
+    with traced() as memory:
+        *_, step = machine().feed(described(b"\x00\x53\x41" + COSTLY[what]))
     assert isinstance(step, Failed)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1 << 16
+    assert memory.peak < 1 << 16
 
 
 def test_descriptors_and_lists_come_in_all_their_forms() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gateway_frames import AMQP_HEADER, OPEN, Raw, open_frame
 from gateway_peer import Connect
-from gateway_process import Gateway
+from gateway_process import PATIENCE, Gateway
 from gateway_sasl import CHALLENGE, OUTCOME, Login, ScramClient, frame, init, plain, response
 
 from distributary.ingest.security.users import hashed, user_of
@@ -218,7 +218,7 @@ def test_a_peer_that_sends_on_while_its_password_is_checked_is_ended(guarded: Ga
 
 def test_a_login_that_takes_its_time_is_dropped(own_gateway: Make, users: Path) -> None:
     """Wherever it stops; a byte now and then doesn't keep it."""
-    settings = {"security": {"users": str(users)}, "amqp": {"handshake_ms_max": 500}}
+    settings = {"security": {"users": str(users)}, "amqp": {"handshake_ms_max": 2_500}}
     with own_gateway(settings) as gateway:
         with Login(gateway.port) as login:
             login.send(init("SCRAM-SHA-256", b"n,,n=alice,r=ours"))
@@ -228,7 +228,7 @@ def test_a_login_that_takes_its_time_is_dropped(own_gateway: Make, users: Path) 
             began = time.monotonic()
             drip = iter(plain("alice", PASSWORD))
             with pytest.raises(OSError):  # noqa: PT012 (it ends somewhere on the way)
-                while time.monotonic() < began + 20:
+                while time.monotonic() < began + PATIENCE:
                     login.send(bytes([next(drip)]))
                     time.sleep(0.1)  # the stimulus: a byte now and then
         assert len(gateway.events("connection.failed")) == 2

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from gateway_management import Manager
 from gateway_peer import Connect, Peer
-from gateway_process import Gateway, until
+from gateway_process import PATIENCE, Gateway, until
 from proton import Endpoint, Terminus
 
 from distributary.pipeline.model.subscription import SubscriptionKey
@@ -84,7 +84,7 @@ def test_each_lifetime_ends_with_its_own(
     assert watch.there(id_)
     end(peer, link, session, what)
     if lifetime not in ENDS[what]:
-        time.sleep(1.5)  # longer than the second between two looks, of which nothing is seen
+        time.sleep(1.5)  # the stimulus: looks are a second apart, nothing shows them
         assert watch.there(id_)
     elif what == "socket":
         watch.gone(id_)
@@ -146,7 +146,7 @@ def test_a_shared_one_ends_after_its_last(
     first.shared_durable(topic, "s", expiry=lifetime)
     link = second.shared_durable(topic, "s|2", expiry=lifetime)
     first.close()
-    time.sleep(1.5)  # longer than the second between two looks, of which nothing is seen
+    time.sleep(1.5)  # the stimulus: looks are a second apart, nothing shows them
     assert watch.there(id_)
     second.sender(topic).publish("still")
     assert link.bodies(1) == ["still"]
@@ -185,14 +185,14 @@ def test_the_clock_begins_anew_with_the_gateway(
     else:
         gateway.stop()
     peer.drop()
-    gateway.start()
     started = time.monotonic()
+    gateway.start()
     watch, peer = Watch(connect, gateway.port), connect("c", port=gateway.port)
     resumed = peer.durable("t", "resumed")
     watch.gone("container/c/at once")
     assert watch.there("container/c/away")
     watch.gone("container/c/away")
-    assert time.monotonic() - started > 2.5  # it was started before it was heard of
+    assert time.monotonic() - started >= 2.99
     assert resumed.bodies(1) == ["kept"]
     gateway.kill()
     gateway.start()
@@ -242,7 +242,7 @@ def test_a_thousand_at_once(own_gateway: Make, connect: Connect) -> None:
     for number in range(20):
         producer.publish(number)
         assert consumer.bodies(1) == [number]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < PATIENCE
     watch = Watch(connect, gateway.port)
     for number in (0, 500, 999):
         watch.gone(f"container/c/s{number}")

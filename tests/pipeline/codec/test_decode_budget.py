@@ -1,9 +1,9 @@
 """What one decode may give: every way in which bytes bring more values than they are long."""
 
 import struct
-import tracemalloc
 
 import pytest
+from traced_memory import traced
 
 from distributary.pipeline.amqp.dead_letter import ANNOTATIONS_MAX, DeadLetterInfo, copy, restored
 from distributary.pipeline.amqp.performative import attach
@@ -57,13 +57,9 @@ def elements(value: Value) -> list[Value]:
 def test_a_decode_that_is_refused_has_made_nothing(constructor: bytes) -> None:
     """10 KB that would be 65 million values: it costs no more memory than its own length."""
     data = list_of(*[array_of(constructor, 65_535)] * 1_000)
-    tracemalloc.start()
-    try:
-        with pytest.raises(DecodeError):
-            read(data, 0)
-        assert tracemalloc.get_traced_memory()[1] < 65_536
-    finally:
-        tracemalloc.stop()
+    with traced() as memory, pytest.raises(DecodeError):
+        read(data, 0)
+    assert memory.peak < 65_536
 
 
 def test_values_have_a_limit_whatever_they_are() -> None:
@@ -117,12 +113,9 @@ def test_sections_of_a_message_are_values_too() -> None:
 def test_a_copy_for_the_dead_letters_looks_at_the_first_sections_alone() -> None:
     """However many there are behind, and whatever they are."""
     bare = b"\x00\x53\x75\xa0\x00" * 200_000 + b"no section"
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         made = copy(b"\x00\x53\x70\xc0\x02\x01\x41" + bare, 41, INFO)
-        assert tracemalloc.get_traced_memory()[1] < 4 * len(bare)
-    finally:
-        tracemalloc.stop()
+    assert memory.peak < 4 * len(bare)
     assert made.durable
     assert made.data.endswith(bare)
     assert b"x-opt-dead-letter-sequence" in made.data

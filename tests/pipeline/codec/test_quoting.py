@@ -1,8 +1,7 @@
 """What is quoted of a peer's values: a line at most, whatever they are."""
 
-import tracemalloc
-
 import pytest
+from traced_memory import traced
 
 from distributary.pipeline.codec.amqp_types import Decimal, Described, Map, Value
 from distributary.pipeline.codec.quoting import quoted
@@ -23,12 +22,9 @@ LONG: list[tuple[Value, str]] = [
 @pytest.mark.parametrize(("value", "begins"), LONG)
 def test_what_is_quoted_is_a_line(value: Value, begins: str) -> None:
     """And nothing is written out for it that isn't shown."""
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         said = quoted(value)
-        assert tracemalloc.get_traced_memory()[1] < 65_536
-    finally:
-        tracemalloc.stop()
+    assert memory.peak < 65_536
     assert said.startswith(begins)
     assert len(said) < 400
 

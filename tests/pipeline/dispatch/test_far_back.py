@@ -1,10 +1,11 @@
 """What lies far back costs little memory: what is stuck, what nobody's selector matches, what is
 urgent."""
 
-import tracemalloc
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from traced_memory import traced
 
 from distributary.pipeline.dispatch.dispatcher import Deliver, Dispatcher
 from distributary.pipeline.dispatch.priority_index import PriorityIndex
@@ -20,13 +21,9 @@ SETS_BYTES = 1_000_000
 @contextmanager
 def little_memory(bytes_max: int) -> Iterator[None]:
     """No more than this is allocated at any moment meanwhile."""
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         yield
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < bytes_max, f"{peak:,} bytes"
+    assert memory.peak < bytes_max, f"{memory.peak:,} bytes"
 
 
 def test_one_stuck_message_far_behind() -> None:

@@ -1,6 +1,5 @@
 """Runs of sequences as texts: what is written is read again, anything else is refused."""
 
-import tracemalloc
 from array import array
 from base64 import b64encode
 from collections import deque
@@ -9,6 +8,7 @@ from zlib import compress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from traced_memory import traced
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.sequences.range_text import (
@@ -71,14 +71,11 @@ def test_what_was_not_packed_here_is_refused(text: str) -> None:
 )
 def test_a_text_that_unpacks_to_far_too_much_is_refused(text: str) -> None:
     """It is unpacked no further than it may be, and costs no more memory than that."""
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         for read in (sequences_of, lambda text, most: deque(parts_of(text, most), maxlen=0)):
             with pytest.raises(InvalidRequest, match="more than 100000 sequences in one text"):
                 read(text, 100_000)
-        assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    finally:
-        tracemalloc.stop()
+    assert memory.peak < 8 << 20
 
 
 def test_a_number_without_end_is_refused() -> None:

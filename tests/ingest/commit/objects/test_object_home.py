@@ -1,5 +1,7 @@
 """A gateway whose home is on a store: it has no disk, and everything else is as on one."""
 
+import signal
+import time
 from collections.abc import Callable
 
 import pytest
@@ -15,8 +17,9 @@ from distributary.pipeline.tables.delta.object_store import ObjectStore
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects
 
 HOME = "s3://lake/home"
+LEASE_MS = 6_000
 SETTINGS = {
-    "owner": {"lease_ms": 1_500},
+    "owner": {"lease_ms": 4_000},
     "commit": {"interval_ms": 100},
     "journal": {"put_linger_ms": 2, "put_settlement_linger_ms": 5},
 }
@@ -66,6 +69,26 @@ def test_all_of_a_home_is_there_after_a_kill(
     gateway.stop()
     assert "is sound" in said("verify", "--home", HOME, "--deep")
     gateway.start()
+    gateway.stop()
+
+
+def test_a_pause_amid_a_sign_of_life_loses_nothing(
+    make: Callable[..., Gateway], connect: Connect, topic: str, s3: FaultyS3
+) -> None:
+    """Nobody took the home meanwhile, and the request that was under way says nothing about that:
+    it is made anew."""
+    gateway = make({"owner": {"lease_ms": LEASE_MS}}).start()
+    assert gateway.process is not None
+    s3.hold("key", "PUT home/lease")
+    until(lambda: s3.holding, "a sign of life is under way")
+    gateway.process.send_signal(signal.SIGSTOP)
+    s3.plan(Plan(cut=("key",), hang_seconds=0.0))
+    s3.hold()
+    time.sleep(LEASE_MS / 1_000)  # the stimulus: it stands still, and the request ends
+    s3.plan(Plan())
+    gateway.process.send_signal(signal.SIGCONT)
+    connect(port=gateway.port).sender(topic).publish("it serves")
+    assert not gateway.events("owner.lost")
     gateway.stop()
 
 

@@ -30,7 +30,7 @@ import org.junit.jupiter.api.function.Executable;
 /** What the tests share: connections that end with the test, names of its own, plain texts. */
 abstract class Client {
     /** Milliseconds that a message may take before a test gives up; the machine may be shared. */
-    static final long PATIENCE = 10_000;
+    static final long PATIENCE = 60_000;
     /** Milliseconds without a message after which there is none; every drain is answered sooner. */
     static final long SILENCE = 300;
     /** A consumer gets what it asks for, one message at a time, and holds nothing else. */

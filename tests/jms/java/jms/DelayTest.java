@@ -18,7 +18,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 @EnumSource(Kept.class)
 class DelayTest extends KeptClient {
     /** Milliseconds; longer than any silence that is listened to. */
-    private static final long DELAY = 1_500;
+    private static final long DELAY = 3_000;
 
     /** Send this text, to come after so many milliseconds; the message as it was sent. */
     private Message send(String text, long delay) throws Exception {
@@ -58,7 +58,7 @@ class DelayTest extends KeptClient {
     void shortestFirst() throws Exception {
         given();
         MessageConsumer consumer = again();
-        Message second = send("second", 1_200);
+        Message second = send("second", 4_200);
         Message first = send("first", 600);
         expectInTime(consumer, first);
         expectInTime(consumer, second);

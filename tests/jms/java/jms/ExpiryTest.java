@@ -76,10 +76,10 @@ class ExpiryTest extends KeptClient {
     @DisplayName("What expires while a consumer has it doesn't come again when it is given back.")
     void givenBack() throws Exception {
         given();
-        send("short", 1, 500);
+        send("short", 1, 3_000);
         MessageConsumer consumer = receivingIn(INDIVIDUAL);
         Message got = next(consumer);
-        Thread.sleep(700);
+        Thread.sleep(3_200);
         settle(got, RELEASED);
         publish(connection, place, "long");
         expect(consumer, "long");

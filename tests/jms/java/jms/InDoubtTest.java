@@ -32,9 +32,9 @@ class InDoubtTest extends Client {
         return session.createConsumer(queue);
     }
 
-    /** What the client has sent before is in the log: in a moment, as the disk isn't busy. */
+    /** What the client has sent before is in the log: in a moment, also on a busy machine. */
     private void settle() throws Exception {
-        Thread.sleep(3 * SILENCE);
+        Thread.sleep(10 * SILENCE);
     }
 
     /** After a kill all from this one on come again; marked are those that were seen, no others. */

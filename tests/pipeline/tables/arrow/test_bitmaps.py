@@ -1,11 +1,10 @@
 """Bitmaps become the core's sets with the same members, dense or sparse, near or far."""
 
-import tracemalloc
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
+from traced_memory import traced
 
 from distributary.pipeline.sequences.chunks import CHUNK
 from distributary.pipeline.tables.arrow.bitmaps import WINDOW, bitmap_of, set_of
@@ -51,11 +50,7 @@ def test_a_bitmap_has_the_values(values: list[int]) -> None:
 def test_what_is_nearly_dense_costs_its_gaps() -> None:
     """Ten million settled messages, of which every thousandth is stuck."""
     bitmap = BitMap64(range(10_000_000)) - BitMap64(range(0, 10_000_000, 1_000))
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         found = set_of(bitmap)
-        kept, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert len(found) == len(bitmap)
-    assert kept < 100 * 10_000, f"{kept:,} bytes"
+    assert memory.kept < 100 * 10_000, f"{memory.kept:,} bytes"

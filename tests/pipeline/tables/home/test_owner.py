@@ -283,7 +283,7 @@ def test_who_speaks_while_the_home_is_given_back_writes_into_no_other_file(
     speaks.start()
     heir.begun.wait()
     gives.start()
-    gives.join(0.5)  # if it waits for no word, it is further by now
+    gives.join(0.5)  # the stimulus: if it waits for no word, it is further by now
     heir.go.set()
     gives.join()
     assert other.read_bytes() == b""

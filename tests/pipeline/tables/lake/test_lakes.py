@@ -224,7 +224,7 @@ def test_a_kill_leaves_one_placement_or_the_next(tmp_path: Path) -> None:
         )
         assert process.stdout is not None
         said = int(process.stdout.readline())
-        time.sleep(dice.random() / 20)
+        time.sleep(dice.random() / 20)  # the stimulus: it gets so far
         process.kill()
         rest, _ = process.communicate()
         said = max([said, *map(int, rest.split("\n")[:-1])])

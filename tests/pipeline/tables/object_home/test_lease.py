@@ -20,6 +20,8 @@ from distributary.pipeline.tables.object_home.lease import (
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
 LEASE = 0.6
+#: Whoever waits for it is too late for its test.
+LONG = 600.0
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +46,11 @@ def taken(standby: LeaseStandby) -> LeaseOwner:
 
 
 def test_a_free_home_is_taken_at_once_and_given_back(home: ObjectHome) -> None:
-    owner = acquire_lease(home, LEASE)
+    owner = acquire_lease(home, LONG)
     owner.beat()
     owner.check()
     owner.release()
-    before = time.monotonic()
-    acquire_lease(home, LEASE).release()
-    assert time.monotonic() - before < LEASE
+    acquire_lease(home, LONG).release()
 
 
 def test_an_owner_that_lives_is_not_disturbed(home: ObjectHome) -> None:

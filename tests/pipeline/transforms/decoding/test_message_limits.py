@@ -1,13 +1,13 @@
 """What one message may become in the table `messages`: whatever its bytes are, the job goes on."""
 
 import struct
-import tracemalloc
 
 import pyarrow as pa
 import pytest
 from drawn_messages import section, sized, string
 from spark_log import encoded
 from spark_place import Place
+from traced_memory import traced
 
 from distributary.pipeline.codec.amqp_types import DecodeLimits
 from distributary.pipeline.codec.rendering import JSON_CHARS_MAX
@@ -53,13 +53,9 @@ def test_a_message_that_becomes_too_much_is_a_row_with_an_error(kind: str) -> No
     """In a fraction of the memory that it would take; those beside it are decoded."""
     value, limit = HOSTILE[kind]
     messages = pa.array([encoded("before"), body(value), encoded("behind")], pa.binary())
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         found = decoded_one_by_one(messages)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * JSON_CHARS_MAX
+    assert memory.peak < 4 * JSON_CHARS_MAX
     before, wrong, behind = (found["error"][n].as_py() for n in range(3))
     assert (before, behind) == (None, None)
     assert limit in wrong

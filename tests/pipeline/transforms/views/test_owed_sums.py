@@ -2,7 +2,6 @@
 says."""
 
 import random
-import tracemalloc
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyroaring import BitMap64
+from traced_memory import traced
 
 from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
@@ -222,13 +222,10 @@ def peak_of_summing(folder: Path, subscriptions: int) -> int:
     selected = [{"selector": one["selector"], "sequences": bits} for one in home.lives]
     known = {"lives": pa.array([home.lives], kind), "selected": pa.array([selected])}
     batch = pa.record_batch(known | {"first": pa.array([0])})
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         sums = OwedSums(str(folder), Clip(WIDTH, None, clipped=False))
         assert sum(rows.num_rows for rows in sums(iter([batch]))) == 0
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    return memory.peak
 
 
 def test_bitmaps_become_numbers_one_after_the_other(tmp_path: Path) -> None:
