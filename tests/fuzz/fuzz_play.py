@@ -15,7 +15,7 @@ from fuzz_transcript import Act, Drop, Hear, Say
 
 #: Seconds that a `Hear` waits, and that the gateway has for taking what is sent and for ending
 #: sockets that have.
-HEAR_SECONDS, END_SECONDS = 0.02, 60.0
+HEAR_SECONDS, END_SECONDS = 0.02, 20.0
 DECLARED = re.compile(rb"\x00\x53\x33\xc0.\x01\xa0\x08(.{8})", re.DOTALL)
 MADE = re.compile(rb"temp-(?:queue|topic)://[0-9a-f]{32}")
 #: A name of a temporary destination that isn't its own yet: both kinds, all numbers.

@@ -28,7 +28,7 @@ from fuzz_transcript import Act, Drop, Hear, Say
 from gateway_process import Gateway, until
 
 #: Seconds that the witness's message may take: a sanitizer's build on a busy machine is slow.
-WITNESS_SECONDS = 60.0
+WITNESS_SECONDS = 10.0
 #: Seconds that the start may take.
 START_SECONDS = 120.0
 #: What must not stand in a gateway's log.
@@ -74,12 +74,11 @@ class Finding(Exception):
 @dataclass
 class Place:
     """Where rounds are run: a folder, and the environment of the gateways (a sanitizer's, or none
-    of its own), whether peers must log in, and the seconds that the witness's message may take."""
+    of its own), and whether peers must log in."""
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     users: bool = False
-    witness_seconds: float = WITNESS_SECONDS
 
 
 class Tried(Gateway):
@@ -96,7 +95,6 @@ class Tried(Gateway):
         self.environment = dict(place.environment)
         self._checked = 0
         self._witnessed = witnessed
-        self._witness_seconds = place.witness_seconds
         self.witness: subprocess.Popen[str] | None = None
         self.said = ""
 
@@ -109,8 +107,7 @@ class Tried(Gateway):
         return self
 
     def _call_witness(self) -> None:
-        words = (self.port, self._witness_seconds, *self._login)
-        command = [sys.executable, str(WITNESS), *map(str, words)]
+        command = [sys.executable, str(WITNESS), str(self.port), str(WITNESS_SECONDS), *self._login]
         pipe = subprocess.PIPE
         self.witness = subprocess.Popen(
             command,

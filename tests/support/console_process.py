@@ -2,13 +2,12 @@
 
 import os
 import re
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from fork_server import Forked, commands
 from gateway_http import ShownGateway
-from gateway_process import PATIENCE
+from gateway_process import PATIENCE, cpu_seconds
 
 _AT = re.compile(r"^console of .+ at (\S+)$")
 
@@ -60,9 +59,3 @@ class Console:
         """What it has taken of a core so far."""
         assert self.process is not None
         return cpu_seconds(self.process.pid)
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a process has taken of a core so far."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

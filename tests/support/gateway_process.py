@@ -1,6 +1,7 @@
 """The real command as a process: started on a free port, killed, stopped, started again."""
 
 import json
+import os
 import random
 import re
 import signal
@@ -80,6 +81,12 @@ def _own_ports() -> Iterator[int]:
         taken.detach()
         return cycle(every[nth::PORT_PARTS])
     raise AssertionError(f"{PORT_PARTS} processes run tests")
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has taken of a core so far."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def toml(settings: Settings) -> str:

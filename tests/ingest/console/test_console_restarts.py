@@ -4,9 +4,9 @@ import http.client
 import os
 
 from chromium import answered
-from console_process import Console, cpu_seconds
+from console_process import Console
 from gateway_peer import Peer
-from gateway_process import PATIENCE, until
+from gateway_process import PATIENCE, cpu_seconds, until
 from playwright.sync_api import Page, expect
 
 

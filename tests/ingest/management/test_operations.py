@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from gateway_frames import AMQP_HEADER, OPEN, SASL_HEADER, Raw, begin_frame, open_frame
 from gateway_links import encoded
 from gateway_peer import Connect, Peer, PeerLost
-from gateway_process import PATIENCE, Gateway, Settings, until
+from gateway_process import PATIENCE, Gateway, Settings, cpu_seconds, until
 from proton import Delivery, Endpoint, Message, SSLDomain
 from proton.reactor import Container
 from proton.utils import BlockingConnection
@@ -102,7 +102,9 @@ def test_a_new_home_is_ready_within_two_seconds_of_work(own_gateway: Make) -> No
     with own_gateway() as gateway:
         [event] = gateway.events("listening")
         assert event["address"] == f"127.0.0.1:{gateway.port}"
-        assert 0 <= int(str(gateway.events("store.opened")[0]["milliseconds"])) < 60_000
+        assert gateway.process is not None
+        assert cpu_seconds(gateway.process.pid) < 2
+        assert int(str(gateway.events("store.opened")[0]["milliseconds"])) >= 0
 
 
 def test_a_slow_handshake_is_dropped(own_gateway: Make, connect: Connect) -> None:

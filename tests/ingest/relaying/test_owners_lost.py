@@ -286,7 +286,7 @@ def test_an_owner_that_is_paused_is_missed_within_a_lease(
         standby.stop()
 
 
-def test_a_gateway_that_is_paused_is_missed_within_a_lease(
+def test_a_gateway_that_is_paused_is_missed_soon(
     tmp_path: Path, own_gateway: Callable[..., Gateway], connect: Connect
 ) -> None:
     """What its clients have at the owner is free then, for who comes back at another gateway: not

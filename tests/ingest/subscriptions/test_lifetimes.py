@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from gateway_management import Manager
 from gateway_peer import Connect, Peer
-from gateway_process import PATIENCE, Gateway, until
+from gateway_process import Gateway, cpu_seconds, until
 from proton import Endpoint, Terminus
 
 from distributary.pipeline.model.subscription import SubscriptionKey
@@ -228,7 +228,7 @@ def test_operators_see_and_set_it(own_gateway: Make, connect: Connect, tmp_path:
 
 
 def test_a_thousand_at_once(own_gateway: Make, connect: Connect) -> None:
-    """They end together and in the table, and nobody waits long for it."""
+    """They end together and in the table, and nobody waits for long work."""
     settings = {"amqp": {"subscriptions_of_client_id_max": 5_000, "links_max": 1_024}}
     gateway = own_gateway(settings).start()
     peer = connect("c", port=gateway.port)
@@ -237,12 +237,13 @@ def test_a_thousand_at_once(own_gateway: Make, connect: Connect) -> None:
         peer.attached(link.link)
     other = connect("other", port=gateway.port)
     consumer, producer = other.durable("t", "s"), other.sender("t")
+    assert gateway.process is not None
+    used = cpu_seconds(gateway.process.pid)
     peer.drop()
-    began = time.monotonic()
     for number in range(20):
         producer.publish(number)
         assert consumer.bodies(1) == [number]
-    assert time.monotonic() - began < PATIENCE
+    assert cpu_seconds(gateway.process.pid) - used < 10
     watch = Watch(connect, gateway.port)
     for number in (0, 500, 999):
         watch.gone(f"container/c/s{number}")
