@@ -29,8 +29,9 @@ def archive_of(java: str, jars: Iterable[Path]) -> Path:
     for jar in jars:
         stat = jar.stat()
         known.update(f"{jar} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "distributary" / f"spark-{known.hexdigest()[:16]}.jsa"
+    # Who runs without a home has no archive, and no error.
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    return Path(cache, "distributary", f"spark-{known.hexdigest()[:16]}.jsa")
 
 
 def named_in(options: str, environment: Mapping[str, str]) -> str | None:
@@ -43,8 +44,9 @@ def named_in(options: str, environment: Mapping[str, str]) -> str | None:
 
 def using(archive: Path, options: str) -> str:
     """These options of Java, and the archive, if it is there and nobody names another."""
-    # Options are cut at spaces on their way.
-    if named_in(options, os.environ) or " " in str(archive) or not archive.is_file():
+    # Options are cut at spaces on their way. A home may be another user's, which can't be read.
+    readable = os.access(archive, os.R_OK) and archive.is_file()
+    if named_in(options, os.environ) or " " in str(archive) or not readable:
         return options
     return f"{_SILENT} -XX:SharedArchiveFile={archive} {options}"
 

@@ -107,7 +107,7 @@ def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = (
         wanted = _wanted(given.get("spark.master", LOCAL)) | dict(settings or {})
         wanted = {key: value for key, value in wanted.items() if key not in given}
     else:
-        require_java()
+        java = require_java()
         wanted = _wanted(LOCAL) | dict(settings or {})
         jars = delta_jars()
         more = maven_jars(S3_JARS) if on_s3(places) else []
@@ -121,7 +121,7 @@ def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = (
         wanted["spark.jars"] = ",".join(map(str, more))
         options = wanted.get("spark.driver.extraJavaOptions", "")
         options = f"{options} -Dlog4j2.configurationFile={on_disk('log4j2.properties')}"
-        wanted["spark.driver.extraJavaOptions"] = using(class_archive(), options)
+        wanted["spark.driver.extraJavaOptions"] = using(class_archive(java), options)
     # Workers import our code by name, also where it is neither installed nor in PYTHONPATH. What
     # comes in a wheel they have by `--py-files`.
     code = Path(distributary.__file__).parents[1]
@@ -187,16 +187,18 @@ def maven_jars(jars: Iterable[tuple[str, str, str]]) -> list[Path]:
         ) from error
 
 
-def class_archive() -> Path:
-    """Where the class archive of the Java and the jars that a session begins with is, if there is
-    one. Raises SparkUnavailable when a jar is missing."""
+def class_archive(java: str) -> Path:
+    """Where the class archive of this Java (`require_java`) and the jars that a session begins with
+    is, if there is one. Raises SparkUnavailable when a jar is missing."""
     of_spark = sorted(Path(_find_spark_home(), "jars").glob("*.jar"))
-    return archive_of(_java_says(os.environ) or "", [*delta_jars(), *of_spark])
+    return archive_of(java, [*delta_jars(), *of_spark])
 
 
-def require_java() -> None:
-    """Raise SparkUnavailable unless a Java of JAVA_MIN or newer would be started."""
-    version = java_version(os.environ)
+def require_java() -> str:
+    """What the Java that would be started says of itself. Raises SparkUnavailable unless it is of
+    JAVA_MIN or newer."""
+    said = _java_says(os.environ)
+    version = _major(said)
     if version is None:
         raise SparkUnavailable(
             f"Spark needs Java {JAVA_MIN} or newer and there is none: "
@@ -207,20 +209,25 @@ def require_java() -> None:
             f"Spark needs Java {JAVA_MIN} or newer and this is Java {version}: "
             "install openjdk-17-jre-headless, or set JAVA_HOME to a newer one."
         )
+    return said
 
 
 def java_version(environment: Mapping[str, str]) -> int | None:
     """The major version of the Java that Spark would start, None when there is none."""
-    found = re.search(r'version "(?:1\.)?(\d+)', _java_says(environment) or "")
+    return _major(_java_says(environment))
+
+
+def _major(said: str) -> int | None:
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found.group(1)) if found else None
 
 
-def _java_says(environment: Mapping[str, str]) -> str | None:
-    """What the Java that Spark would start says of itself, None when there is none."""
+def _java_says(environment: Mapping[str, str]) -> str:
+    """What the Java that Spark would start says of itself; nothing when there is none."""
     home = environment.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
     if java is None or not Path(java).exists():
-        return None
+        return ""
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     return f"{said.stderr}{said.stdout}"
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from distributary.jobs.session.class_archive import making, named_in
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import execute
-from distributary.jobs.session.session import class_archive, defaults, session
+from distributary.jobs.session.session import class_archive, defaults, require_java, session
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.views.view_registry import VIEWS, register
@@ -39,7 +39,7 @@ def prepare() -> Path:
     """Make the archive of this Java and these jars; returns where it is. No session may be there.
     Raises SparkUnavailable, InvalidRequest where another one is named or a folder has a space, and
     StoreError when it can't be written."""
-    options, archive = defaults()[_OPTIONS], class_archive()
+    options, archive = defaults()[_OPTIONS], class_archive(require_java())
     if where := named_in(options, os.environ):
         raise InvalidRequest(f"{where} names a class archive already: take it out first.")
     if " " in str(archive):
@@ -47,20 +47,20 @@ def prepare() -> Path:
             f"Java takes no archive from {archive.parent}, which has a space in its name: "
             "name another cache by XDG_CACHE_HOME."
         )
-    begun = archive.with_suffix(".unfinished")
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        begun.unlink(missing_ok=True)
+        work = TemporaryDirectory(dir=archive.parent, prefix="unfinished-")
     except OSError as error:
         raise StoreError(f"{archive.parent} can't be written: {error.strerror}") from error
-    spark = session({_OPTIONS: making(begun, options)})
-    with TemporaryDirectory() as folder:
+    with work as folder:  # nobody else's, though he prepares at the same time
+        begun = Path(folder, archive.name)
+        spark = session({_OPTIONS: making(begun, options)})
         _ask(spark, folder)
         _end(spark)
-    try:
-        begun.replace(archive)
-    except OSError as error:
-        raise StoreError(f"Java has written no {begun}: {error.strerror}") from error
+        try:
+            begun.replace(archive)
+        except OSError as error:
+            raise StoreError(f"Java has written no {begun}: {error.strerror}") from error
     return archive
 
 

@@ -41,6 +41,33 @@ def test_who_has_none_goes_without(jar: Path) -> None:
     assert using(archive_of("17", [jar]), "-Xss8m") == "-Xss8m"
 
 
+#: By a user whom the system doesn't know, where this one may become another.
+SOMEBODY_ELSE = """
+import os
+from distributary.jobs.session.class_archive import archive_of, using
+if not os.geteuid():
+    os.setuid(54321)
+print(using(archive_of("17", []), "-Xss8m"))
+"""
+
+
+def test_who_has_no_home_goes_without(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or one that isn't his: a service runs as somebody else than who has started it."""
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(jar))  # no folder
+    assert using(archive_of("17", [jar]), "-Xss8m") == "-Xss8m"
+    environment = {name: said for name, said in os.environ.items() if name != "HOME"}
+    for home in ({}, {"HOME": "/root"}):
+        done = subprocess.run(
+            [sys.executable, "-c", SOMEBODY_ELSE],
+            env=environment | home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == "-Xss8m\n", done.stderr
+
+
 @pytest.mark.parametrize("variable", VARIABLES)
 def test_who_names_an_archive_has_that(
     jar: Path, monkeypatch: pytest.MonkeyPatch, variable: str
