@@ -167,14 +167,14 @@ class Checker:
                 for delivery in self._deliveries.values():
                     delivery.holders.pop(event.consumer, None)
                     delivery.must_be_marked |= delivery.at_hand.pop(event.consumer, 0) > 0
+                self._allow_marks()  # messages on their way to that consumer
             case Ended():
                 self._end(event)
             case Harmed() | Recovered():
                 self._harmed = isinstance(event, Harmed)
                 for delivery in self._deliveries.values():
                     delivery.holders.clear()
-                for message in self._messages.values():
-                    message.may_be_marked = True
+                self._allow_marks()
             case Drained():
                 self._drained.add(event.subscription)
             case DeadLettered():
@@ -261,6 +261,11 @@ class Checker:
             self._marked.setdefault(event.subscription, []).append(where)
         delivery.must_be_marked = False
 
+    def _allow_marks(self) -> None:
+        """Each message published so far may come marked as redelivered."""
+        for message in self._messages.values():
+            message.may_be_marked = True
+
     def _end(self, event: Ended) -> None:
         """What consumers held may have been delivered: it must be marked, as the gateway ended
         their connections; unless a consumer had asked to go: it may have gone before, and what is
@@ -271,8 +276,7 @@ class Checker:
             delivery.holders.clear()
         self._leaving.clear()
         if event.how in {How.POWER_CUT, How.CUT_OFF}:
-            for message in self._messages.values():
-                message.may_be_marked = True
+            self._allow_marks()
         else:
             for name, credit in event.credit.items():
                 self._may_be_marked[name] = self._may_be_marked.get(name, 0) + credit

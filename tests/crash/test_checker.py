@@ -133,6 +133,9 @@ SOUND: dict[str, tuple[Event, ...]] = {
     "marked in a fleet that is harmed": (
         *(SHARED, Harmed("x"), sent(), accepted(), came(count=1), settle(), DRAINED),
     ),
+    "its gateway ends by itself, the message on its way to another consumer comes marked": (
+        *(SHARED, sent(), accepted(), Lost("d"), came(count=1), settle(), DRAINED),
+    ),
     "its gateway is gone, and the log has had another owner before": (
         *(SHARED, sent(), came(), Harmed("x"), came(count=1, consumer="d")),
         *(settle(0, Said.RELEASED, "d"), Lost("c"), came(consumer="e"), settle(consumer="e")),
