@@ -26,6 +26,9 @@ delivery_attempts_max = 2
 [[subscription]]
 match = "queue/locked"
 lock_ms = 1_500
+[[subscription]]
+match = "queue/held"
+lock_ms = 60_000
 """
 
 
@@ -156,3 +159,22 @@ def test_what_somebody_else_was_given_cant_be_committed(ruled: Gateway) -> None:
         other.credit(2, handle=2)
         assert other.bodies(1) == ["done"]
         assert other.empty(handle=2, count=1)
+
+
+def test_what_a_rollback_gives_back_may_be_settled_under_its_new_lock(ruled: Gateway) -> None:
+    """In a transaction or in none: the outcome is for this delivery, though its lock is another
+    one than before."""
+    with Jms(ruled.port) as jms, Jms(ruled.port) as other:
+        other.publish("held", "plain", "in a transaction", capabilities=QUEUE)
+        session = transacted(jms)
+        handle = session.consumer("q", source("held", QUEUE), 2)
+        plain, transacted_one = session.transfers(2)
+        session.retire(plain, transacted_one, settled=False)
+        assert session.roll_back() == ""
+        jms.settle(plain, None, make("accepted"), channel=session.channel)
+        session.retire(transacted_one)
+        assert session.commit() == ""
+        jms.detach(handle=handle, channel=session.channel, closed=True)
+        session.until("detach")
+        other.subscribed("q", source("held", QUEUE))
+        assert other.empty()
