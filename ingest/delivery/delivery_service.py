@@ -51,8 +51,7 @@ MESSAGES_LIKE_ONE_EVALUATION = 4
 
 
 class DeliveryDue(msgspec.Struct, frozen=True):
-    """The delivery service tells the message loop: an alarm rang, or the loop has turned, and
-    subscriptions are to be served."""
+    """The delivery service tells the message loop: subscriptions are to be served."""
 
 
 class DeliveryService:
@@ -194,13 +193,17 @@ class DeliveryService:
             self._wake(subscription)  # what comes behind may be delivered now
         self._log.flush()
 
+    def due(self) -> None:
+        """Serve those that were woken, though no frame came."""
+        self._complete(DeliveryDue())
+
     def _rung(self, subscriptions: list[Subscription], now: int) -> None:
         for subscription in subscriptions:
             self.recording.perform(subscription, subscription.dispatcher.wake(now), now)
             self._alarms.look(subscription)
             if subscription.consumers:
                 self._wake(subscription)
-        self._complete(DeliveryDue())
+        self.due()
 
     # Outcomes.
 
