@@ -108,7 +108,9 @@ def test_who_may_have_what_waits_by_a_new_policy_gets_it_at_once(
     """Nothing else happens on the queue: the only active consumer asks for nothing, until all are
     active."""
     file = tmp_path / "policies.toml"
-    gateway = ruled(own_gateway, file, '[[subscription]]\nmatch = "queue/q"\nsingle_active = true\n')
+    gateway = ruled(
+        own_gateway, file, '[[subscription]]\nmatch = "queue/q"\nsingle_active = true\n'
+    )
     peer, manager = connect(port=gateway.port), Manager(connect(port=gateway.port))
     peer.receiver("queue://q", capabilities=("queue",))
     other = peer.receiver("queue://q", capabilities=("queue",))
