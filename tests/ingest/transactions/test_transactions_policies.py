@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from gateway_fields import make
 from gateway_jms import QUEUE, Jms, source, text_message, text_of
+from gateway_links import encoded
+from gateway_management import Manager
+from gateway_peer import Connect
 from gateway_process import Gateway
 from gateway_transactions import Transacted, condition_of, transacted
 from test_frames_deliveries import count_of
@@ -178,3 +181,25 @@ def test_what_a_rollback_gives_back_may_be_settled_under_its_new_lock(ruled: Gat
         session.until("detach")
         other.subscribed("q", source("held", QUEUE))
         assert other.empty()
+
+
+def test_a_request_is_no_part_of_a_transaction(ruled: Gateway, connect: Connect) -> None:
+    """A rollback couldn't take it back. It is refused, isn't done, and the commit fails with all
+    that was to be done with it; a request without a transaction on the same link is done."""
+    said = {"operation": "CREATE", "type": "queue", "name": "made"}
+    request = encoded({}, properties=said, id="1", reply_to="queue://answers")
+    manager = Manager(connect(port=ruled.port))
+    with Jms(ruled.port) as jms:
+        session = transacted(jms)
+        node, to = session.producer("$management", ()), session.producer("done", QUEUE)
+        post(session, to, "done", 1)
+        state = make("transactional-state", txn_id=session.id)
+        refused = session.answer(session.transfer(node, request, state=state))
+        assert condition_of(refused) == "amqp:not-implemented"
+        assert session.commit() == "amqp:not-implemented"
+        assert manager.ask("READ", "queue", "made").status == 404
+        assert session.answer(session.transfer(node, request)).kind == "accepted"
+        session.consumer("q", source("answers", QUEUE), 1)
+        session.transfers(1)
+        assert manager.done("READ", "queue", "made")["backlog"] == 0
+        assert manager.done("READ", "queue", "done")["backlog"] == 0
