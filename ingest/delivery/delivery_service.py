@@ -138,6 +138,7 @@ class DeliveryService:
         subscription = consumer.subscription
         effects = subscription.dispatcher.reacquire(consumer.number, run, now)
         self._marks.deliver(subscription.mark_slot, subscription.dispatcher.reach)
+        self._alarms.look(subscription)
         return effects
 
     def flowed(self, consumer: Consumer) -> None:
@@ -353,8 +354,7 @@ class DeliveryService:
         self, subscription: Subscription, batch: RecordBatch, effects: Sequence[Effect], now: int
     ) -> int:
         """Perform what the dispatcher has made of a batch's messages; bytes that were sent."""
-        sent = 0
-        limited, others = list[Consumer](), list[Effect]()
+        sent, limited, others = 0, list[Consumer](), list[Effect]()
         for effect in effects:
             if not isinstance(effect, Deliver):
                 others.append(effect)

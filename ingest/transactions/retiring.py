@@ -114,6 +114,7 @@ class Retiring:
             dispatcher = subscription.dispatcher
             if own and dispatcher.restore(retired.transaction, own, retired.consumer.number, now):
                 rest = array("q", [sequence for sequence, gone in pairs if gone])
+                self._delivery.changed(subscription)  # it may be under a lock again
         if rest:
             self._end(retired, rest, undone(retired.said), None)
 

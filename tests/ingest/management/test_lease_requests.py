@@ -344,3 +344,25 @@ def test_a_holder_that_is_closed_while_it_asks_is_told_so(
     assert operator.done("CLOSE", "subscription", name)["links"] == 1
     assert manager.answer(7).status == 409
     manager.peer.heard()
+
+
+def test_the_lock_of_what_a_holder_has_back_ends_in_its_time(
+    lake: Gateway, connect: Connect, topic: str
+) -> None:
+    """A holder that was lost has again what was released meanwhile, and hangs: it is free when its
+    lock has ended, though nothing else happens."""
+    name = owned(connect, lake, topic, 1)
+    before = connect(port=lake.port)
+    body = acquire(Manager(before), name, keep="")
+    [sequence] = body["acquired"][0]
+    before.drop()
+    manager = Manager(connect(port=lake.port))
+
+    def free() -> bool:
+        return not manager.done("READ", "subscription", name)["in_flight"]
+
+    until(free, "the release")
+    manager.done("UPDATE", "subscription", name, policy={"lock_ms": 500})
+    said = {"keep": str(sequence), "incarnation": body["incarnation"], "max": 0}
+    assert acquire(manager, name, **said)["kept"] == str(sequence)
+    until(free, "the end of the lock")

@@ -203,3 +203,20 @@ def test_a_request_is_no_part_of_a_transaction(ruled: Gateway, connect: Connect)
         session.transfers(1)
         assert manager.done("READ", "queue", "made")["backlog"] == 0
         assert manager.done("READ", "queue", "done")["backlog"] == 0
+
+
+def test_the_lock_of_what_a_rollback_gave_back_ends_in_its_time(ruled: Gateway) -> None:
+    """The transaction took longer than the lock before, and nothing else happens on the queue:
+    whoever waits gets what its consumer doesn't settle."""
+    with Jms(ruled.port) as jms, Jms(ruled.port) as other:
+        other.publish("locked", "work", capabilities=QUEUE)
+        session = transacted(jms)
+        session.consumer("q", source("locked", QUEUE), 1)
+        [work] = session.transfers(1)
+        other.subscribed("q", source("locked", QUEUE))
+        other.credit(1)
+        session.retire(work, settled=False)
+        time.sleep(2)  # the stimulus: longer than a lock
+        assert session.roll_back() == ""
+        [again] = other.expect("transfer")
+        assert count_of(again) == 1
