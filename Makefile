@@ -116,5 +116,5 @@ $(DOCS_ENV)/.ready: deploy/site/requirements.txt
 	@touch $@
 
 # Spark's classes for the tests' JVMs, read and checked once.
-$(ARCHIVE): $(READY) tests/support/class_archive.py
+$(ARCHIVE): $(READY) tests/support/class_archive.py jobs/views/prepare_job.py jobs/session/class_archive.py
 	$(BIN)/python tests/support/class_archive.py $@

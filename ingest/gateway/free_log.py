@@ -1,6 +1,6 @@
 """Whichever log of a lake has no owner: a gateway that serves any of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from distributary.ingest.gateway.ownership.any_home import AnyHome, OwnedHome, Waiting
 from distributary.pipeline.errors import HomeLocked
@@ -53,11 +53,12 @@ class _WaitingForAny:
     def owner_pid(self) -> int:
         return self._last.owner_pid
 
-    def attempt(self, now: float) -> OwnedHome | None:
+    def attempt(self, clock: Callable[[], float]) -> OwnedHome | None:
+        now = clock()
         for place, one in enumerate(self._logs):
             if now < self._due[place]:
                 continue
-            owned = one.attempt(now)
+            owned = one.attempt(clock)
             self._due[place] = now + one.seconds / 2  # an attempt may come a little early
             if owned is not None:
                 self._last = one

@@ -1,5 +1,5 @@
-"""How Java is started for Spark in the tests. `python class_archive.py FILE` makes an archive of
-Spark's classes, in Java's own form (CDS).
+"""How Java is started for Spark in the tests. `python class_archive.py FILE` has an archive of
+Spark's classes made, by `distributary jobs prepare`.
 
 A JVM that has it maps what it would otherwise unpack, read and check, class by class: start and
 first jobs take 10 s of CPU in place of 15, and the tests start dozens of JVMs. One with other jars,
@@ -9,13 +9,15 @@ or another Java, goes without.
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-#: Where `make test` has it made.
+#: Where `make test` has it made, and the cache that has it under its own name.
 ARCHIVE = Path(__file__).parents[2] / "build" / "spark.jsa"
+CACHE = ARCHIVE.with_name("cache")
 #: What spark-submit, and so pyspark, adds to the command line of its JVM.
 VARIABLE = "SPARK_SUBMIT_OPTS"
+#: All that may name another archive.
+VARIABLES = (VARIABLE, "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 #: What Spark's scripts add to that of the one before, which only puts that command line together.
 LAUNCHER_VARIABLE = "SPARK_LAUNCHER_OPTS"
 
@@ -46,33 +48,20 @@ def use() -> None:
 
 
 def make(file: Path) -> None:
-    """Let a JVM do what most tests do, and write down what it has loaded when it ends."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    begun = file.with_suffix(".new")
-    subprocess.run(
-        [sys.executable, __file__, "--load"],
-        env=os.environ | {VARIABLE: f"{SHORT_LIFE} -XX:ArchiveClassesAtExit={begun} -Xlog:disable"},
-        stdout=subprocess.PIPE,  # its end is that of the JVM, which has more to do than Python
+    """Have it made as users do, in a cache of the tests' own, and name it here."""
+    environment = {name: said for name, said in os.environ.items() if name not in VARIABLES}
+    said = subprocess.run(
+        [sys.executable, "-m", "distributary.jobs", "prepare"],
+        env=environment | {"XDG_CACHE_HOME": str(CACHE), VARIABLE: SHORT_LIFE},
+        stdout=subprocess.PIPE,
+        text=True,
         check=True,
     )
+    begun = file.with_suffix(".new")
+    begun.unlink(missing_ok=True)
+    begun.symlink_to(said.stdout.strip())
     begun.replace(file)
 
 
-def _load() -> None:
-    from spark_place import Place, first_part, second_part  # noqa: PLC0415 (the child's alone)
-    from spark_settings import FAST  # noqa: PLC0415
-
-    from distributary.jobs.session.session import session  # noqa: PLC0415
-
-    spark = session(FAST)
-    with tempfile.TemporaryDirectory() as folder:
-        place = Place(spark, Path(folder))
-        for part in (first_part, second_part):
-            part(place)
-            place.materialize()
-        place.table("messages").orderBy("sequence").collect()
-    spark.stop()
-
-
 if __name__ == "__main__":
-    _load() if sys.argv[1] == "--load" else make(Path(sys.argv[1]))
+    make(Path(sys.argv[1]))

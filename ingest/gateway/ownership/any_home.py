@@ -77,7 +77,7 @@ class _Waits(Protocol):
 class _Standby(_Waits, Protocol[OwnerT_co]):
     """What waits for a home, of either kind."""
 
-    def attempt(self, now: float, /) -> OwnerT_co | None:
+    def attempt(self, clock: Callable[[], float], /) -> OwnerT_co | None:
         """Its new owner, if the former one is gone or has shown no life for a lease."""
 
 
@@ -88,9 +88,9 @@ class Waiting(_Waits, Protocol):
         """Read what a start needs of the home's table: the start goes on from there. Blocks; one
         thread at a time."""
 
-    def attempt(self, now: float, /) -> OwnedHome | None:
-        """The home, if its owner is gone or has shown no life for a lease; `now` in seconds of any
-        clock that runs evenly. Raises StoreError."""
+    def attempt(self, clock: Callable[[], float], /) -> OwnedHome | None:
+        """The home, if its owner is gone or has shown no life for a lease; `clock` says seconds and
+        runs evenly. Raises StoreError."""
 
 
 class WaitingHome(Generic[OwnerT_co]):
@@ -125,9 +125,9 @@ class WaitingHome(Generic[OwnerT_co]):
         """The pid of its owner when it was last looked at; 0 when it isn't known."""
         return self._standby.owner_pid
 
-    def attempt(self, now: float) -> OwnedHome | None:
+    def attempt(self, clock: Callable[[], float]) -> OwnedHome | None:
         """The home, if its owner is gone or has shown no life for a lease."""
-        owner = self._standby.attempt(now)
+        owner = self._standby.attempt(clock)
         return None if owner is None else self._owned(owner)
 
     def read_ahead(self) -> None:

@@ -47,7 +47,7 @@ async def stand_by(home: AnyHome, host: Host, fleet: FleetPart) -> OwnedHome | N
     waiting = False
     try:
         while not host.halt.asked:
-            owned = standby.attempt(time.monotonic())
+            owned = standby.attempt(time.monotonic)
             if owned is not None:
                 _events.info("standby.took_over", from_pid=standby.owner_pid)
                 await ahead.finish()

@@ -23,7 +23,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Self
@@ -226,28 +226,31 @@ class Standby:
         """The owner's pid when it was last looked at; 0 when it isn't known."""
         return self._claim.pid
 
-    def attempt(self, now: float) -> Owner | None:
+    def attempt(self, clock: Callable[[], float]) -> Owner | None:
         """The home, if nobody owns it or its owner has shown no life for a lease, and it waits for
-        no other heir; `now` in seconds of any clock that runs evenly and doesn't jump. Raises
-        StoreError when the lock can't be read or written."""
+        no other heir; `clock` says seconds, runs evenly and doesn't jump. Raises StoreError when
+        the lock can't be read or written."""
+        asked = clock()
         with self._home.used(), _turn(self._home) as ours:
             if not ours:
                 return None  # another one is just taking it
             fd = os.open(self._home.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 claim = Claim.read(fd)
-                silent = self._silent((os.fstat(fd).st_ino, claim), now)
+                silent = self._silent((os.fstat(fd).st_ino, claim), asked, clock())
                 free = _locked(fd) or silent
-                if not self._patience.may_take(claim.heir, free=free, now=now):
+                if not self._patience.may_take(claim.heir, free=free, now=asked):
                     return None
                 return _succeed(self._home, claim, taken=True)
             finally:
                 os.close(fd)
 
-    def _silent(self, seen: tuple[int, Claim], now: float) -> bool:
+    def _silent(self, seen: tuple[int, Claim], asked: float, read: float) -> bool:
+        """What is new may have been written until it was read: this process may be paused amid a
+        look, and its owner lives on."""
         if seen != self._seen:
-            self._seen, self._since = seen, now
-        return now - self._since >= self._lease
+            self._seen, self._since = seen, read
+        return asked - self._since >= self._lease
 
 
 @contextmanager

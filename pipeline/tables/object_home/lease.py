@@ -206,28 +206,31 @@ class LeaseStandby:
     def close(self) -> None:
         """Nothing: that one waits leaves no trace."""
 
-    def attempt(self, now: float) -> LeaseOwner | None:
-        """The lease, if nobody has it or its owner has shown no life for its time; `now` in seconds
-        of any clock that runs evenly. None also while the store doesn't answer."""
+    def attempt(self, clock: Callable[[], float]) -> LeaseOwner | None:
+        """The lease, if nobody has it or its owner has shown no life for its time; `clock` says
+        seconds and runs evenly. None also while the store doesn't answer."""
         self._wait = _AGAIN_SECONDS  # in case the store doesn't answer
+        asked = clock()
         try:
-            return self.tried(_seen(self._lease), now)
+            seen = _seen(self._lease)
+            return self.tried(seen, asked, clock())
         except OSError:
             return None
 
-    def tried(self, seen: _Seen | None, now: float) -> LeaseOwner | None:
-        """The same, with what stands there. Raises OSError when it isn't known whether it is
-        ours; the next attempt tells."""
+    def tried(self, seen: _Seen | None, asked: float, answered: float) -> LeaseOwner | None:
+        """The same, with what stands there, and the times before and after it was looked at: what
+        is new has stood there since the later one at most, as this process may be paused amid a
+        look. Raises OSError when it isn't known whether it is ours; the next attempt tells."""
         claim = None if seen is None else seen.claim
         if seen is None or claim is None:
             return self._take(seen)
         if claim.owner == self._claim.owner and not claim.farewell:  # the answer was lost
             return LeaseOwner(self._lease, claim, seen.tag)
         if self._seen is None or seen.tag != self._seen.tag:
-            self._seen, self._since = seen, now
-        left = self._since + self._lease.seconds - now
+            self._seen, self._since = seen, answered
+        left = self._since + self._lease.seconds - asked
         free = claim.farewell or left <= 0
-        if self._patience.may_take(claim.heir, free=free, now=now):
+        if self._patience.may_take(claim.heir, free=free, now=asked):
             return self._take(seen)
         # The look that decides comes in time.
         self._wait = (
@@ -281,7 +284,7 @@ def acquired(
     while (now := time.monotonic()) - begun < 2 * lease.seconds + HEIR_SECONDS:
         try:
             seen = standby.look()
-            if (owner := standby.tried(seen, now)) is not None:
+            if (owner := standby.tried(seen, now, time.monotonic())) is not None:
                 return owner
         except OSError as why:
             error = why

@@ -12,6 +12,7 @@ from async_client import run
 from gateway_load import Load
 from gateway_peer import Connect
 from gateway_process import Gateway, free_port, until
+from said_time import at
 
 from distributary.ingest.gateway.free_log import FreeLog
 from distributary.ingest.gateway.homes import home_at
@@ -99,14 +100,14 @@ def test_a_standby_for_any_log_is_handed_what_is_given_back(tmp_path: Path) -> N
     homes = {name: home_at(str(tmp_path / name), load(None)) for name in ("main", "orders")}
     main, orders = (home.acquire().owner for home in homes.values())
     waiting = FreeLog("lake", homes).standby()
-    assert waiting.attempt(0.0) is None
+    assert waiting.attempt(at(0.0)) is None
     assert (waiting.leaving, waiting.seconds) == (False, STANDBY_SECONDS)
     assert orders.leave() > 0
-    assert waiting.attempt(STANDBY_SECONDS) is None
+    assert waiting.attempt(at(STANDBY_SECONDS)) is None
     assert (waiting.leaving, waiting.seconds) == (True, LEAVING_SECONDS)
     main.release()
     orders.release()
-    owned = waiting.attempt(STANDBY_SECONDS + LEAVING_SECONDS)
+    owned = waiting.attempt(at(STANDBY_SECONDS + LEAVING_SECONDS))
     assert owned is not None
     assert owned.address == str(tmp_path / "orders")
     waiting.close()
@@ -126,7 +127,7 @@ def test_a_standby_for_any_log_reads_ahead_each_time_that_an_owner_leaves(tmp_pa
     def looked() -> int:
         nonlocal now
         now += STANDBY_SECONDS
-        assert real.attempt(now) is None
+        assert real.attempt(at(now)) is None
         ahead.look()
         asyncio.run(ahead.finish())
         return waiting.reads

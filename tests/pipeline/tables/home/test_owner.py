@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from said_time import at
 
 from distributary.pipeline.errors import HomeLocked, HomeLost
 from distributary.pipeline.fleet.heirs import HEIR_SECONDS, NUMBERS
@@ -51,11 +52,11 @@ def test_a_second_owner_is_refused_with_the_pid_of_the_first(home: Home) -> None
         assert owner.stdout.readline() == "mine\n"
         with pytest.raises(HomeLocked, match=f"pid {owner.pid}"), lock(home):
             pass
-        assert standby.attempt(0.0) is None
+        assert standby.attempt(at(0.0)) is None
         assert standby.owner_pid == owner.pid
         owner.kill()
         owner.wait()
-        taken = standby.attempt(0.1)
+        taken = standby.attempt(at(0.1))
         assert taken is not None
         taken.check()
         taken.release()
@@ -87,21 +88,33 @@ def test_a_standby_waits_while_the_heart_beats(home: Home) -> None:
     now = 0.0
     for _ in range(10):
         owner.beat()
-        assert standby.attempt(now) is None
+        assert standby.attempt(at(now)) is None
         now += LEASE - 0.1
-        assert standby.attempt(now) is None
+        assert standby.attempt(at(now)) is None
         now += 0.05
     owner.check()
     now += LEASE
-    assert standby.attempt(now) is not None
+    assert standby.attempt(at(now)) is not None
+
+
+def test_a_standby_that_is_paused_amid_its_look_takes_nothing(home: Home) -> None:
+    """What it reads after that was written until then, whenever it had begun to look."""
+    owner = acquire(home)
+    standby = Standby(home, LEASE)
+    paused_until = LEASE + 1.0
+    assert standby.attempt(at(0.0, paused_until)) is None
+    assert standby.attempt(at(paused_until + STANDBY_SECONDS)) is None
+    assert standby.attempt(at(paused_until + LEASE - 0.1)) is None
+    owner.check()
+    assert standby.attempt(at(paused_until + LEASE)) is not None
 
 
 def test_a_silent_owner_loses_the_home_and_knows(home: Home) -> None:
     """At its next look, for ever; and its heart beats into a file that nobody reads any more."""
     owner = acquire(home)
     standby = Standby(home, LEASE)
-    assert standby.attempt(0.0) is None
-    taken = standby.attempt(LEASE)
+    assert standby.attempt(at(0.0)) is None
+    taken = standby.attempt(at(LEASE))
     assert taken is not None
     assert taken.taken
     assert taken.epoch == owner.epoch + 1
@@ -120,16 +133,16 @@ def test_of_two_standbys_one_wins_and_the_other_waits_for_it(home: Home) -> None
     """A whole lease anew: the new owner has just shown that it lives."""
     acquire(home)
     first, second = Standby(home, LEASE), Standby(home, LEASE)
-    assert first.attempt(0.0) is None
-    assert second.attempt(0.0) is None
-    winner = first.attempt(LEASE)
+    assert first.attempt(at(0.0)) is None
+    assert second.attempt(at(0.0)) is None
+    winner = first.attempt(at(LEASE))
     assert winner is not None
-    assert second.attempt(LEASE) is None
+    assert second.attempt(at(LEASE)) is None
     assert second.owner_pid == os.getpid()
-    assert second.attempt(2 * LEASE - 0.1) is None
+    assert second.attempt(at(2 * LEASE - 0.1)) is None
     winner.check()
     winner.release()
-    assert second.attempt(2 * LEASE - 0.05) is not None
+    assert second.attempt(at(2 * LEASE - 0.05)) is not None
 
 
 def test_a_lock_file_that_is_gone_is_a_lost_home(home: Home) -> None:
@@ -151,19 +164,19 @@ def test_the_owner_of_a_moved_home_has_lost_it(home: Home, tmp_path: Path) -> No
 def test_an_owner_that_leaves_is_looked_at_often(home: Home) -> None:
     """Until it has given the home back. Its signs of life go on to say so; who comes next stays."""
     owner, standby = acquire(home), Standby(home, LEASE)
-    assert standby.attempt(0.0) is None
+    assert standby.attempt(at(0.0)) is None
     assert (standby.leaving, standby.seconds) == (False, STANDBY_SECONDS)
     assert owner.leave() >= STANDBY_SECONDS
     for _ in range(2):
-        assert standby.attempt(0.1) is None
+        assert standby.attempt(at(0.1)) is None
         assert (standby.leaving, standby.seconds) == (True, LEAVING_SECONDS)
         owner.beat()
     owner.check()
     owner.release()
-    taken = standby.attempt(0.2)
+    taken = standby.attempt(at(0.2))
     assert taken is not None
     other = Standby(home, LEASE)
-    assert other.attempt(0.0) is None
+    assert other.attempt(at(0.0)) is None
     assert not other.leaving
 
 
@@ -185,9 +198,9 @@ def test_an_owner_that_leaves_and_hangs_loses_the_home(home: Home) -> None:
     """As ever: a lease after its last sign of life."""
     owner, standby = acquire(home), Standby(home, LEASE)
     owner.leave()
-    assert standby.attempt(0.0) is None
-    assert standby.attempt(LEASE - 0.1) is None
-    assert standby.attempt(LEASE) is not None
+    assert standby.attempt(at(0.0)) is None
+    assert standby.attempt(at(LEASE - 0.1)) is None
+    assert standby.attempt(at(LEASE)) is not None
     with pytest.raises(HomeLost):
         owner.check()
 
@@ -198,21 +211,21 @@ def test_a_named_heir_takes_the_home_first(home: Home) -> None:
     heir, other = Standby(home, LEASE, 7), Standby(home, LEASE, 8)
     assert owner.leave(7) > 0
     for standby in (heir, other):
-        assert standby.attempt(0.0) is None
+        assert standby.attempt(at(0.0)) is None
     assert (heir.named, heir.leaving, heir.seconds) == (True, True, LEAVING_SECONDS)
     assert (other.named, other.leaving, other.seconds) == (False, False, STANDBY_SECONDS)
     owner.beat()
-    assert other.attempt(0.1) is None
+    assert other.attempt(at(0.1)) is None
     owner.release()
-    assert other.attempt(0.2) is None
-    assert other.attempt(0.2 + HEIR_SECONDS - 0.1) is None
-    taken = heir.attempt(0.2 + HEIR_SECONDS - 0.1)
+    assert other.attempt(at(0.2)) is None
+    assert other.attempt(at(0.2 + HEIR_SECONDS - 0.1)) is None
+    taken = heir.attempt(at(0.2 + HEIR_SECONDS - 0.1))
     assert taken is not None
-    assert other.attempt(0.2 + HEIR_SECONDS) is None
+    assert other.attempt(at(0.2 + HEIR_SECONDS)) is None
     assert taken.epoch == 2
     taken.check()
     taken.release()
-    assert other.attempt(0.3 + HEIR_SECONDS) is not None, "the next owner has named nobody"
+    assert other.attempt(at(0.3 + HEIR_SECONDS)) is not None, "the next owner has named nobody"
 
 
 def test_an_heir_that_does_not_come_leaves_the_home_to_anybody(home: Home) -> None:
@@ -221,11 +234,11 @@ def test_an_heir_that_does_not_come_leaves_the_home_to_anybody(home: Home) -> No
     other = Standby(home, LEASE, 8)
     owner.leave(7)
     owner.stay()
-    assert other.attempt(0.0) is None
+    assert other.attempt(at(0.0)) is None
     owner.leave(7)
     owner.release()
-    assert other.attempt(1.0) is None
-    taken = other.attempt(1.0 + HEIR_SECONDS)
+    assert other.attempt(at(1.0)) is None
+    taken = other.attempt(at(1.0 + HEIR_SECONDS))
     assert taken is not None
     taken.leave(7)
     taken.release()
@@ -234,7 +247,7 @@ def test_an_heir_that_does_not_come_leaves_the_home_to_anybody(home: Home) -> No
     again.leave(7)
     again.stay()
     again.release()
-    assert other.attempt(100.0) is not None, "at once"
+    assert other.attempt(at(100.0)) is not None, "at once"
 
 
 def test_a_lock_file_has_room_for_all_that_it_says(home: Home) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from faulty_s3 import FaultyS3, Plan, faulty_s3
+from said_time import at
 
 from distributary.pipeline.errors import BeatFailed, HomeLocked, HomeLost, StopAsked, StoreError
 from distributary.pipeline.fleet.heirs import HEIR_SECONDS
@@ -38,9 +39,9 @@ def home(s3: FaultyS3, request: pytest.FixtureRequest) -> Iterator[ObjectHome]:
 
 def taken(standby: LeaseStandby) -> LeaseOwner:
     """By a standby, by its own clock: the seconds of this one don't pass."""
-    assert standby.attempt(10.0) is None
-    assert standby.attempt(10.0 + LEASE / 2) is None
-    owner = standby.attempt(10.01 + LEASE)
+    assert standby.attempt(at(10.0)) is None
+    assert standby.attempt(at(10.0 + LEASE / 2)) is None
+    owner = standby.attempt(at(10.01 + LEASE))
     assert owner is not None
     return owner
 
@@ -57,7 +58,7 @@ def test_an_owner_that_lives_is_not_disturbed(home: ObjectHome) -> None:
     """A start is refused when it has seen a sign of life; a standby goes on waiting."""
     owner, standby = acquire_lease(home, LEASE), LeaseStandby(lease_of(home, LEASE))
     for nth in range(5):
-        assert standby.attempt(nth * LEASE) is None
+        assert standby.attempt(at(nth * LEASE)) is None
         owner.beat()
     assert standby.owner_pid > 0
 
@@ -67,23 +68,35 @@ def test_a_standby_looks_when_the_lease_is_over(home: ObjectHome, s3: FaultyS3) 
     lease = 10 * LEASE
     acquire_lease(home, lease)
     standby = LeaseStandby(lease_of(home, lease))
-    assert standby.attempt(0.0) is None
-    assert standby.attempt(lease - 0.01) is None
+    assert standby.attempt(at(0.0)) is None
+    assert standby.attempt(at(lease - 0.01)) is None
     assert standby.seconds == pytest.approx(0.01)
     s3.plan(Plan(errors=1.0))
-    assert standby.attempt(lease) is None
+    assert standby.attempt(at(lease)) is None
     assert standby.seconds < lease / LOOKS
     s3.plan(Plan())
-    assert standby.attempt(lease) is not None
+    assert standby.attempt(at(lease)) is not None
+
+
+def test_a_standby_that_is_paused_amid_its_look_takes_nothing(home: ObjectHome) -> None:
+    """What it was answered may be as young as the answer, whenever it had asked."""
+    owner = acquire_lease(home, LEASE)
+    standby = LeaseStandby(lease_of(home, LEASE))
+    paused_until = LEASE + 1.0
+    assert standby.attempt(at(0.0, paused_until)) is None
+    assert standby.attempt(at(paused_until + LEASE / LOOKS)) is None
+    assert standby.attempt(at(paused_until + LEASE - 0.01)) is None
+    owner.check()
+    assert standby.attempt(at(paused_until + LEASE)) is not None
 
 
 def test_a_start_is_refused_while_its_owner_beats(home: ObjectHome, s3: FaultyS3) -> None:
     owner = acquire_lease(home, 5.0)
     other = LeaseStandby(lease_of(home, LEASE))
-    assert other.attempt(0.0) is None
+    assert other.attempt(at(0.0)) is None
     owner.beat()
     s3.plan(Plan())
-    assert other.attempt(LEASE) is None  # what it sees now it sees for the first time
+    assert other.attempt(at(LEASE)) is None  # what it sees now it sees for the first time
 
 
 def test_who_waits_for_a_lease_hears_that_nobody_wants_it(home: ObjectHome) -> None:
@@ -109,9 +122,9 @@ def test_a_silent_owner_loses_its_home_and_knows_it(home: ObjectHome) -> None:
 def test_of_two_that_want_it_one_gets_it(home: ObjectHome) -> None:
     acquire_lease(home, LEASE)
     one, other = LeaseStandby(lease_of(home, LEASE)), LeaseStandby(lease_of(home, LEASE))
-    assert other.attempt(10.0) is None
+    assert other.attempt(at(10.0)) is None
     owner = taken(one)
-    assert other.attempt(10.01 + LEASE) is None
+    assert other.attempt(at(10.01 + LEASE)) is None
     owner.beat()
 
 
@@ -135,9 +148,9 @@ def test_a_lost_answer_loses_no_home(home: ObjectHome, s3: FaultyS3) -> None:
 def test_whoever_took_it_without_hearing_so_has_it(home: ObjectHome, s3: FaultyS3) -> None:
     standby = LeaseStandby(lease_of(home, LEASE))
     s3.plan(Plan(lost=1.0, hang_seconds=0.2))
-    assert standby.attempt(0.0) is None
+    assert standby.attempt(at(0.0)) is None
     s3.plan(Plan())
-    owner = standby.attempt(0.1) or standby.attempt(0.2)
+    owner = standby.attempt(at(0.1)) or standby.attempt(at(0.2))
     assert owner is not None
     owner.beat()
 
@@ -154,20 +167,20 @@ def test_a_store_that_is_not_there_is_one_sentence() -> None:
 def test_an_owner_that_leaves_is_looked_at_often(home: ObjectHome) -> None:
     """It says so once, and with each sign of life, until its farewell."""
     owner, standby = acquire_lease(home, LEASE), LeaseStandby(lease_of(home, LEASE))
-    assert standby.attempt(10.0) is None
+    assert standby.attempt(at(10.0)) is None
     assert (standby.leaving, standby.seconds) == (False, LEASE / LOOKS)
     assert owner.leave() > LEASE / LOOKS
     for _ in range(2):
-        assert standby.attempt(10.1) is None
+        assert standby.attempt(at(10.1)) is None
         assert (standby.leaving, standby.seconds) == (True, LEAVING_SECONDS)
         owner.beat()
     owner.release()
-    after = standby.attempt(10.2)
+    after = standby.attempt(at(10.2))
     assert after is not None
     owner.release()  # a second time it says nothing
     after.beat()
     other = LeaseStandby(lease_of(home, LEASE))
-    assert other.attempt(0.0) is None
+    assert other.attempt(at(0.0)) is None
     assert not other.leaving
 
 
@@ -177,19 +190,19 @@ def test_a_named_heir_takes_the_home_first(home: ObjectHome) -> None:
     heir, other = LeaseStandby(lease_of(home, LEASE), 7), LeaseStandby(lease_of(home, LEASE), 8)
     assert owner.leave(7) > 0
     for standby in (heir, other):
-        assert standby.attempt(0.0) is None
+        assert standby.attempt(at(0.0)) is None
     assert (heir.named, heir.leaving) == (True, True)
     assert (other.named, other.leaving) == (False, False)
     owner.release()
-    assert other.attempt(0.2) is None
-    assert other.attempt(0.2 + HEIR_SECONDS - 0.1) is None
-    taken = heir.attempt(0.2)
+    assert other.attempt(at(0.2)) is None
+    assert other.attempt(at(0.2 + HEIR_SECONDS - 0.1)) is None
+    taken = heir.attempt(at(0.2))
     assert taken is not None
-    assert other.attempt(0.2 + HEIR_SECONDS) is None
+    assert other.attempt(at(0.2 + HEIR_SECONDS)) is None
     taken.leave(99)
     taken.stay()
     taken.release()
-    again = other.attempt(0.3 + HEIR_SECONDS)
+    again = other.attempt(at(0.3 + HEIR_SECONDS))
     assert again is not None, "the next owner has named nobody"
     again.leave(99)
     again.release()
