@@ -51,8 +51,7 @@ MESSAGES_LIKE_ONE_EVALUATION = 4
 
 
 class DeliveryDue(msgspec.Struct, frozen=True):
-    """The delivery service tells the message loop: an alarm rang, or the loop has turned, and
-    subscriptions are to be served."""
+    """The delivery service tells the message loop: subscriptions are to be served."""
 
 
 class DeliveryService:
@@ -139,6 +138,7 @@ class DeliveryService:
         subscription = consumer.subscription
         effects = subscription.dispatcher.reacquire(consumer.number, run, now)
         self._marks.deliver(subscription.mark_slot, subscription.dispatcher.reach)
+        self._alarms.look(subscription)
         return effects
 
     def flowed(self, consumer: Consumer) -> None:
@@ -194,13 +194,17 @@ class DeliveryService:
             self._wake(subscription)  # what comes behind may be delivered now
         self._log.flush()
 
+    def due(self) -> None:
+        """Serve those that were woken, though no frame came."""
+        self._complete(DeliveryDue())
+
     def _rung(self, subscriptions: list[Subscription], now: int) -> None:
         for subscription in subscriptions:
             self.recording.perform(subscription, subscription.dispatcher.wake(now), now)
             self._alarms.look(subscription)
             if subscription.consumers:
                 self._wake(subscription)
-        self._complete(DeliveryDue())
+        self.due()
 
     # Outcomes.
 
@@ -350,8 +354,7 @@ class DeliveryService:
         self, subscription: Subscription, batch: RecordBatch, effects: Sequence[Effect], now: int
     ) -> int:
         """Perform what the dispatcher has made of a batch's messages; bytes that were sent."""
-        sent = 0
-        limited, others = list[Consumer](), list[Effect]()
+        sent, limited, others = 0, list[Consumer](), list[Effect]()
         for effect in effects:
             if not isinstance(effect, Deliver):
                 others.append(effect)

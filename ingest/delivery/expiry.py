@@ -1,12 +1,15 @@
 """Expired messages are given up on every subscription of their topic, with consumers or without.
 
 Every `delivery.expiry_scan_ms` the priority indexes say in which stretches of messages any has
-expired. These stretches are read, from memory or from the table, beside all other work.
+expired. These stretches are read, from memory or from the table, beside all other work. What
+somebody holds then is looked at again when it comes back.
 """
 
 import asyncio
 from array import array
 from collections.abc import Callable
+
+from msgspec import structs
 
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.message_source import Paging
@@ -22,7 +25,7 @@ from distributary.pipeline.model.outcome import Reason
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.matching import Selections, selected_parts
-from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 #: Evaluations of a selector between two turns of the loop.
 PART_EVALUATIONS = 1_000
@@ -43,6 +46,8 @@ class Expiry:
     ) -> None:
         self._topics, self._give_up = topics, give_up
         self._faults = faults
+        #: What had expired while somebody held it, and where to look when it comes back.
+        self._held: dict[Subscription, tuple[Lapsed, SequenceSet]] = {}
         self._lookup, self._retry_us = paging.lookup(), int(paging.retry_seconds * 1e6)
         seconds = host.settings.delivery.expiry_scan_ms / 1_000
         self._scans = Repeated(self._scan, host.loop, seconds, "expiry")
@@ -53,12 +58,26 @@ class Expiry:
     async def _scan(self) -> None:
         self._topics.trim()
         now = clock.now()
+        self._look_again(now)
         for lapsed in self._topics.lapsed(now):
             try:
                 await self._look_through(lapsed, now)
             except StoreError:  # the log says which
-                lapsed.priority_index.again(lapsed.stretch, now + self._retry_us)
+                self._topics.again(lapsed, now + self._retry_us)
         self._lookup.forget()
+
+    def _look_again(self, now: int) -> None:
+        """What was held when it expired, and is ready now, is found by this scan."""
+        for subscription, (lapsed, held) in tuple(self._held.items()):
+            parts = [] if subscription.ended else list(held.runs())
+            back, left = subscription.dispatcher.returned(parts)
+            if back:
+                stretch = range(back[0], back[-1] + 1)
+                self._topics.again(structs.replace(lapsed, stretch=stretch), now)
+            if left:
+                self._held[subscription] = lapsed, left
+            else:
+                del self._held[subscription]
 
     async def _look_through(self, lapsed: Lapsed, now: int) -> None:
         topic, stretch = lapsed.topic, lapsed.stretch
@@ -69,7 +88,7 @@ class Expiry:
                 readers = [one for one in self._topics.of(topic) if one.stream is lapsed.stream]
                 for nth, subscription in enumerate(readers, 1):
                     try:
-                        await self._expire(subscription, batch, expired)
+                        await self._expire(subscription, lapsed, batch, expired)
                     except SelectorFailed as failure:
                         self._faults.tell(subscription, failure)
                         later = now + self._retry_us
@@ -80,7 +99,7 @@ class Expiry:
             at = batch.stop
             await asyncio.sleep(0)
         if next_one:
-            lapsed.priority_index.again(stretch, next_one)
+            self._topics.again(lapsed, next_one)
 
     async def _batch(self, lapsed: Lapsed, at: int) -> RecordBatch | None:
         """The batch of the stretch with this message or the first one after it. What a stream has
@@ -93,7 +112,11 @@ class Expiry:
         return entry if entry is not None and entry.first < lapsed.stretch.stop else None
 
     async def _expire(
-        self, subscription: Subscription, batch: RecordBatch, expired: "array[int]"
+        self,
+        subscription: Subscription,
+        lapsed: Lapsed,
+        batch: RecordBatch,
+        expired: "array[int]",
     ) -> None:
         """Give up what of these the subscription claims."""
         if subscription.ended or subscription.dispatcher.floor > expired[-1]:
@@ -102,6 +125,11 @@ class Expiry:
             expired = await self._selected(subscription.definition, batch, expired)
         if expired and not subscription.ended:
             self._give_up(subscription, expired, Reason.EXPIRED, batch)
+            _, held = subscription.dispatcher.returned((expired,))
+            if held:
+                for run in self._held.get(subscription, (lapsed, SequenceSet()))[1].runs():
+                    held.add(run)
+                self._held[subscription] = lapsed, held
 
     async def _selected(
         self, definition: Definition, batch: RecordBatch, expired: "array[int]"

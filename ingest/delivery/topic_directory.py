@@ -271,3 +271,10 @@ class TopicDirectory:
             if topic is not None and name in self.streams:
                 for stretch in topic.memory_index.lapsed(now):
                     yield Lapsed(name, topic.memory_index, stretch, self.streams[name])
+
+    def again(self, lapsed: Lapsed, at: int) -> None:
+        """A message in this stretch expires at this time (microseconds), too."""
+        if lapsed.topic in self._topics:
+            lapsed.priority_index.again(lapsed.stretch, at)
+            told = self._told if lapsed.stream is None else self._timed
+            told[lapsed.topic] = None

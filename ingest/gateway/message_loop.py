@@ -29,7 +29,7 @@ from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.gateway.descriptors import room_for
 from distributary.ingest.gateway.link_service import LinkParts, LinkService
 from distributary.ingest.management.management_parts import ManagementParts
-from distributary.ingest.management.node import RequestLink
+from distributary.ingest.management.node import NO_PART, RequestLink
 from distributary.ingest.management.node_assembly import open_node
 from distributary.ingest.management.peers import Peers
 from distributary.ingest.management.replies import ReplyLink
@@ -157,6 +157,8 @@ class MessageLoop:
                     self._publish(link, producer, own)
             case RelayedLink() as relayed:
                 relayed.received(received)
+            case RequestLink() if received.transaction:
+                self._take(link, received, [(NO_PART, received.count)], {})
             case _ as owner:
                 assert isinstance(owner, RequestLink)  # noqa: S101
                 self._node.received(link, received)
@@ -297,8 +299,6 @@ class MessageLoop:
         amqp_error = unknown(transaction)
         link.end(amqp_error.condition, f"link '{link.name}': {amqp_error.description}")
         return False
-
-    # Credit: a consumer's peer takes more, or less.
 
     def flowed(self, link: Link) -> None:
         match link.owner:

@@ -142,6 +142,8 @@ class LeaseRequests:
         if "keep" in said:
             ours = _whole(said.get("incarnation")) == began
             keep = await self._checked(str(said["keep"])) if ours else []
+            if not leased.alive:
+                return _ended(key, leased)
             body["kept"] = text_of(await self._keep(leased, consumer, keep))
         more = most > 0 and await self._wait(leased, consumer.subscription, most, wait_ms)
         handed = leased.handed()

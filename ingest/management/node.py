@@ -27,11 +27,15 @@ from distributary.pipeline.codec.sections import DecodeError, Message
 from distributary.pipeline.management import management_messages
 from distributary.pipeline.management.management_messages import NODE, Answer
 from distributary.pipeline.management.node_answers import NodeAnswer
-from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
+from distributary.pipeline.model.amqp_error import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError
 from distributary.pipeline.subscriptions.attach_intent import Attach
 
 #: What a request that is larger is refused with (AMQP 1.0, 2.8.17).
 _TOO_LARGE = "amqp:link:message-size-exceeded"
+#: What a request in a transaction is refused with, and the transaction's commit.
+NO_PART = AmqpError(
+    NOT_IMPLEMENTED, f"a request to {NODE} is no part of a transaction: it can't be taken back"
+)
 
 
 class RequestLink:

@@ -152,11 +152,14 @@ class SubscriptionDirectory:
         """The policies have changed."""
         for key in self._all:
             self._apply_policy(key)
+        self._delivery.due()
 
     def _apply_policy(self, key: SubscriptionKey) -> None:
         subscription = self._all[key]
         subscription.dispatcher.policy = self.policy(key)
         self._topics.changed(subscription)
+        if subscription.consumers:
+            self._delivery.changed(subscription)  # others may have what waits
         self._apply_lifetime(subscription)
 
     def _apply_lifetime(self, subscription: Subscription) -> None:

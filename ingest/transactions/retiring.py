@@ -107,14 +107,14 @@ class Retiring:
             return
         rest: Run = retired.run
         if retired.unsettled and link.alive and not link.ended:
-            settled = transactional.restore(retired.unsettled, retired.delivered_at)
+            now = clock.now()  # it is a delivery of now, or its outcome would be a late one
+            settled = transactional.restore(retired.unsettled, now)
             pairs = list(zip(retired.run, settled, strict=True))
             own = array("q", [sequence for sequence, gone in pairs if not gone])
             dispatcher = subscription.dispatcher
-            if own and dispatcher.restore(
-                retired.transaction, own, retired.consumer.number, clock.now()
-            ):
+            if own and dispatcher.restore(retired.transaction, own, retired.consumer.number, now):
                 rest = array("q", [sequence for sequence, gone in pairs if gone])
+                self._delivery.changed(subscription)  # it may be under a lock again
         if rest:
             self._end(retired, rest, undone(retired.said), None)
 

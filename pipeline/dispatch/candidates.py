@@ -299,6 +299,17 @@ class QueueReport(msgspec.Struct, frozen=True):
         runs = [*self._outstanding.runs(), *unread]
         return [part for run in runs for part in self._attempts.parts(run)]
 
+    def returned(self, runs: Iterable[Run]) -> tuple["array[int]", SequenceSet]:
+        """Of messages that were held: those that are ready now, ascending, and those that are held
+        still."""
+        back, held = array("q"), SequenceSet()
+        for one in (one for run in runs for one in run if one in self._outstanding):
+            if one in self._ready:
+                back.append(one)
+            elif one not in self._dead_lettering:
+                held.add(range(one, one + 1))
+        return back, held
+
     @property
     def next_due(self) -> int | None:
         """When the next delay or lock ends."""

@@ -12,7 +12,7 @@ Rule 3: messages that are alike are handled as a run, without a step for each of
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from distributary.pipeline.dispatch import plain_dispatch
 from distributary.pipeline.dispatch.candidates import QueueReport
@@ -294,6 +294,11 @@ class Dispatcher:
         """All owed messages below `head` as (run, failed attempts). Unread sequences among them
         may belong to another topic, or not match."""
         return self._state.report.owed(head)
+
+    def returned(self, runs: Iterable[Run]) -> tuple["array[int]", SequenceSet]:
+        """Of messages that were held: those that are ready now, and those that are held still, by
+        consumers or transactions."""
+        return self._state.report.returned(runs)
 
     def exhausted(self) -> Run:
         """What is owed and failed as often as it may, as after a crash before its copy, or under

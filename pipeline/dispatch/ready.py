@@ -48,6 +48,10 @@ class Ready:
         pools = sum([len(pool) for pool in self.others.values()])
         return len(self.usual) + pools + len(self._delayed)
 
+    def __contains__(self, sequence: int) -> bool:
+        pools = (self.usual, self._delayed, *self.others.values())
+        return any(sequence in pool for pool in pools)
+
     def note(self, run: Run, priority: int) -> None:
         """These messages, which were just read, have this priority."""
         if priority != PRIORITY:

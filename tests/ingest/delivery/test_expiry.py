@@ -161,3 +161,28 @@ def test_what_is_held_when_it_expires_may_still_be_accepted(
         assert settled(gateway, "expired") == [("queue/other", "")]
 
     in_time(attempt, 1.0)
+
+
+def test_what_comes_back_after_its_time_expires_though_nobody_asks(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """The sweep has passed it over, as a consumer held it. Then that one gives it back, or is lost,
+    and nobody else comes."""
+
+    def attempt(life: InTime) -> None:
+        gateway = own_gateway(QUICK).start()
+        peer = connect(port=gateway.port)
+        with life.within():
+            fill(peer, "released", expiring("x", life.ms))
+            fill(peer, "lost", expiring("x", life.ms))
+            fill(peer, "other", expiring("x", life.ms))
+            consumer, lost = of_queue(peer, "released"), connect(port=gateway.port)
+            taken = consumer.take()
+            of_queue(lost, "lost").take()
+        until(lambda: settled(gateway, "expired"), "the sweep after their time")
+        consumer.confirm(taken, 0x26)
+        peer.leave(consumer, closed=True)
+        lost.drop()
+        until(lambda: len(settled(gateway, "expired")) == 3, "the other settlements")
+
+    in_time(attempt, 1.0)

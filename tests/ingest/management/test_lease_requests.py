@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from gateway_jms import Jms
+from gateway_links import encoded
 from gateway_management import Manager
 from gateway_peer import Connect, Peer
 from gateway_process import Gateway, until
@@ -324,3 +325,44 @@ def test_a_lease_has_all_that_a_link_has() -> None:
         return {one.argval for one in code if one.opname == "STORE_ATTR"}
 
     assert kept(Link) - kept(LeasedConsumer) == {"proton", "_engine_link"}
+
+
+def test_a_holder_that_is_closed_while_it_asks_is_told_so(
+    lake: Gateway, connect: Connect, topic: str
+) -> None:
+    """What it keeps takes many turns to read; meanwhile an operator ends it. Its connection goes
+    on."""
+    name = owned(connect, lake, topic, 16)
+    manager, operator = Manager(connect(port=lake.port)), Manager(connect(port=lake.port))
+    body = acquire(manager, name, keep="", max=1)
+    first = body["acquired"][0][0]
+    keep = ",".join([f"{first}-{first + 15}"] * 3_000)
+    asked = {"holder": "h", "keep": keep, "incarnation": body["incarnation"], "max": 0}
+    said = {"operation": "ACQUIRE", "type": "subscription", "name": name}
+    request = encoded(asked, properties=said, id=7, reply_to=manager.address)
+    manager.requests.outcome(manager.requests.send(request))
+    assert operator.done("CLOSE", "subscription", name)["links"] == 1
+    assert manager.answer(7).status == 409
+    manager.peer.heard()
+
+
+def test_the_lock_of_what_a_holder_has_back_ends_in_its_time(
+    lake: Gateway, connect: Connect, topic: str
+) -> None:
+    """A holder that was lost has again what was released meanwhile, and hangs: it is free when its
+    lock has ended, though nothing else happens."""
+    name = owned(connect, lake, topic, 1)
+    before = connect(port=lake.port)
+    body = acquire(Manager(before), name, keep="")
+    [sequence] = body["acquired"][0]
+    before.drop()
+    manager = Manager(connect(port=lake.port))
+
+    def free() -> bool:
+        return not manager.done("READ", "subscription", name)["in_flight"]
+
+    until(free, "the release")
+    manager.done("UPDATE", "subscription", name, policy={"lock_ms": 500})
+    said = {"keep": str(sequence), "incarnation": body["incarnation"], "max": 0}
+    assert acquire(manager, name, **said)["kept"] == str(sequence)
+    until(free, "the end of the lock")

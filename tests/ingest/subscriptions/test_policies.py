@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from gateway_management import Manager
 from gateway_peer import Connect, Peer
 from gateway_process import Gateway
 
@@ -98,3 +99,27 @@ def test_a_file_that_can_not_be_used_stops_the_start(
     gateway.ended(2)
     assert str(file) in gateway.log
     assert says in gateway.log
+
+
+@pytest.mark.parametrize("by", ["request", "file"])
+def test_who_may_have_what_waits_by_a_new_policy_gets_it_at_once(
+    own_gateway: Make, connect: Connect, tmp_path: Path, by: str
+) -> None:
+    """Nothing else happens on the queue: the only active consumer asks for nothing, until all are
+    active."""
+    file = tmp_path / "policies.toml"
+    gateway = ruled(
+        own_gateway, file, '[[subscription]]\nmatch = "queue/q"\nsingle_active = true\n'
+    )
+    peer, manager = connect(port=gateway.port), Manager(connect(port=gateway.port))
+    peer.receiver("queue://q", capabilities=("queue",))
+    other = peer.receiver("queue://q", capabilities=("queue",))
+    peer.sender("queue://q", capabilities=("queue",)).publish("waits")
+    other.link.flow(1)
+    peer.heard()
+    if by == "request":
+        manager.done("UPDATE", "queue", "q", policy={"single_active": False})
+    else:
+        file.write_text("")
+        gateway.await_event("policies.reloaded")
+    assert [got.body for got in other.take(credit=False)] == ["waits"]

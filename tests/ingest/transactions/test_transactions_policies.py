@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from gateway_fields import make
 from gateway_jms import QUEUE, Jms, source, text_message, text_of
+from gateway_links import encoded
+from gateway_management import Manager
+from gateway_peer import Connect
 from gateway_process import Gateway
 from gateway_transactions import Transacted, condition_of, transacted
 from test_frames_deliveries import count_of
@@ -26,6 +29,9 @@ delivery_attempts_max = 2
 [[subscription]]
 match = "queue/locked"
 lock_ms = 1_500
+[[subscription]]
+match = "queue/held"
+lock_ms = 60_000
 """
 
 
@@ -156,3 +162,61 @@ def test_what_somebody_else_was_given_cant_be_committed(ruled: Gateway) -> None:
         other.credit(2, handle=2)
         assert other.bodies(1) == ["done"]
         assert other.empty(handle=2, count=1)
+
+
+def test_what_a_rollback_gives_back_may_be_settled_under_its_new_lock(ruled: Gateway) -> None:
+    """In a transaction or in none: the outcome is for this delivery, though its lock is another
+    one than before."""
+    with Jms(ruled.port) as jms, Jms(ruled.port) as other:
+        other.publish("held", "plain", "in a transaction", capabilities=QUEUE)
+        session = transacted(jms)
+        handle = session.consumer("q", source("held", QUEUE), 2)
+        plain, transacted_one = session.transfers(2)
+        session.retire(plain, transacted_one, settled=False)
+        assert session.roll_back() == ""
+        jms.settle(plain, None, make("accepted"), channel=session.channel)
+        session.retire(transacted_one)
+        assert session.commit() == ""
+        jms.detach(handle=handle, channel=session.channel, closed=True)
+        session.until("detach")
+        other.subscribed("q", source("held", QUEUE))
+        assert other.empty()
+
+
+def test_a_request_is_no_part_of_a_transaction(ruled: Gateway, connect: Connect) -> None:
+    """A rollback couldn't take it back. It is refused, isn't done, and the commit fails with all
+    that was to be done with it; a request without a transaction on the same link is done."""
+    said = {"operation": "CREATE", "type": "queue", "name": "made"}
+    request = encoded({}, properties=said, id="1", reply_to="queue://answers")
+    manager = Manager(connect(port=ruled.port))
+    with Jms(ruled.port) as jms:
+        session = transacted(jms)
+        node, to = session.producer("$management", ()), session.producer("done", QUEUE)
+        post(session, to, "done", 1)
+        state = make("transactional-state", txn_id=session.id)
+        refused = session.answer(session.transfer(node, request, state=state))
+        assert condition_of(refused) == "amqp:not-implemented"
+        assert session.commit() == "amqp:not-implemented"
+        assert manager.ask("READ", "queue", "made").status == 404
+        assert session.answer(session.transfer(node, request)).kind == "accepted"
+        session.consumer("q", source("answers", QUEUE), 1)
+        session.transfers(1)
+        assert manager.done("READ", "queue", "made")["backlog"] == 0
+        assert manager.done("READ", "queue", "done")["backlog"] == 0
+
+
+def test_the_lock_of_what_a_rollback_gave_back_ends_in_its_time(ruled: Gateway) -> None:
+    """The transaction took longer than the lock before, and nothing else happens on the queue:
+    whoever waits gets what its consumer doesn't settle."""
+    with Jms(ruled.port) as jms, Jms(ruled.port) as other:
+        other.publish("locked", "work", capabilities=QUEUE)
+        session = transacted(jms)
+        session.consumer("q", source("locked", QUEUE), 1)
+        [work] = session.transfers(1)
+        other.subscribed("q", source("locked", QUEUE))
+        other.credit(1)
+        session.retire(work, settled=False)
+        time.sleep(2)  # the stimulus: longer than a lock
+        assert session.roll_back() == ""
+        [again] = other.expect("transfer")
+        assert count_of(again) == 1
