@@ -7,7 +7,7 @@ somebody holds then is looked at again when it comes back.
 
 import asyncio
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgspec import structs
 
@@ -25,10 +25,12 @@ from distributary.pipeline.model.outcome import Reason
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.subscription import Definition
 from distributary.pipeline.selector.matching import Selections, selected_parts
+from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
-#: Evaluations of a selector between two turns of the loop.
+#: Evaluations of a selector between two turns of the loop, and messages that are looked up.
 PART_EVALUATIONS = 1_000
+PART_MESSAGES = 1_000
 #: Subscriptions that give up what expired between two turns, 0.3 ms each for a thousand messages.
 PART_SUBSCRIPTIONS = 16
 
@@ -58,7 +60,7 @@ class Expiry:
     async def _scan(self) -> None:
         self._topics.trim()
         now = clock.now()
-        self._look_again(now)
+        await self._look_again(now)
         for lapsed in self._topics.lapsed(now):
             try:
                 await self._look_through(lapsed, now)
@@ -66,16 +68,22 @@ class Expiry:
                 self._topics.again(lapsed, now + self._retry_us)
         self._lookup.forget()
 
-    def _look_again(self, now: int) -> None:
-        """What was held when it expired, and is ready now, is found by this scan."""
+    async def _look_again(self, now: int) -> None:
+        """Messages that were held when they expired, and are ready now, are found by this scan."""
         for subscription, (lapsed, held) in tuple(self._held.items()):
-            parts = [] if subscription.ended else list(held.runs())
-            back, left = subscription.dispatcher.returned(parts)
-            if back:
-                stretch = range(back[0], back[-1] + 1)
-                self._topics.again(structs.replace(lapsed, stretch=stretch), now)
-            if left:
-                self._held[subscription] = lapsed, left
+            still = SequenceSet()
+            for part in _parts(held):
+                if subscription.ended:
+                    break
+                back, left = subscription.dispatcher.returned((part,))
+                if back:
+                    stretch = range(back[0], back[-1] + 1)
+                    self._topics.again(structs.replace(lapsed, stretch=stretch), now)
+                for run in left.runs():
+                    still.add(run)
+                await asyncio.sleep(0)
+            if still and not subscription.ended:
+                self._held[subscription] = lapsed, still
             else:
                 del self._held[subscription]
 
@@ -158,3 +166,10 @@ def _expired(batch: RecordBatch, within: range, now: int) -> "tuple[array[int], 
             elif not later or at < later:
                 later = at
     return found, later
+
+
+def _parts(held: SequenceSet) -> Iterator[Run]:
+    """These messages, PART_MESSAGES at a time or a few more."""
+    for run in gathered(held.runs(), PART_MESSAGES):
+        for start in range(0, len(run), PART_MESSAGES):
+            yield run[start : start + PART_MESSAGES]
