@@ -247,7 +247,7 @@ class DeliveryService:
         now = clock.now()
         effects = subscription.settle(holder, run, said, delivered_at, now)
         self.recording.left(subscription, name, effects, delivered_at, now)
-        self._returned(subscription, effects)
+        self._wake(subscription)  # messages may be back, and groups may go on
 
     def _returned(self, subscription: Subscription, effects: Sequence[Settled | DeadLetter]) -> int:
         """What may be delivered again by that is; how many deliveries have ended."""

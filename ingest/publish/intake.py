@@ -16,7 +16,7 @@ from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.memory_intake import MemoryIntake
-from distributary.ingest.publish.relay import Goals, Routed, RoutedRun, Unrouted
+from distributary.ingest.publish.relay import Goal, Goals, Routed, RoutedRun, Stored, Unrouted
 from distributary.ingest.publish.routes import Routes
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.policies import Policies
@@ -72,7 +72,9 @@ class Intake:
     def take_to(self, link: Link, received: Received, goals: Goals, unrouted: Unrouted) -> None:
         """Messages came, each with its goal; `unrouted` of them aren't routed further."""
         receipt = Receipt(link, received.deliveries, received.unsettled, received.count)
-        admit = self._backlogs.admit if self._backlogs.refuses else _all
+        admit = _all
+        if self._backlogs.refuses:
+            goals, admit = self._but_stored(received, goals), self._backlogs.admit
         routed = relay.routed(received, receipt, goals, admit)
         relay.accept(link, routed.at_once)
         for last, one in enumerate(routed.runs, start=1 - len(routed.runs)):
@@ -80,6 +82,8 @@ class Intake:
             self._publish(
                 received, one, routed.receipt if not last else Receipt(link, b"", 0, 0), unrouted
             )
+        if not routed.runs:
+            self._log.acknowledge(routed.receipt)  # of duplicates, if there are any
         self._backlogs.published()
         for complaint in routed.complaints:
             relay.reject(link, complaint)
@@ -94,18 +98,22 @@ class Intake:
         posted: list[Posted] = []
         for one in routed.runs:
             start, stop = one.start, one.start + one.run.count
-            seeks = self._policies.of_topic(one.run.topic).seeks_duplicates
-            posted.append(Posted(one, ids(received, start, stop) if seeks else [], unrouted))
+            found = ids(received, start, stop) if self._seeks(one.run.topic) else []
+            posted.append(Posted(one, found, unrouted))
         return posted, routed
 
     def full(self, posted: Sequence[Posted], *, publishes: bool) -> AmqpError | None:
-        """Why not all of this can be published together, if it can't. If it can and the caller
-        `publishes`, it is; else its room isn't kept."""
+        """Why not all of this can be published together, if it can't; duplicates take no room. If
+        it can and the caller `publishes`, it is; else its room isn't kept."""
         if not self._backlogs.refuses:
             return None
         lengths: dict[str, bytes] = {}
+        found: set[tuple[str, bytes]] = set()
         for one in posted:
-            lengths[one.run.topic] = lengths.get(one.run.topic, b"") + bytes(one.run.lengths)
+            topic, sizes = one.run.topic, bytes(one.run.lengths)
+            if one.ids:
+                sizes = self._lengths_of_new(one, sizes, found)
+            lengths[topic] = lengths.get(topic, b"") + sizes
         answers = [self._backlogs.admit(topic, sizes) for topic, sizes in lengths.items()]
         amqp_error = next((amqp_error for _, amqp_error in answers if amqp_error is not None), None)
         if amqp_error is not None or not publishes:
@@ -122,6 +130,44 @@ class Intake:
         """The same, of a transaction that was prepared."""
         self._log.write(self._new(posted), [], publisher)
         self._backlogs.published()
+
+    def _but_stored(self, received: Received, goals: Goals) -> Goals:
+        """The same goals, but for duplicates of stored messages: those go nowhere, and a full
+        backlog doesn't refuse them."""
+        others: dict[int, Goal] = {}
+        stop = 0
+        for goal, count in goals:
+            start, stop = stop, stop + count
+            if isinstance(goal, str):
+                found = ids(received, start, stop) if self._seeks(goal) else []
+                others |= {start + place: Stored() for place in self._known(goal, found)}
+        return relay.but(goals, others) if others else goals
+
+    def _lengths_of_new(
+        self, posted: Posted, lengths: bytes, found: set[tuple[str, bytes]]
+    ) -> bytes:
+        """The lengths of those messages that are no duplicates: of stored messages, or of `found`
+        ones, to which the others are added."""
+        topic = posted.run.topic
+        stored, new = frozenset(self._known(topic, posted.ids)), array("I")
+        for place, (one, length) in enumerate(zip(posted.ids, array("I", lengths), strict=True)):
+            if place not in stored and (topic, one) not in found:
+                new.append(length)
+                if one:
+                    found.add((topic, one))
+        return new.tobytes()
+
+    def _seeks(self, topic: str) -> bool:
+        """Whether duplicates are looked for on the topic."""
+        return self._policies.of_topic(topic).seeks_duplicates
+
+    def _known(self, topic: str, found: list[bytes]) -> Sequence[int]:
+        """The places of those whose ids were seen; the others stay unseen."""
+        if not found:
+            return ()
+        policy = self._policies.of_topic(topic)
+        messages, age = policy.duplicates_messages, policy.duplicates_ms * 1_000
+        return self.windows.known(topic, found, clock.now(), messages=messages, age=age)
 
     def _new(self, posted: Sequence[Posted]) -> list[PublishBatch]:
         """What isn't there yet, with its copies."""

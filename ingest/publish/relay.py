@@ -35,9 +35,13 @@ class Kept(msgspec.Struct, frozen=True):
     info: MisfitInfo
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """A message is a duplicate of a stored one: it is accepted, and goes nowhere."""
+
+
 #: Where messages go: to a topic of the log, or nowhere, for a reason. An AmqpError spoils the
 #: transaction in which they came.
-Goal: TypeAlias = str | AmqpError | Kept
+Goal: TypeAlias = str | AmqpError | Kept | Stored
 #: Where the messages of a run go, in their order: so many there, so many there.
 Goals: TypeAlias = Sequence[tuple[Goal, int]]
 #: What goes to dead letters instead of being routed to a topic: topic -> place in the run.
@@ -127,6 +131,7 @@ class _Routing:
         self._runs: list[RoutedRun] = []
         self._complaints: list[Complaint] = []
         self._deliveries = array("Q", received.deliveries)
+        self._full: dict[str, AmqpError] = {}  # topics that take no more of these messages
         self._start = 0
 
     def add(self, goal: Goal, count: int) -> None:
@@ -141,17 +146,23 @@ class _Routing:
             case Kept():
                 for place in range(start, stop):
                     self._keep(goal, place)
+            case Stored():
+                pass  # the receipt of all has it
             case _ as never:
                 assert_never(never)
 
     def _publish(self, topic: str, start: int, stop: int) -> None:
         received, offsets = self._received, self._offsets
+        if topic in self._full:  # nothing overtakes a refused message
+            self._refuse(start, stop, self._full[topic])
+            return
         taken, amqp_error = self._admit(topic, received.lengths[4 * start : 4 * stop])
         if taken:
             end = start + taken
             run = part(received.run(topic), start, end, offsets[start], offsets[end])
             self._runs.append(RoutedRun(run, start))
         if amqp_error is not None:
+            self._full[topic] = amqp_error
             self._refuse(start + taken, stop, amqp_error)
 
     def _keep(self, kept: Kept, place: int) -> None:

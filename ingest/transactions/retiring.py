@@ -82,6 +82,8 @@ class Retiring:
             receipt = Receipt(link, unsettled, len(unsettled) // 8, 0)
             link.waiting += receipt.unsettled
         self._end(retired, retired.run, retired.said, receipt)
+        if retired.consumer.left:
+            self._delivery.changed(retired.consumer.subscription)  # its groups may go on
 
     def held(self, retired: Retired) -> HeldRun:
         """What a prepared transaction keeps of it."""

@@ -4,8 +4,8 @@
 Rule 1: the consumer that gets the first message of a group owns the group while it is attached.
         When another consumer attaches, groups without messages in flight lose their owner: their
         next message is delivered in turn, and sets the owner anew.
-Rule 2: while a message of a group is delayed by its redelivery, the group's other messages wait
-        too.
+Rule 2: while a message of a group is delayed by its redelivery, or belongs to a transaction whose
+        consumer has detached, the group's other messages wait too.
 Rule 3: groups are kept in buckets, by a hash; what is said of a group holds for its whole bucket.
         So memory doesn't grow with the number of groups, and order holds; the cost is that two
         groups of one bucket always share a consumer.
@@ -36,7 +36,7 @@ class Groups:
         self.owner: dict[int, int] = {}  #: bucket -> its consumer
         self.members: dict[int, int] = {}  #: outstanding message of a group -> its bucket
         self._held: dict[int, int] = {}  #: message that a consumer holds -> its bucket
-        #: bucket -> those of it that are to be delivered again later; none is empty.
+        #: bucket -> its messages for which the others wait (rule 2); none is empty.
         self._blocked: dict[int, set[int]] = {}
 
     def give(self, sequence: int, bucket: int, consumer: int) -> None:
@@ -46,15 +46,17 @@ class Groups:
         self.members[sequence] = self._held[sequence] = bucket
 
     def waits(self, bucket: int) -> bool:
-        """Whether the messages of this bucket must wait for one that is delivered again later."""
+        """Whether the messages of this bucket must wait for another one of it (rule 2)."""
         return bucket in self._blocked
 
-    def back(self, run: Run, *, later: bool) -> None:
-        """These messages are in flight no more, and still owed; `later`: they are delayed."""
+    def back(self, run: Run, *, later: bool) -> set[int]:
+        """These messages are in flight no more, and still owed; `later`: they are delayed.
+        Returns the buckets that may go on."""
         for sequence in run:
             bucket = self._held.pop(sequence, None)
             if later and bucket is not None:
                 self._blocked.setdefault(bucket, set()).add(sequence)
+        return set() if later else self.due(run)
 
     def reacquire(self, run: Run) -> set[int]:
         """These messages are in flight to a consumer out of turn, and delayed no more: the
@@ -67,7 +69,7 @@ class Groups:
         return freed
 
     def due(self, run: Run) -> set[int]:
-        """The delay of these messages has ended: the buckets that may go on."""
+        """The others needn't wait for these messages: the buckets that may go on."""
         freed = set()
         for sequence in run if self._blocked else ():
             bucket = self.members.get(sequence, -1)
@@ -88,8 +90,13 @@ class Groups:
         return freed
 
     def detach(self, consumer: int) -> set[int]:
-        """Remove a consumer: the buckets that it owned, which have no owner now."""
-        return self._disown({one for one, owner in self.owner.items() if owner == consumer})
+        """Remove a consumer, whose deliveries have ended: the buckets that it owned, which have
+        no owner now. Those of their messages that are held are a transaction's."""
+        buckets = {one for one, owner in self.owner.items() if owner == consumer}
+        for sequence, bucket in self._held.items():
+            if bucket in buckets:
+                self._blocked.setdefault(bucket, set()).add(sequence)
+        return self._disown(buckets)
 
     def join(self) -> set[int]:
         """A consumer attached: the buckets that lost their owner by that."""

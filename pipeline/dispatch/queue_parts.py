@@ -122,9 +122,9 @@ class QueueParts:
         return [(part, attempts.recorded(part[0], told)) for part, told in parts]
 
     def _wait(self, run: Run) -> None:
-        if self._groups.members:
-            self._groups.back(run, later=False)
         self._ready.put(run)
+        if self._groups.members:
+            self._go_on(self._groups.back(run, later=False))
 
     def _wait_later(self, run: Run, failures: int, now: int) -> None:
         policy = self._policy

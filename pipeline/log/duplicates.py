@@ -43,6 +43,11 @@ class Window:
         self._messages, self._age = min(messages or most, most), age
         self._forget(len(self._order) - self._messages)
 
+    def known(self, ids: Sequence[bytes], now: int) -> list[int]:
+        """Return the indices of those of these ids that are in the window. None is added."""
+        self._expire(now)
+        return [place for place, whole in enumerate(ids) if whole and _short(whole) in self._ids]
+
     def add(self, ids: Sequence[bytes], now: int) -> list[int]:
         """Add the ids of messages that come now, in this order (empty where a message has none):
         the indices of the duplicates among them. The other ids are in the window now."""
@@ -53,7 +58,7 @@ class Window:
         for place, whole in enumerate(ids):
             if not whole:
                 continue
-            one = whole if len(whole) <= ID_BYTES_MAX else _hashed(whole)
+            one = _short(whole)
             if one in known:
                 found.append(place)
                 continue
@@ -132,6 +137,19 @@ class Windows:
             del self._windows[topic]
         return found
 
+    def known(
+        self, topic: str, ids: Sequence[bytes], now: int, *, messages: int, age: int
+    ) -> list[int]:
+        """As `Window.known` says, for the topic, which has these limits now."""
+        window = self._windows.get(topic)
+        if window is None:
+            return []
+        before = len(window)
+        window.limit(messages, age, self._most)
+        found = window.known(ids, now)
+        self._total += len(window) - before
+        return found
+
     def forget(self, topic: str) -> None:
         """Forget the topic's ids: duplicates aren't looked for there any more."""
         window = self._windows.pop(topic, None)
@@ -139,5 +157,8 @@ class Windows:
             self._total -= len(window)
 
 
-def _hashed(whole: bytes) -> bytes:
+def _short(whole: bytes) -> bytes:
+    """Return the id, or the hash of a long one."""
+    if len(whole) <= ID_BYTES_MAX:
+        return whole
     return _HASH + blake2b(whole, digest_size=_HASH_BYTES).digest()

@@ -30,6 +30,9 @@ duplicates_ms = 300
 [[topic]]
 match = "plain"
 duplicates_messages = 0
+[[subscription]]
+match = "queue/full"
+backlog_messages_max = 3
 """
 
 
@@ -204,3 +207,23 @@ def test_what_was_published_before_a_restart_is_known_after_it(
     assert peer.durable("t", "kept").bodies(4) == [0, 1, 2, 3]
     assert three.bodies(3) == ["long ago"] * 3
     assert three.nothing()
+
+
+def test_a_duplicate_of_a_stored_message_needs_no_room(
+    detecting: Gateway, connect: Connect
+) -> None:
+    """A publisher whose answer was lost sends its messages again to a queue that is full by them:
+    they are accepted, in any run, and after a restart. New ones among them are refused."""
+    yes, no = Delivery.ACCEPTED, Delivery.REJECTED
+    for _ in range(2):
+        link = connect(port=detecting.port).sender("queue://full")
+        for _ in range(2):
+            sent = [link.send(encoded(name, id=name)) for name in "abc"]
+            assert [link.outcome(one) for one in sent] == [yes] * 3
+        sent = [link.send(encoded(name, id=name)) for name in ("new", "a", "new", None, "b")]
+        assert [link.outcome(one) for one in sent] == [no, yes, no, no, yes]
+        detecting.kill()
+        detecting.start()
+    receiver = connect(port=detecting.port).receiver("queue://full", capabilities=("queue",))
+    assert receiver.bodies(3) == ["a", "b", "c"]
+    assert receiver.nothing()

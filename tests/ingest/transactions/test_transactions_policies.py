@@ -20,6 +20,12 @@ POLICIES = """
 [[topic]]
 match = "once"
 duplicates_messages = 1000
+[[topic]]
+match = "queue://again"
+duplicates_messages = 1000
+[[subscription]]
+match = "queue/again"
+backlog_messages_max = 2
 [[subscription]]
 match = "queue/small"
 backlog_messages_max = 2
@@ -220,3 +226,45 @@ def test_the_lock_of_what_a_rollback_gave_back_ends_in_its_time(ruled: Gateway) 
         assert session.roll_back() == ""
         [again] = other.expect("transfer")
         assert count_of(again) == 1
+
+
+def test_a_commit_that_is_done_once_more_needs_no_room(ruled: Gateway) -> None:
+    """The answer to the first commit was lost: a rejection of the second one would say that it was
+    rolled back. With a new message it is, as there is no room."""
+    with Jms(ruled.port) as jms, Jms(ruled.port) as other:
+        session = transacted(jms)
+        to = session.producer("again", QUEUE)
+        full = "amqp:resource-limit-exceeded"
+        for numbers, said in (((1, 2, 1), ""), ((1, 2), ""), ((1, 3), full)):
+            for number in numbers:
+                post(session, to, str(number), number)
+            assert session.commit() == said
+        other.subscribed("q", source("again", QUEUE))
+        other.credit(3)
+        assert other.bodies(2) == ["1", "2"]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_group_waits_for_the_transaction_of_a_consumer_that_went(
+    ruled: Gateway, connect: Connect, committed: bool
+) -> None:
+    """The next consumer gets what comes behind in the group when the transaction has ended, though
+    nothing else happens on the queue; a rollback's message comes first."""
+    peer = connect(port=ruled.port)
+    sender = peer.sender("queue://grouped")
+    groups = [("first", "g"), ("second", "g"), ("of another", "h")]
+    sender.publish_data([encoded(body, group_id=group) for body, group in groups])
+    with Jms(ruled.port) as jms:
+        session = transacted(jms)
+        handle = session.consumer("q", source("grouped", QUEUE), 1)
+        session.retire(session.transfers(1)[0])
+        jms.detach(closed=True, handle=handle, channel=session.channel)
+        session.until("detach")
+        receiver = peer.receiver("queue://grouped", capabilities=("queue",))
+        assert receiver.bodies(1) == ["of another"]
+        assert receiver.nothing()
+        receiver.link.flow(3)
+        peer.heard()
+        assert (session.commit() if committed else session.roll_back()) == ""
+        expected = ["second"] if committed else ["first", "second"]
+        assert [one.body for one in receiver.take(len(expected), credit=False)] == expected

@@ -169,3 +169,21 @@ def test_an_offer_without_what_is_wanted_is_caught():
     assert dispatcher.wanted(3) == 0
     with pytest.raises(AssertionError, match="0 is owed, offered from 1 on"):
         dispatcher.offer(1, 3)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_group_waits_for_the_transaction_of_a_consumer_that_went(committed):
+    """The next consumer gets the group's other messages when the transaction has ended, behind
+    those that a rollback gives back; a message of another group doesn't wait."""
+    dispatcher = with_consumer(credit=2)
+    attributes = grouped(0, [7, 7, 7, 8])
+    dispatcher.offer(0, 2, attributes=attributes)
+    dispatcher.retire(1, range(1), -5)
+    dispatcher.detach(1)
+    dispatcher.attach(2)
+    dispatcher.credit(2, 9)
+    assert served(dispatcher, attributes, 4) == [3]
+    outcome = Outcome.ACCEPTED if committed else Outcome.MODIFIED
+    dispatcher.settle(-5, range(1), outcome, failed=not committed)
+    dispatcher.forget(-5)
+    assert served(dispatcher, attributes, 4) == ([1, 2] if committed else [0, 1, 2])
