@@ -16,7 +16,15 @@ from distributary.ingest.net.link import Link
 from distributary.ingest.publish import relay
 from distributary.ingest.publish.backlog_limits import Backlogs
 from distributary.ingest.publish.memory_intake import MemoryIntake
-from distributary.ingest.publish.relay import Goal, Goals, Routed, RoutedRun, Stored, Unrouted
+from distributary.ingest.publish.relay import (
+    Admit,
+    Goal,
+    Goals,
+    Routed,
+    RoutedRun,
+    Stored,
+    Unrouted,
+)
 from distributary.ingest.publish.routes import Routes
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.policies import Policies
@@ -72,7 +80,7 @@ class Intake:
     def take_to(self, link: Link, received: Received, goals: Goals, unrouted: Unrouted) -> None:
         """Messages came, each with its goal; `unrouted` of them aren't routed further."""
         receipt = Receipt(link, received.deliveries, received.unsettled, received.count)
-        admit = _all
+        admit: Admit = _all
         if self._backlogs.refuses:
             goals, admit = self._but_stored(received, goals), self._backlogs.admit
         routed = relay.routed(received, receipt, goals, admit)

@@ -86,8 +86,10 @@ class Seek:
         known: "dict[Outcome, array[int]]",
         by: str,
     ) -> dict[str, Writable]:
-        """The new life. Nothing is delivered until that is durable: what is settled in the event's
-        own group doesn't count. So what it was never owed is settled in the next one."""
+        """Begin the new incarnation. A settlement in the event's own group doesn't count, so that
+        group ends with the event: messages that expire or overflow from now on, dead letters that
+        are redriven, and messages that were never owed are settled in a later one. Nothing is
+        delivered until the event is durable."""
         dispatcher, key = subscription.dispatcher, subscription.key
         assert key is not None  # noqa: S101
         back = place < dispatcher.floor
@@ -100,6 +102,7 @@ class Seek:
                 dispatcher.exclude(run)
         event = EVENTS[operation]
         self._directory.record(event, subscription, by=by, floor=place, dropped=dropped)
+        self._log.begin_group()
         await self.durable()
         again = {outcome: some for outcome, some in known.items() if some}
         for outcome, sequences in again.items():
@@ -124,6 +127,7 @@ class Seek:
         dispatcher, key = subscription.dispatcher, subscription.key
         assert key is not None  # noqa: S101
         dispatcher.paused = True
+        self._log.begin_group()  # as in _begin
         await self.durable()
         amqp_error = await self._committed(self._log.last_group)
         if amqp_error is None and whole and self._table.first_sequence > floor:

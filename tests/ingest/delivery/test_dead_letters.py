@@ -400,3 +400,30 @@ def rows_of(gateway: Gateway, outcome: str) -> list[dict[str, object]]:
 
 def dead_lettered(gateway: Gateway) -> list[dict[str, object]]:
     return rows_of(gateway, "dead_lettered")
+
+
+def test_what_expires_while_a_rewind_becomes_durable_is_given_up_once(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """Its copy and its settlement count after a kill: it isn't owed again, nor copied again."""
+    settings = {
+        "journal": {"linger_ms": 1_000},
+        "delivery": {"expiry_scan_ms": 50},
+        "subscription": {"dead_letter_expired": True},
+    }
+    gateway = own_gateway(settings).start()
+    peer = connect(port=gateway.port)
+    manager, link = Manager(connect(port=gateway.port)), peer.sender("queue://q")
+    over = time.time() + 1.6  # the messages' group takes a second, and so does the rewind's
+    link.publish_data([encoded(1, expiry_time=over), encoded(2)])
+    manager.done("REWIND", "queue", "q", to=0)
+    dead = dead_of(peer, "queue/q")
+    dead.confirm(dead.take(), Delivery.RELEASED)
+    gateway.kill()
+    gateway.start()
+    peer = connect(port=gateway.port)
+    source, dead = of_queue(peer, "queue://q"), dead_of(peer, "queue/q")
+    assert source.bodies() == [2]
+    assert source.nothing()
+    assert dead.bodies() == [1]
+    assert dead.nothing()
