@@ -50,8 +50,8 @@ class InFlight:
         self.locks: list[_Lock] = []  #: a heap; locks whose messages were settled leave it late
         self._numbers = count()
         self._late: dict[int, SequenceSet] = {}  #: consumer -> lost without an outcome
-        #: sequence -> when it was delivered, for messages in flight that were delivered before and may
-        #: have a lock or a late outcome of that delivery.
+        #: sequence -> when it was delivered, for messages in flight that were delivered before and
+        #: may have a lock or a late outcome of that delivery.
         self._since: dict[int, int] = {}
 
     def __len__(self) -> int:

@@ -89,7 +89,7 @@ class PriorityIndex:
             heapify(self._lapses)
 
     def lapsed(self, now: int) -> list[range]:
-        """Remove the stretches in which a message has expired by now, and return them, ascending."""
+        """Remove and return the stretches in which a message has expired by now, ascending."""
         if self._last is not None and self._last[0] <= now:
             heappush(self._lapses, self._last)
             self._last = None

@@ -103,7 +103,7 @@ class QueueParts:
         self._turns.set_credit(consumer, credit)
 
     def exhausted(self, run: Run, failures: int) -> bool:
-        """Whether these messages, each with this number of failures, failed as often as they may."""
+        """Whether these messages, each with `failures`, have failed as often as they may."""
         limit = self._policy.delivery_attempts_max
         return limit > 0 and self._attempts.known(run[0], failures) >= limit
 
