@@ -51,7 +51,7 @@ class GatewayLine:
         attributes: Mapping[str, object] = {},
         log: str = "",
     ) -> dict[str, Any]:
-        """What the answer's body says. Raises Unanswered and Refused."""
+        """Send a request and return the answer's body. Raises Unanswered and Refused."""
         with self._lock:
             there = self._client is not None
             if there and verb not in _READING:

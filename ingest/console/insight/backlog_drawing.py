@@ -1,5 +1,5 @@
-"""A subscription's strip and its backlog over time as shapes, and in words for who doesn't see
-them."""
+"""A subscription's strip and its backlog over time as shapes, and in words for screen
+readers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

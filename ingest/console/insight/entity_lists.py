@@ -78,7 +78,7 @@ def columns(entity: Entity, *, several: bool) -> tuple[Column, ...]:
 
 
 def states(row: Row) -> list[str]:
-    """What is out of the ordinary, the worst first."""
+    """Unusual states of a row, the worst first."""
     found = {
         "unreadable": bool(row.get("unreadable")),
         "idle": bool(row.get("backlog")) and not row.get("consumers"),
@@ -90,7 +90,7 @@ def states(row: Row) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which part of a list somebody wants. `page` begins with 1."""
+    """The wanted part of a list. `page` begins with 1."""
 
     search: str = ""
     sort: str = "name"

@@ -1,4 +1,4 @@
-"""The plots of the first page, each with what it shows in words: for who doesn't see it."""
+"""The plots of the first page, each with its contents in words, for screen readers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What another policy of its own will do to a subscription: each key that changes, and whether
+"""Effects of another policy of its own on a subscription: each key that changes, and whether
 messages are or may be dropped by it.
 
-What holds of a key that is taken away isn't known here: the policies' file may say something.
+The value in force after a key is removed isn't known here: the policies file may have one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ NO_EFFECTS: Final = PolicyEffects()
 
 
 def policy_effects(row: Mapping[str, Any], wanted: Mapping[str, object]) -> PolicyEffects:
-    """What changes when `wanted` becomes the subscription's own policy."""
+    """Effects when `wanted` becomes the subscription's own policy."""
     before: Mapping[str, object] = row["policy"]
     changed = {key for key in {*before, *wanted} if before.get(key) != wanted.get(key)}
     kept = {key: value for key, value in row["policy_in_force"].items() if key not in before}
@@ -45,7 +45,7 @@ def policy_effects(row: Mapping[str, Any], wanted: Mapping[str, object]) -> Poli
 
 
 def changes(before: Mapping[str, object], wanted: Mapping[str, object]) -> tuple[str, ...]:
-    """What of a subscription's own policy would change, a sentence for each key."""
+    """Changes of a subscription's own policy, a sentence for each key."""
     found = []
     for key in sorted({*before, *wanted}):
         old, new = before.get(key), wanted.get(key)

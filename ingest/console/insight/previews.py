@@ -1,8 +1,9 @@
-"""What an operation will do, in sentences with numbers: shown before anybody says yes.
+"""Effects of an operation, in sentences with numbers: shown before the user confirms it.
 
-Rule 1: numbers are of the moment in which the page was made; the gateway's answer says the real
+Rule 1: numbers are of the moment in which the page was made; the gateway's answer has the real
         ones.
-Rule 2: where messages are or may be dropped the name of what loses them is typed (`is_typed`).
+Rule 2: where messages are or may be dropped the user types the name of the object that loses
+        them (`is_typed`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -87,7 +88,7 @@ OFFERS: Final[Mapping[Offer, Shown]] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found out for a preview: a place with its sequence and how many messages lie from
+    """Facts for a preview: a place with its sequence and how many messages lie from
     there on (None: it isn't known), how many dead letters wait in which queue, what another policy
     would do, which consumer is meant (empty: all)."""
 
@@ -107,7 +108,7 @@ def is_typed(offer: Offer, found: Found) -> bool:
 
 
 def effects(offer: Offer, row: Row, found: Found) -> list[str]:
-    """What will happen, the most important first."""
+    """Effects of the operation, the most important first."""
     return list(_effects(offer, row, found))
 
 

@@ -121,7 +121,7 @@ class Share:
 
 
 def shares(row: Row, now_ms: float) -> list[Share]:
-    """All of its consumers, who holds most first."""
+    """All of its consumers, those that hold most first."""
     total = sum(int(link["in_flight"]) for link in row["links"])
     found = [
         Share(
@@ -147,7 +147,7 @@ class PolicyLine:
 
 
 def policy_lines(in_force: Mapping[str, object], sources: Mapping[str, str]) -> list[PolicyLine]:
-    """The whole policy of a subscription or topic, what somebody has said first."""
+    """The whole policy of a subscription or topic, its own values first, defaults last."""
     lines = [
         PolicyLine(
             key,

@@ -53,9 +53,9 @@ class LogReader:
         self._last: Snapshot | None = None
 
     def read(self, read: Callable[[Snapshot], T]) -> T:
-        """What `read` gives for the newest snapshot; begun again, a bounded number of times, when
-        the gateway replaced a file under it. Raises StoreError when there is no table, or it can't
-        be read."""
+        """Return the result of `read` for the newest snapshot; it is called again, a bounded number
+        of times, when the gateway replaced a file under it. Raises StoreError when there is no
+        table, or it can't be read."""
 
         def once() -> T:
             return read(self.snapshot())

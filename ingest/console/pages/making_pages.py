@@ -98,7 +98,7 @@ async def _beginning(visit: Visit, said: Mapping[str, str]) -> str:
 
 
 async def show_topic_end(visit: Visit) -> Response:
-    """What ending a topic will do."""
+    """Show the effects of ending a topic."""
     row = await visit.ask(Verb.READ, Entity.TOPIC, visit.asked("id"))
     return visit.page("delete_topic.html", "topics", {"row": row, "name": row["name"]})
 

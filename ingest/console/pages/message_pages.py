@@ -37,7 +37,7 @@ ROUNDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address asks for; all of it is text, as it was typed."""
+    """The address's parameters; all are text, as typed."""
 
     topic: str
     subscription: str
@@ -240,7 +240,7 @@ async def _life(visit: Visit, sequence: int) -> MessageLife | None:
 
 
 async def _held(visit: Visit, life: MessageLife) -> list[Held]:
-    """What of it is in flight now, as far as the gateway says it: what is closed says nothing."""
+    """Deliveries of it in flight now; subscriptions whose question is refused are skipped."""
     waiting = [lane.subscription for lane in life.lanes if lane.state is StayState.WAITING]
     found: list[Held] = []
     for name in waiting[:ASKED_MAX]:

@@ -29,7 +29,7 @@ from distributary.ingest.console.web.visit import Console, Visit
 from distributary.jobs.client.management_client import LoginRefused, Refused, Unanswered
 from distributary.pipeline.errors import InvalidRequest, StoreError
 
-#: All pages for who is logged in.
+#: All pages of a session.
 PAGES: Final[tuple[Page, ...]] = (
     *now_page.PAGES,
     *entity_pages.PAGES,

@@ -50,8 +50,8 @@ class StripRange:
 @dataclass(frozen=True, slots=True)
 class Strip:
     """`ranges` by sequence, from a little before the floor to `covered` (all up to `head` if that
-    is as much). `at_most`: with a selector what isn't selected counts as waiting until the floor
-    passes it. `given_up` are the newest of those that nobody accepted."""
+    is as much). `at_most`: with a selector messages that it doesn't select count as waiting until
+    the floor passes them. `given_up`: the newest messages settled finally without an accept."""
 
     floor: int
     head: int

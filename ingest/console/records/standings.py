@@ -29,7 +29,7 @@ from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settleme
 #: Subscriptions whose state is kept: some hundred bytes each, more where much is settled above a
 #: floor.
 KEPT_MAX: Final = 256
-#: The final outcomes of what nobody has accepted, though it was owed.
+#: The final outcomes of owed messages that no consumer accepted.
 _GIVEN_UP: Final = pa.array(
     [one.value for one in Outcome if one is not Outcome.ACCEPTED and one not in NEVER_OWED],
     pa.string(),
@@ -149,6 +149,6 @@ def _folded(files: LogFiles, known: KnownStanding) -> KnownStanding | None:
 
 
 def _given_up(rows: pa.Table) -> Bitmap:
-    """Those of final rows that nobody accepted."""
+    """Sequences of final settlements that aren't accepts."""
     some = rows.filter(pc.and_(rows["final"], pc.is_in(rows["outcome"], value_set=_GIVEN_UP)))
     return bitmap_of(np.sort(pc.list_flatten(some["sequences"]).to_numpy()))

@@ -14,8 +14,8 @@ from distributary.ingest.console.web.static_assets import ASSETS, StaticAssets
 
 
 class _Compiled(BytecodeCache):
-    """What this process has compiled. It takes most of a second: a process that is forked from one
-    that has done it doesn't do it again."""
+    """Templates that this process has compiled. Compiling takes most of a second; a process forked
+    afterwards needn't do it again."""
 
     def __init__(self) -> None:
         self._codes: dict[str, CodeType] = {}
