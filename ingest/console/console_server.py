@@ -1,4 +1,4 @@
-"""The console as a process: what its command line says, checked; then it serves until it is told
+"""The console as a process: its command line is checked; then it serves until it is told
 to stop."""
 
 import asyncio

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from distributary.pipeline.management.management_messages import Entity
 
-#: What an entity says of itself.
+#: Attributes of an entity.
 Row = Mapping[str, Any]
 
 
@@ -56,7 +56,7 @@ COLUMNS: Final[Mapping[Entity, tuple[Column, ...]]] = {
 }
 #: Behind the name, where there are several logs.
 _LOG: Final = Column("log", "Log", "topic")
-#: What is asked of each type: the attributes that the columns and searches need.
+#: Attributes that the columns and searches of each type need.
 ATTRIBUTES: Final[Mapping[Entity, tuple[str, ...]]] = {
     Entity.SUBSCRIPTION: (
         *("log", "name", "topic", "durable", "shared", "selector", "origin", "paused", "consumers"),

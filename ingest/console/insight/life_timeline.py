@@ -24,7 +24,7 @@ from distributary.ingest.console.records.message_life import (
 )
 from distributary.pipeline.model.outcome import Outcome
 
-#: The width that positions refer to, and what is left free on both sides.
+#: The width that positions refer to, and the margin on both sides.
 WIDTH: Final = 1_000.0
 MARGIN: Final = 12.0
 #: The least width of a bar, and the least room between two ticks.
@@ -69,7 +69,7 @@ class Timeline:
 
 
 def timeline(life: MessageLife, now: int) -> Timeline:
-    """The lanes of a life; `now` (microseconds) is where what isn't over yet ends."""
+    """The lanes of a life; `now` (microseconds) is where open stays end."""
     published = life.message.published_at
     scale = _Scale(sorted({published, *_moments(life, now)}))
     lanes = tuple(_lane(lane, scale, now) for lane in life.lanes)

@@ -10,7 +10,7 @@ from distributary.ingest.console.insight.spoken_numbers import number
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a plot: a column of the series, and what it is called."""
+    """One line of a plot: a column of the series, and its name."""
 
     column: str
     label: str

@@ -11,7 +11,7 @@ from typing import Any, Final
 from distributary.ingest.console.insight.spoken_numbers import age, messages, number, size
 from distributary.pipeline.model.policy import Lifetime, Overflow
 
-#: What happens to the oldest messages that are too many, by the policy's word.
+#: The end of the oldest messages of a full backlog, by the policy's value.
 _GONE: Final = {
     Overflow.DROP_OLDEST.value: "the oldest are dropped",
     Overflow.DEAD_LETTER.value: "the oldest become dead letters",
@@ -52,7 +52,7 @@ def changes(before: Mapping[str, object], wanted: Mapping[str, object]) -> tuple
         if old == new:
             continue
         if key not in wanted:
-            found.append(f"{key}: {old} no more, but what the file says or the default.")
+            found.append(f"{key}: {old} no more, but the file's value or the default.")
         elif key not in before:
             found.append(f"{key}: {new} from now on.")
         else:
@@ -79,7 +79,7 @@ def _too_much(
     if most := _limit(after, "backlog_bytes_max"):
         yield f"Of more than {size(most)} {gone}: it has {size(int(row['backlog_bytes']))}."
     if most := _limit(after, "backlog_age_ms_max"):
-        yield f"Of what waits for longer than {age(most / 1_000)} {gone}."
+        yield f"Of messages that wait for longer than {age(most / 1_000)} {gone}."
 
 
 def _refused(
@@ -92,7 +92,7 @@ def _refused(
 
 
 def _ends(row: Mapping[str, Any], after: Mapping[str, object], changed: set[str]) -> Iterable[str]:
-    """Whether it ends by itself, with what waits for it then. Queues don't."""
+    """Whether the subscription ends by itself, with its backlog. Queues don't."""
     word = str(after.get("expiry", Lifetime.NEVER.value))
     never = word == Lifetime.NEVER.value or str(row["name"]).startswith("queue/")
     if not never and changed & {"expiry", "expiry_seconds"}:
@@ -105,4 +105,4 @@ def _ends(row: Mapping[str, Any], after: Mapping[str, object], changed: set[str]
 
 def _without_copies(after: Mapping[str, object], changed: set[str]) -> Iterable[str]:
     if "dead_letter" in changed and after.get("dead_letter") is False:
-        yield "What is given up from now on is gone: no dead letter keeps it."
+        yield "Messages given up from now on are gone: no dead letter keeps them."

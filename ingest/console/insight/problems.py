@@ -41,7 +41,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another gateway that the console was told of, and what it says of itself: `stands by`,
+    """Another gateway that the console was told of, and its state: `stands by`,
     `serves`, or nothing (empty)."""
 
     address: str

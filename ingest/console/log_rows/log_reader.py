@@ -44,7 +44,7 @@ class Snapshot:
 
 
 class LogReader:
-    """Gives snapshots, to any number of threads. What the last second brought isn't in the table
+    """Gives snapshots, to any number of threads. Messages of the last second aren't in the table
     yet, and so in no snapshot."""
 
     def __init__(self, store: Store, events_bytes_max: int = 1 << 30) -> None:

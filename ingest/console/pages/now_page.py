@@ -1,4 +1,4 @@
-"""The page that comes first: what is wrong, and what the gateway does at this moment."""
+"""The first page: problems, and the gateway's work at this moment."""
 
 from collections.abc import Mapping
 

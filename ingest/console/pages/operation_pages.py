@@ -26,7 +26,7 @@ from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.management.management_messages import Entity, Verb
 
 _SUBSCRIPTION = Entity.SUBSCRIPTION
-#: What needs nothing said to be done: then it is done to all.
+#: Operations that need no argument: without one they concern all.
 _READY_EMPTY = frozenset({Offer.REDRIVE, Offer.CLOSE})
 
 
@@ -59,7 +59,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def perform(visit: Visit) -> Response:
-    """Do it, and say what the gateway says of it."""
+    """Do it, and show the gateway's answer."""
     offer, name = _meant(visit)
     form = await visit.form()
     shown = OFFERS[offer]

@@ -1,4 +1,4 @@
-"""Proof: the last audits, one that runs, and what each has found, with the messages."""
+"""Proof: the last audits, one that runs, and the findings of each, with the messages."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""All pages as one application: each visit has a session, and what goes wrong is a page, too."""
+"""All pages as one application: each visit has a session, and errors are pages, too."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -11,7 +11,7 @@ from distributary.pipeline.model.topic_pattern import is_pattern
 
 #: Names in one question: fewer than management.query_count_max is by default.
 NAMES_TOGETHER: Final = 50
-#: Names that are asked for, for one page; what is beyond isn't shown.
+#: Names that are asked for, for one page; further ones aren't shown.
 NAMES_MAX: Final = 1_000
 
 

@@ -19,9 +19,9 @@ from typing import Any, Final
 from distributary.ingest.console.log_rows.sight import Sight
 from distributary.pipeline.tables.home.audit_reports import AuditReport
 
-#: Checks that an audit makes: what there is to do, until it says otherwise.
+#: Checks that an audit makes, until it reports another number.
 CHECKS: Final = 16
-#: Characters of what a failed audit says.
+#: Characters of a failed audit's message.
 WORDS_MAX: Final = 2_000
 #: Exit codes of the job that mean that it came to its end.
 _DONE: Final = (0, 1)

@@ -1,8 +1,8 @@
-"""Where a message came from, and what was made of it: dead letters, redriven messages, routes.
+"""The origin and the copies of a message: dead letters, redriven messages, routes.
 
 Each of these is one group: a dead letter's copy lies in the group of its settlement, so does what
 is redriven, and a routed copy in the group of its message, with the same bytes. So a relation is
-known by what the log has, not by what policies say today.
+known by the log's rows, not by today's policies.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

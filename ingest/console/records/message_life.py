@@ -290,7 +290,7 @@ def _never(row: SettlementOfOne, message: StoredMessage) -> bool:
 
 
 def _deliveries(rows: Sequence[SettlementOfOne]) -> tuple[Delivery, ...]:
-    """The rows of what was handed over; the two of a last failure are one."""
+    """The deliveries in these rows; the two rows of a last failure are one."""
     found: list[Delivery] = []
     for row in rows:
         if row.delivered_at is None:

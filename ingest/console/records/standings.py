@@ -1,4 +1,4 @@
-"""Where subscriptions stand by the log: the floor, what is settled above it, what was given up.
+"""Where subscriptions stand by the log: the floor, the settled and the given-up sequences.
 
 The fold is that of a start (`pipeline.tables.arrow.settlement_fold`). What was folded for a
 subscription is kept, and goes on with the groups that came since; the first time Spark's `cursors`
@@ -49,7 +49,7 @@ class KnownStanding:
     given_up_since: int = 0
 
     def waits(self, sequences: Int64s) -> npt.NDArray[np.bool_]:
-        """Which of these aren't settled: what it was never owed isn't known here."""
+        """Those of these sequences that aren't settled; some of them may never have been owed."""
         waits: npt.NDArray[np.bool_] = sequences >= self.floor
         if self.settled and waits.any():
             above = np.array(self.settled.to_array(), np.int64)

@@ -42,7 +42,7 @@ class Entrance:
         return self.sessions.begin(Account(gateways, line, sweeps))
 
     async def tidy(self) -> None:
-        """End what is old and close what is idle, for as long as the console runs."""
+        """End old sessions and close idle connections, for as long as the console runs."""
         while True:
             await asyncio.sleep(self._asking.line_seconds / 3)
             before = self.sessions.accounts()

@@ -4,7 +4,7 @@ Rule 1: the Host of a request is an IP address, `localhost`, or a name that `--n
         of another site whose name was pointed at this address reads nothing here (DNS rebinding).
 Rule 2: a request that changes something comes from a page of the console: its Origin is the Host.
 Rule 3: a body is `form_bytes_max` long at most, the head before it `head_bytes_max`.
-Rule 4: no answer lets a browser run, load or send anything but what the console itself serves.
+Rule 4: no answer lets a browser run, load or send anything that the console itself doesn't serve.
 """
 
 import ipaddress

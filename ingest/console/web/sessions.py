@@ -24,7 +24,7 @@ NOTES_MAX: Final = 5
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """One login, with what is asked in its name. `gateways`: where the gateway may be, each with
+    """One login, with its connections and lists. `gateways`: where the gateway may be, each with
     this login."""
 
     gateways: tuple[Gateway, ...]

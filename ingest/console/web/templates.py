@@ -67,6 +67,6 @@ class Templates:
 
 
 def link(path: str, values: Mapping[str, object] | None = None) -> str:
-    """An address of the console: a path and what it is asked, None left out."""
+    """An address of the console: a path and its parameters, without those that are None."""
     said = {key: value for key, value in (values or {}).items() if value is not None}
     return f"{path}?{urlencode(said)}" if said else path

@@ -121,7 +121,7 @@ class Visit:
 
 
 def form_fields(body: bytes) -> dict[str, str]:
-    """The fields of a form. Raises InvalidRequest for what is none."""
+    """The fields of a form. Raises InvalidRequest if the body isn't a form."""
     try:
         pairs = parse_qsl(
             body.decode(),
