@@ -127,7 +127,7 @@ class RelayedWork:
         self._perform(self._machine.spoil(reason))
 
     def give_up(self) -> None:
-        """Let go held deliveries: it has taken too long, here as at the owner, or holds too many."""
+        """Let go held deliveries: it has taken too long, as at the owner, or holds too many."""
         for link in tuple(self._links):
             self.client.attempt(partial(link.give_back_work, self))
 
