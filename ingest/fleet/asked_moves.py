@@ -1,6 +1,6 @@
-"""A move of a log that an operator asks for, and who of a fleet lives, seen from beside it.
+"""Moves of logs that an operator asks for, and a fleet's living members, seen from outside.
 
-All of it blocks.
+All functions block.
 """
 
 import time
@@ -63,9 +63,7 @@ def move(lake: Lake, log: str, to: str) -> Move:
 def _heir(members: Sequence[Member], log: str, to: str) -> Member:
     owner = next((one for one in members if one.log == log), None)
     if owner is None:
-        raise MoveRefused(
-            f"{log} has no owner that could give it: a standby takes it by itself"
-        )
+        raise MoveRefused(f"{log} has no owner that could give it: a standby takes it by itself")
     standbys = [one for one in members if log in one.waits]
     found = [one for one in standbys if one.is_called(to)]
     if found:

@@ -1,5 +1,6 @@
 """Topics of a log: of its messages, its subscriptions and its schemas. They are read from its table
 by the home's owner, so that nothing changes meanwhile."""
+
 from typing import Final
 
 import msgspec
@@ -17,8 +18,8 @@ _WILD: Final = frozenset("*?[")
 
 
 class LogTopics(msgspec.Struct, frozen=True):
-    """`topics` are topics and patterns as the log writes them. Topics of `uncommitted` groups of the
-    journal aren't known, nor those to which `prepared` transactions will publish."""
+    """`topics` are topics and patterns as the log writes them. Topics of `uncommitted` groups of
+    the journal aren't known, nor those to which `prepared` transactions will publish."""
 
     topics: frozenset[str]
     uncommitted: int
