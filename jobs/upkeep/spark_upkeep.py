@@ -20,7 +20,7 @@ from time import monotonic
 import click
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table

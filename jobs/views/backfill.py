@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress

@@ -93,7 +93,7 @@ def publish(
 @click.command()
 @_destination
 @click.option("--count", type=click.IntRange(1), help="End after so many messages.")
-@click.option("--for", "quiet", type=click.FloatRange(0.1), help="End after this many silent seconds.")
+@click.option("--for", "quiet", type=click.FloatRange(0.1), help="End after so many idle seconds.")
 @click.option("--durable", metavar="NAME", help="As this durable subscription; it stays.")
 @click.option("--shared", is_flag=True, help="With others; with --durable of all clients.")
 @click.option("--selector", help="Only what matches.")
