@@ -83,7 +83,7 @@ class Materialization:
     typed: TypedTables = field(init=False)
     cursors: Cursors = field(init=False)
     version: int | None = field(init=False)
-    first: int = field(init=False, default=0)  #: messages below it are gone, and owed to no subscription
+    first: int = field(init=False, default=0)  #: messages below it are gone, and not owed
 
     def __post_init__(self) -> None:
         self.log = Log(self.spark, self.locations.log)
