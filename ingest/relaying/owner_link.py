@@ -25,7 +25,7 @@ from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.pipeline.model.amqp_error import NOT_FOUND
 
-#: How a client's link ends that an owner can't serve any more.
+#: Condition of a client's link that no owner can serve any more.
 FORCED = "amqp:link:detach-forced"
 _ENDED_HERE = ("amqp:link:detach-forced", "the client's link was ended")
 

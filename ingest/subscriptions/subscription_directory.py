@@ -56,7 +56,7 @@ class SubscriptionDirectory:
         self._own = {state.key: state.policy for state in snapshot.subscriptions if state.policy}
         #: Subscriptions that an operator has paused.
         self._paused = {state.key for state in snapshot.subscriptions if state.paused}
-        #: How they were made.
+        #: Origin of each subscription.
         self._made = {state.key: state.made for state in snapshot.subscriptions}
         self._all: dict[SubscriptionKey, Subscription] = {
             state.key: self._restored(state, uncertain[state.key.id])

@@ -110,18 +110,18 @@ class Gateway:
     def unreached(self, said: str) -> str:
         """Return the sentence for Proton's error of a failed connection: its meaning and remedy."""
         place = self.url.partition("://")[2]
-        nobody = "it lets nobody in without a login; say --user NAME"
+        nobody = "it takes no connection without a login; say --user NAME"
         host = urlsplit(self.url).hostname
         meanings = {
             "no protocol header found": "what listens there doesn't speak AMQP in the clear; if it "
-            f"speaks TLS, say amqps://{place}, and --tls-ca FILE for who signs its certificate",
+            f"speaks TLS, say amqps://{place}, and --tls-ca FILE for the CA of its certificate",
             "wrong version number": "what listens there doesn't speak TLS; say "
             f"amqp://{place}, for AMQP in the clear",
             "certificate verify failed": f"its certificate isn't one for {host} by an authority "
             "that is known here; --tls-ca FILE names the authority",
             "failed [mech=PLAIN]": f"it doesn't let {self.user!r} in: there is no such user, or "
             "the password is another one",
-            "failed [mech=EXTERNAL]": "it lets nobody in by this certificate",
+            "failed [mech=EXTERNAL]": "it takes no login by this certificate",
             "failed [mech=none]": "it takes no passwords there" if self.user else nobody,
         }
         why = next((means for text, means in meanings.items() if text in said), said)

@@ -31,5 +31,5 @@ def module(name: str) -> str:
     return MODULES[name]
 
 
-#: Of every job's command line, as of `distributary`'s own.
+#: Settings of every job's command line, as of `distributary`'s own.
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}

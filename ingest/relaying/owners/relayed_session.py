@@ -81,7 +81,7 @@ class RelayedSession:
 
     @property
     def refusal(self) -> str:
-        """Why no link may be on it, or none more; empty where one may."""
+        """The reason why the session takes no links, or no more; empty if it does."""
         fits = self._wire is not None or self.owner.sessions < SESSIONS_MAX
         return self._refusal or ("" if fits else _NO_ROOM)
 

@@ -88,12 +88,12 @@ class RelayedWork:
 
     @property
     def reason(self) -> AmqpError | None:
-        """Why it can only be rolled back."""
+        """The reason if the transaction can only be rolled back."""
         return self._machine.reason
 
     @property
     def ending(self) -> Ending:
-        """Its end at the owner."""
+        """The transaction's end at the owner."""
         return self._machine.answer
 
     @property

@@ -250,7 +250,7 @@ def test_tls_where_there_is_none_and_none_where_it_is_wanted(guarded: Guarded) -
     unknown = asked(guarded, "amqps", *LIST)
     assert "its certificate isn't one for localhost by an authority that is known here" in unknown
     known = asked(guarded, "amqps", *LIST, "--tls-ca", str(guarded.authority))
-    assert "it lets nobody in without a login; say --user" in known
+    assert "it takes no connection without a login; say --user" in known
     absent = asked(guarded, "amqps", *LIST, "--tls-ca", "nowhere.pem")
     assert "a file for TLS can't be used" in absent
 
