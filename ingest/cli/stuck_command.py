@@ -1,4 +1,4 @@
-"""`distributary subscription stuck`: what the tables and a running gateway say together."""
+"""`distributary subscription stuck`: reasons by the tables and a running gateway together."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -315,7 +315,7 @@ def test_an_address_where_nobody_answers_is_given_up_when_there_is_another(
             fleet.orders.start()
             peer.until(lambda: late.link.remote_source.address, "an attach")
         [said] = fleet.main.events("relay.waits")
-        assert str(said["reason"]) == f"another one than {url} is the owner now"
+        assert str(said["reason"]) == f"the owner is no longer at {url}"
 
 
 @pytest.mark.parametrize("closed", [False, True])
