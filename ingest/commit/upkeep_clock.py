@@ -125,7 +125,7 @@ class UpkeepClock:
         steps[result.kind] = steps.get(result.kind, 0) + 1
         self._counts.retained_out += result.messages
         if result.messages:
-            _events.warning("retention.dropped", messages=result.messages, owed_to="nobody")
+            _events.warning("retention.dropped", messages=result.messages, owed_to="none")
         self._rest(result.seconds * (REST_BEHIND if self._behind() else REST))
 
     def _failed(self, error: BaseException) -> None:

@@ -121,16 +121,15 @@ class WhileWanted:
 class Worker(Generic[T]):
     """One named thread that does jobs in order and tells the loop about each.
 
-    `done` is called on the loop with the job's result, or with the error it raised. What is no
-    error of this project's or of the system's is a bug: it is handed over just the same, and the
-    service stops.
+    `done` is called on the loop with the job's result, or with its exception. An exception that is
+    neither this project's nor the system's is a bug: it is handed over, too, and the service stops.
     """
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._name, self._loop = name, loop
         self._jobs: SimpleQueue[Callable[[], T] | None] = SimpleQueue()
-        #: Who is told of each job that isn't done yet. The thread never holds one: what hangs on
-        #: it, Proton's objects too, must not be let go by any thread but the loop's.
+        #: The callbacks of unfinished jobs. The thread never holds one: objects that it refers to,
+        #: also Proton's, may only be freed on the loop's thread.
         self._told: deque[Callable[[T | Failure], None]] = deque()
         self._left = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
