@@ -76,7 +76,7 @@ def test_of_two_changes_at_once_one_is_refused(lake: Lake) -> None:
     lake.replace(None, FIRST)
     lake.replace(FIRST, SECOND)
     for seen in (FIRST, None):
-        with pytest.raises(InvalidRequest, match=r"lake\.json was changed by somebody else"):
+        with pytest.raises(InvalidRequest, match=r"lake\.json was changed by another process"):
             lake.replace(seen, with_log(FIRST, "prices"))
     assert lake.placement() == SECOND
 

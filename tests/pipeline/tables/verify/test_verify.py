@@ -234,7 +234,7 @@ BROKEN: list[tuple[Callable[[MadeHome], None], str, str]] = [
     (groups_against_sequences, "sequences", "sequences that don't rise with their groups"),
     (torn_entry, "log entries", f"{2:020d}.json can't be read"),
     (positions_that_fall, "log entries", "takes the group back from 9 to 5"),
-    (broken_middle, "journal", "the frame of group 3 is damaged, but group 4 stands behind it"),
+    (broken_middle, "journal", "the frame of group 3 is damaged, but group 4 follows it"),
     (later_journal, "journal", "ends with group 5 but the journal begins with 8"),
     (other_sequence, "journal", "begins with sequence 21, but the table's next one is 17"),
     (other_count, "journal", "has 3 messages from sequence 15 on in the journal, but 2 from 15"),
