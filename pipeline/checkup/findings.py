@@ -1,4 +1,4 @@
-"""Facts of a machine and a home, and what they mean for a gateway.
+"""Facts about a machine and a home, and their consequences for a gateway.
 
 Rule 1: the code that collects facts only reads: every judgement is here, and each threshold once.
 Rule 2: each finding is one sentence; one that isn't good says what to do.
@@ -169,7 +169,9 @@ def _of_sync(disk: DiskFacts) -> Finding:
         return Finding("fsync", Verdict.LOOK, f"{text} durable there that machine decides.")
     if disk.sync_p50_ms < HONEST_MS:
         text = f"An fsync on {kind} takes {times}: faster than any disk, so nothing is durable"
-        return Finding("fsync", Verdict.BAD, f"{text}. Turn off what swallows it.")
+        return Finding(
+            "fsync", Verdict.BAD, f"{text}. Find the layer that ignores it, and turn that off."
+        )
     if disk.sync_p50_ms > SLOW_MS or disk.sync_p99_ms > SLOW_P99_MS:
         text = f"An fsync on {kind} takes {times}: each publisher waits for one"
         return Finding("fsync", Verdict.LOOK, f"{text}. A faster disk helps more than anything.")
@@ -303,7 +305,7 @@ def of_lake(
     """Judge a home with several logs: the pid of the gateway that serves each, 0 for none; the file
     of its secret, as for `of_secret`."""
     said = [f"{log} (pid {pid})" if pid else log for log, pid in owners.items()]
-    text = f"The home is a lake with the logs {', '.join(said)}; a pid is of who serves it here."
+    text = f"The home is a lake with the logs {', '.join(said)}; a pid is that of its gateway here."
     yield Finding("lake", Verdict.GOOD, text)
     yield replace(of_secret(secret, open_to_others), subject="lake")
 

@@ -68,7 +68,7 @@ class Patience:
 
 
 def named(heir: int, me: int) -> Heir:
-    """Return what the owner's heir is to the standby with the number `me`."""
+    """Return the owner's heir from the view of the standby with the number `me`."""
     if heir == NOBODY:
         return Heir.NONE
     return Heir.ME if heir == me else Heir.ANOTHER

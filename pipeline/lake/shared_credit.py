@@ -70,7 +70,7 @@ class SharedCredit:
     # Events.
 
     def given(self, credit: int, *, draining: bool) -> None:
-        """The client has this credit now; `draining`: it wants an answer when no message is left."""
+        """The client has this credit now; `draining`: it wants to hear when no message is left."""
         if credit > self._credit or draining != self._draining:
             self._ask_again()
         self._credit, self._draining = max(credit, 0), draining

@@ -86,7 +86,8 @@ def _plain_files(store: Store) -> DeltaTable:
         raise StoreError(
             f"{store.uri} needs reader {reader} of the Delta protocol, and ours is "
             f"{READER_VERSION}: another program has altered the table (deletion vectors, column "
-            "mapping). Delete what Spark's jobs can make again, and restore the rest from a backup"
+            "mapping). Delete it if one of Spark's jobs can make it again; else restore it from a "
+            "backup"
         )
     return table
 

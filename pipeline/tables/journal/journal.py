@@ -53,7 +53,7 @@ def _always() -> None:
 
 
 class Journal:
-    """The open journal of one home. The module says which thread may call what."""
+    """The open journal of one home. The module's docstring has the thread of each method."""
 
     def __init__(
         self, directory: Path, segment_bytes: int, *, adopt: bool, owned: Callable[[], None]
@@ -62,7 +62,7 @@ class Journal:
         self._segment_bytes = segment_bytes
         self._adopt, self._owned = adopt, owned
         self._making = threading.Lock()  # a thread that needs a spare waits until it is made
-        self._names = threading.Lock()  # a failed sync is reported once: no other may follow it
+        self._names = threading.Lock()  # the system reports a failed sync once: no other may follow
         self._lock = threading.Lock()  # guards the fields below; never held during I/O
         self._live: list[Segment] = []  # ascending; the last one is written
         self._spares: list[Spare] = []

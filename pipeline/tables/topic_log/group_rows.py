@@ -95,7 +95,7 @@ class _Messages:
     durable: npt.NDArray[np.uint8]
     priority: npt.NDArray[np.int8]
     expires_at: Int64s  #: 0 if never
-    deliver_at: Int64s  #: 0 if at once
+    deliver_at: Int64s  #: 0 if without delay
     pieces: list[memoryview]
 
     @classmethod

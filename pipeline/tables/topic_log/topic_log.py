@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 #: Attempts to make a fence while other processes make versions.
 FENCE_TRIES_MAX = 10
-#: Attempts to add the new columns of a table likewise.
+#: Attempts to add new columns to a table while other processes make versions.
 EVOLUTION_TRIES_MAX = 10
 #: The last microsecond of a day that can be written: of the year 9999.
 TIME_MAX = 253_402_300_799_999_999
@@ -74,7 +74,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class TopicLog:
-    """The open table. The module says which thread may call what."""
+    """The open table. The module's docstring has the thread of each method."""
 
     def __init__(self, path: Path, store: Store, log: TableLog, limits: UpkeepLimits) -> None:
         self.path, self._limits = path, limits

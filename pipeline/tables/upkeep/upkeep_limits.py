@@ -1,5 +1,5 @@
-"""Limits of what is kept of a table, and the result of a step, as numbers alone: the settings and
-the loop import them before anything big."""
+"""Limits of a table's growth, and the result of a step, as numbers alone: the settings and the loop
+import them before anything big."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ CHECKPOINT_COMMITS: Final = 100
 
 
 class UpkeepLimits(msgspec.Struct, frozen=True):
-    """Limits of what is kept. `conf/distributary.toml` has the reasons."""
+    """Limits of a table's growth. `conf/distributary.toml` has the reasons."""
 
     log_entries_max: int
     log_retention_days: int

@@ -42,8 +42,8 @@ from distributary.pipeline.tables.verify.verify_settlements import Settlements, 
 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
-    """One topic's messages in the table. `bytes` are those on the disk, compressed; the bytes of a
-    row group with several topics are divided by their numbers of messages."""
+    """One topic's messages in the table. `bytes` are those on the disk, compressed; a row group of
+    several topics counts for each topic in proportion to its messages."""
 
     topic: str
     messages: int

@@ -20,7 +20,7 @@ _REQUIRED = {
     topic_log_schema.SETTLEMENT: ("group", "topic", "subscription", "final", "floor", "sequences"),
     topic_log_schema.SUBSCRIPTION: ("group", "topic", "subscription", "event", "floor"),
 }
-_RESTORE = "Restore the file from a copy; what it held is in no other file"
+_RESTORE = "Restore the file from a copy; no other file has its rows"
 
 
 @dataclass(slots=True)
