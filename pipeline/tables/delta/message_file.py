@@ -4,7 +4,7 @@ import msgspec
 
 from distributary.pipeline.model.topic_pattern import is_pattern, least
 
-#: Statistics may cut names to this length; a cut name is no upper bound.
+#: Bytes up to which names are exact in statistics; a longer one may be cut, and no upper bound.
 TOPIC_EXACT_MAX = 31
 
 

@@ -25,7 +25,7 @@ from distributary.pipeline.fleet.heirs import HEIR_SECONDS, NOBODY, Patience
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.object_home.object_home import LEASE, ObjectHome
 
-#: Looks of a standby in a lease, and heartbeats of an owner: each is a request that costs money.
+#: Looks of a standby in a lease, and heartbeats of an owner: each is a request to the store.
 LOOKS: Final = 6
 BEATS: Final = 3
 #: The part of a lease that one request about it may take.

@@ -270,7 +270,7 @@ def test_a_redefinition_forgets_what_was_settled(tmp_path: Path) -> None:
 
 
 def test_a_rewound_floor_falls_and_nothing_before_counts(tmp_path: Path) -> None:
-    """Messages settled or failed before a rewind are owed again as if for the first time; also those
+    """Messages settled or failed before a rewind are owed again as for the first time, also those
     that came back in the same group."""
     home = Home(tmp_path)
     log = TopicLog.open(home.topic_log)
@@ -290,7 +290,7 @@ def test_a_rewound_floor_falls_and_nothing_before_counts(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_in_one_group_a_beginning_wins_then_an_end(tmp_path: Path, turned: bool) -> None:
-    """Whatever the order of the rows: a surplus one can be deleted, a lost one can't be restored."""
+    """Whatever the order of the rows: a surplus one can be deleted, a lost one not restored."""
     home = Home(tmp_path)
     log = TopicLog.open(home.topic_log)
     first, second, third = KEYS
