@@ -1,5 +1,5 @@
 """Checks of a home: `distributary verify` and `info` read, count and report its files.
 
-This room shares no code with the writers of those files, so that it can judge them. Start with
+It folds and checks with code of its own, on purpose: it judges the files' writers. Start with
 `verify_home`.
 """
