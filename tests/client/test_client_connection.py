@@ -130,7 +130,7 @@ def test_who_is_not_let_in_is_told_so(guarded: Gateway, authority: Authority) ->
 def test_where_nobody_is(gateway: Gateway, authority: Authority) -> None:
     """A port without a listener, one that keeps silent, one that speaks something else, one
     without TLS."""
-    assert "nobody answers at amqp://127.0.0.1" in str(refused(f"127.0.0.1:{free_port()}"))
+    assert "no server answers at amqp://127.0.0.1" in str(refused(f"127.0.0.1:{free_port()}"))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
 
