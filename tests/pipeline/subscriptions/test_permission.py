@@ -98,7 +98,7 @@ def test_many_stars_take_no_time() -> None:
 @pytest.mark.parametrize(
     ("tree", "says"),
     [
-        ({"alice": "orders"}, "'alice' has is no table"),
+        ({"alice": "orders"}, "entry of 'alice' is no table"),
         ({"alice": {"delete": ["x"]}}, "unknown action 'delete'"),
         ({"alice": {"publish": "orders"}}, "a list of patterns"),
         ({"alice": {"publish": [7]}}, "a list of patterns"),
