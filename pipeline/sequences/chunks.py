@@ -21,7 +21,7 @@ MASK: Final = CHUNK - 1
 PACKED: Final = CHUNK // 8
 #: Up to so many members, or others, are packed as their places.
 FEW: Final = 128
-#: What the places of those that are no members begin with.
+#: First byte of a packed lane whose places are those of the sequences that are no members.
 ALL_BUT: Final = b"\0"
 
 #: A lane of which all are members.

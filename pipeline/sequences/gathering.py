@@ -65,7 +65,7 @@ def gathered(runs: Iterable[range], most: int) -> Iterator[Run]:
 
 
 def gaps(runs: Iterable[range], start: int, stop: int) -> Iterator[range]:
-    """What of `start .. stop - 1` is in none of the runs, which ascend and lie within it."""
+    """Yield the parts of `start .. stop - 1` outside of the runs, which ascend and lie in it."""
     for run in runs:
         if start < run.start:
             yield range(start, run.start)

@@ -1,4 +1,4 @@
-"""The chunks of one set of sequences, and in which form each is kept.
+"""The chunks of one set of sequences, and the form in which each is kept.
 
 Rule 1: a chunk has a lane, or is one of a stretch of full ones, or has no members.
 Rule 2: no more than LANES_MAX lanes have a byte for each sequence: those that were touched last.
@@ -17,7 +17,7 @@ LANES_MAX: Final = 64
 
 
 class LaneStore:
-    """Chunks by their number. `SequenceSet` says what is in them, and keeps the counts right."""
+    """Chunks by their number. `SequenceSet` sets their members, and keeps the counts right."""
 
     __slots__ = ("_cold", "_counts", "_full", "_lanes", "_lowest")
 
@@ -101,7 +101,7 @@ class LaneStore:
         return lanes, [] if self._full is None else [*self._full]
 
     def check(self) -> None:
-        """Raise AssertionError where what is kept breaks a rule of this module."""
+        """Raise AssertionError where a kept chunk breaks a rule of this module."""
         assert self._counts.keys() == self._lanes.keys()  # noqa: S101
         assert all(0 < count <= CHUNK for count in self._counts.values())  # noqa: S101
         hot = [chunk for chunk, lane in self._lanes.items() if isinstance(lane, bytearray)]

@@ -1,9 +1,9 @@
-"""Runs of sequences as a short text that people can read, such as `7,10-19,30-50/2`.
+"""Runs of sequences as a short readable text, such as `7,10-19,30-50/2`.
 
-A single sequence, a stretch with its first and its last one, or a stretch of which every n-th one
-is meant. What one end writes the other one reads, and a person sees in a query's checkpoint which
-messages a batch has. Where nothing is regular that would be long: then the text is `~` and, packed,
-the first sequence and the distance from each to the next one.
+Its parts are single sequences, stretches with their first and last sequence, and stretches of every
+n-th sequence. Requests and offsets have such texts, so a reader of a query's checkpoint sees which
+messages a batch has. For irregular runs that would be long: then the text is `~` and, packed, the
+first sequence and the distance from each to the next one.
 """
 
 import re
@@ -97,7 +97,7 @@ def _plain(text: str) -> Iterator[Run]:
 
 
 def _unpacked(text: str) -> "Iterator[array[int]]":
-    """What `_packed` wrote, as it is unpacked: no more at a time than a part takes."""
+    """Yield the sequences of a text of `_packed` while it is unpacked, a part at a time."""
     try:
         unpacking, last, rest = zlib.decompressobj(), -1, b""
         data = b64decode(text[1:], validate=True)

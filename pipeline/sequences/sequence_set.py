@@ -1,12 +1,12 @@
-"""Sets of sequences, a byte for each that is touched now, so that a run costs about as much as a
-single one.
+"""Sets of sequences, with a byte for each sequence of the chunks in use, so that an operation on a
+run costs about as much as on a single sequence.
 
 Rule 1: a run is a Python `range` with a positive step, or, where sequences are too irregular for
         that, an ascending array of them. It may be long, and it may cross chunks.
 Rule 2: a chunk without members isn't kept, so every chunk that is kept has a first member. One
         that is full is kept as part of a stretch of full ones, unless it is touched now.
-Rule 3: no loop over the members of a range: what is done to it is done to a slice of bytes.
-Rule 4: what isn't touched costs little (`pipeline.sequences.lane_store`).
+Rule 3: no loop over the members of a range: operations work on slices of bytes.
+Rule 4: chunks that aren't in use take little memory (`pipeline.sequences.lane_store`).
 """
 
 from array import array
@@ -32,18 +32,18 @@ from distributary.pipeline.sequences.lane_store import LaneStore
 #: Ascending sequences, without duplicates. An array is of int64 (`q`).
 Run: TypeAlias = "range | array[int]"
 
-#: Chunks that are looked at one by one for the next one that has any, before all are.
+#: Chunks that are searched one by one for the next one with members, before all are.
 NEAR: Final = 64
 
 _ZEROS = bytes(CHUNK)
 
 
 class SequenceSet(LaneStore):
-    """A set of sequences that takes and gives whole runs.
+    """A set of sequences that takes and returns whole runs.
 
-    What is dense costs nothing but its gaps; else a chunk of 4,096 sequences costs some 300 bytes
-    and at most 512 more, and the LANES_MAX that were touched last cost 4,096. `first` costs the
-    same however large the set is.
+    Dense parts take memory only for their gaps; else a chunk of 4,096 sequences takes some 300
+    bytes and at most 512 more, and the LANES_MAX chunks that were used last take 4,096. `first`
+    takes the same time however large the set is.
     """
 
     __slots__ = ("_size",)
@@ -55,8 +55,8 @@ class SequenceSet(LaneStore):
             self.add(run)
 
     def add_packed(self, lanes: Mapping[int, bytes], full: Iterable[range]) -> None:
-        """Put in what these packed lanes have, none empty or full, and the full stretches of
-        chunks. So a set of millions is made without a loop over sequences."""
+        """Add the members of packed lanes, none empty or full, and full stretches of chunks. So a
+        set of millions is made without a loop over sequences."""
         known = {chunk for chunk in lanes if self._knows(chunk)}
         new = {chunk: lane for chunk, lane in lanes.items() if chunk not in known}
         counts = {chunk: members(lane) for chunk, lane in new.items()}
@@ -92,7 +92,7 @@ class SequenceSet(LaneStore):
         return lane[sequence & MASK] == 1
 
     def add(self, run: Run) -> int:
-        """Put the run in and return how many of it were not in; what is in already stays."""
+        """Add a run and return how many of its sequences weren't members before."""
         before = self._size
         lanes, counts, step = self._lanes, self._counts, 1
         parts: Iterable[tuple[int, int, int, int]]
@@ -267,9 +267,9 @@ class SequenceSet(LaneStore):
         return self._stretches(sorted([*self._lanes, *(self._full or ())], key=lowest_of), 0, CHUNK)
 
     def runs_within(self, start: int, stop: int) -> Iterator[range]:
-        """As `runs`, of the members with start <= member < stop.
+        """Do `runs` for the members with start <= member < stop.
 
-        What was yielded may be discarded while this goes on.
+        Yielded runs may be discarded during the iteration.
         """
         if start >= stop:
             return iter(())

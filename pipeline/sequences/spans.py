@@ -1,4 +1,4 @@
-"""Stretches of whole numbers: what is dense costs as much as it has gaps, however long it is."""
+"""Stretches of whole numbers: a dense set takes memory for its gaps only, however long it is."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
