@@ -45,7 +45,7 @@ class LaneStore:
                 self._full = None
 
     def _drop_whole(self, first: int, last: int) -> int:
-        """Drop these chunks' lanes; return the number of members of the chunks, full ones included."""
+        """Drop these chunks' lanes; return the chunks' members, full chunks included."""
         chunks: Iterable[int] = range(first, last)
         if last - first > len(self._lanes):
             chunks = [*self._lanes]
