@@ -283,7 +283,7 @@ class Client:
                 return
 
     async def coordinator(self) -> Coordinator:
-        """The coordinator of transactions."""
+        """Return the coordinator of transactions, attached anew if the last one has ended."""
         if self._coordinator is None or self._coordinator.error is not None:
             self._coordinator = Coordinator()
             self.attach(self._coordinator)

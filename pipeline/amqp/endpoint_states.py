@@ -63,7 +63,7 @@ class LinkState(IntEnum):
 
 
 class Rule(NamedTuple):
-    """Why a connection ends: a condition, and a sentence about {name}, the performative, on
+    """Reason why a connection ends: a condition, and a sentence about {name}, the performative, on
     {channel}, with {handle} and {number}."""
 
     condition: str
