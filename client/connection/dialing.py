@@ -68,8 +68,8 @@ def _failed(server: Server, error: BaseException, seconds: float) -> ClientError
             return ConnectionFailed(f"{server.url} doesn't speak TLS, or not with this certificate "
                                     f"({error}): without TLS it is amqp://")  # fmt: skip
         case TimeoutError():
-            return ConnectionFailed(f"no server answers at {server.url}: no AMQP connection was "
-                                    f"opened within {seconds:g} s")  # fmt: skip
+            return ConnectionFailed(f"no server answers at {server.url}: the listener there hasn't "
+                                    f"opened an AMQP connection within {seconds:g} s")  # fmt: skip
         case socket.gaierror():
             return ConnectionFailed(f"no server answers at {server.url}: {error.strerror}")
         case ValueError():  # of the resolver, or of TLS

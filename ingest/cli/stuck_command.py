@@ -23,7 +23,7 @@ from distributary.jobs.tables.folders import require_tables
 @json_option
 @gateway_options
 def stuck(gateway: GatewayFactory, id_: str, place: Path, as_json: bool) -> None:
-    """Say why its messages are still owed: in flight, delayed, nobody connected, ...
+    """Say why its messages are still owed: in flight, delayed, no consumer, ...
 
     \b
     Examples:

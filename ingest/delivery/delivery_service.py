@@ -66,8 +66,7 @@ class DeliveryService:
         ensure_queue: Callable[[Destination], SubscriptionKey],
         complete: Callable[[PageRead | DeliveryDue | AnswerDue], None],
     ) -> None:
-        """`ensure_queue` makes a queue, in the pending group, if absent. `complete` gets pages that
-        were read, and calls to serve subscriptions that no frame has caused."""
+        """`ensure_queue` makes a queue, in the pending group, if absent. `complete` gets events."""
         self._settings, self._log, self._complete = host.settings, log, complete
         self._traces = host.traces
         self._marks, self._topics = store.marks, topics
@@ -186,8 +185,7 @@ class DeliveryService:
         reason: Reason,
         batch: RecordBatch | None = None,
     ) -> None:
-        """Give up those of these messages that aren't in flight, because they have expired or are
-        too many. `batch` has the expired ones."""
+        """Give up those of these messages that aren't in flight. `batch` has expired ones."""
         effects = subscription.dispatcher.give_up(run, reason)
         self.recording.perform(subscription, effects, clock.now(), batch)
         if effects and subscription.consumers:

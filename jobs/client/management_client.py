@@ -105,7 +105,7 @@ class Gateway:
     def silent(self) -> str:
         """The error for a listener that hasn't opened the connection."""
         seconds = f"{self.open_seconds:g} s"
-        return f"what listens there hasn't opened an AMQP connection within {seconds}"
+        return f"the listener there hasn't opened an AMQP connection within {seconds}"
 
     def unreached(self, said: str) -> str:
         """Return the sentence for Proton's error of a failed connection: its meaning and remedy."""
@@ -113,9 +113,9 @@ class Gateway:
         nobody = "it takes no connection without a login; say --user NAME"
         host = urlsplit(self.url).hostname
         meanings = {
-            "no protocol header found": "what listens there doesn't speak AMQP in the clear; if it "
+            "no protocol header found": "the listener there doesn't speak AMQP in the clear; if it "
             f"speaks TLS, say amqps://{place}, and --tls-ca FILE for the CA of its certificate",
-            "wrong version number": "what listens there doesn't speak TLS; say "
+            "wrong version number": "the listener there doesn't speak TLS; say "
             f"amqp://{place}, for AMQP in the clear",
             "certificate verify failed": f"its certificate isn't one for {host} by an authority "
             "that is known here; --tls-ca FILE names the authority",

@@ -75,7 +75,7 @@ def test_nothing_listens_there(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("words", ASKERS, ids=" ".join)
 def test_something_else_listens_there(words: tuple[str, ...], web: int) -> None:
     said = sentence(run(*words, "--gateway", f"127.0.0.1:{web}", "--timeout", "1"))
-    assert "what listens there hasn't opened an AMQP connection within 1 s" in said
+    assert "the listener there hasn't opened an AMQP connection within 1 s" in said
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:99999", "http://127.0.0.1", "127.0.0.1:x"])
