@@ -135,7 +135,7 @@ def test_where_nobody_is(gateway: Gateway, authority: Authority) -> None:
         url = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
 
         async def play() -> None:
-            with pytest.raises(ConnectionFailed, match="was opened within"):
+            with pytest.raises(ConnectionFailed, match="opened an AMQP connection within"):
                 async with connect(url, open_seconds=0.05):
                     pass
 
