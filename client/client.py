@@ -1,4 +1,4 @@
-"""The client: one connection that comes back, and what an application does over it."""
+"""The client: one connection that comes back, and the application's operations over it."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ from distributary.pipeline.errors import InvalidRequest
 
 _log = logging.getLogger("distributary.client")
 
-#: Seconds that a connection lives at least until its loss counts as the first one again.
+#: Seconds after which the loss of a connection restarts the waits between attempts at the first.
 _GOOD_SECONDS = 1.0
 
 
@@ -49,14 +49,13 @@ def connect(
     open_seconds: float | None = None,
     give_up_seconds: float | None = None,
 ) -> "Client":
-    """A client of the broker at `amqp[s]://user:password@host:port`, or at one of the others when
-    it isn't there: `async with connect(url) as client`.
+    """Return a client of the broker at `amqp[s]://user:password@host:port`, or of the first one of
+    `others` that answers when it doesn't: `async with connect(url) as client`.
 
-    `user` and `password` are instead of the URL's. `ca`, `certificate` and `key` are PEM files for
-    TLS. A `container_id` names the client: durable subscriptions that aren't shared belong to it.
-    `conf/client.toml` says what the others are where they aren't given. The first connection is
-    tried once; one that is lost is tried again for `give_up_seconds` (0: not at all). Raises
-    InvalidRequest.
+    `user` and `password` replace the URL's. `ca`, `certificate` and `key` are PEM files for TLS. A
+    `container_id` names the client: durable subscriptions that aren't shared belong to it. Defaults
+    of the other arguments are in `conf/client.toml`. The first connection is tried once; a lost
+    connection is tried again for `give_up_seconds` (0: not at all). Raises InvalidRequest.
     """
     files = Files(*(Path(one) if one else None for one in (ca, certificate, key)))
     servers = tuple(server_of(one, user, password, files) for one in (url, *others))
@@ -70,8 +69,8 @@ def connect(
 
 
 class Client:
-    """Made by `connect`, used as a context, on one event loop. Whatever is asked of it while the
-    connection is away waits until it is back. Raises ClientError, each one sentence."""
+    """A client, made by `connect`, used as a context, on one event loop. Operations wait while
+    there is no connection. Raises ClientError, each one sentence."""
 
     def __init__(
         self, servers: tuple[Server, ...], container_id: str, settings: ClientSettings
@@ -105,16 +104,16 @@ class Client:
     ) -> None:
         await self.close(flush=kind is None)
 
-    # What an application does.
+    # Operations of an application.
 
     async def publish(self, address: str, body: Content = None) -> None:
-        """Publish to a topic (`orders`) or queue (`queue://jobs`), and return when it is accepted.
-        Cancelled before it was sent, it never is; afterwards nobody knows. Raises NotAccepted,
-        Refused, ConnectionFailed."""
+        """Publish to a topic (`orders`) or queue (`queue://jobs`), and return when the message is
+        accepted. If the call is cancelled before the message was sent, it is never sent; later, the
+        outcome is unknown. Raises NotAccepted, Refused, ConnectionFailed."""
         await publish_once(self.sender(address), self.encoded(body))
 
     def publisher(self, address: str) -> Publisher:
-        """Many publishes under way to one address, as a context."""
+        """Return a publisher to one address, a context that has many messages under way."""
         return Publisher(self, self.sender(address))
 
     def subscribe(
@@ -126,11 +125,10 @@ class Client:
         shared: bool = True,
         prefetch: int | None = None,
     ) -> Subscription:
-        """A durable subscription to a topic: it is owed all that is published from its first
-        beginning on, until somebody ends it (`Subscription.unsubscribe`). It is everybody's who
-        names it; not `shared`, it is this client's alone, by its container id, and has one
-        consumer at a time. Raises InvalidRequest for a queue, which keeps its messages by
-        itself."""
+        """Return a durable subscription to a topic: it is owed all messages that are published
+        after its creation, until it is ended (`Subscription.unsubscribe`). If `shared`, all clients
+        may consume it by its name; else it belongs to this client, by its container id, and has one
+        consumer at a time. Raises InvalidRequest for a queue, which keeps its messages itself."""
         node = Node.of(topic if "://" in topic else f"topic://{topic}")
         if node.kind == "queue":
             raise InvalidRequest(
@@ -163,8 +161,8 @@ class Client:
         shared: str = "",
         prefetch: int | None = None,
     ) -> Subscription:
-        """A queue's messages, or a topic's from now on. `browse`: a queue's as they are, which
-        changes nothing. `shared`: the name of a subscription that ends with its last consumer.
+        """Consume a queue's messages, or a topic's from now on. `browse`: read a queue's messages
+        and leave them there. `shared`: the name of a subscription that ends with its last consumer.
         Raises InvalidRequest where a topic is to be browsed, or a queue shared by name."""
         node = Node.of(address)
         if browse and node.kind == "topic":
@@ -191,13 +189,13 @@ class Client:
         return self._subscription(terms, prefetch)
 
     def transaction(self) -> Transaction:
-        """What is published and accepted in it is done together, or not at all."""
+        """Return a transaction: its publishes and accepts are done together, or not at all."""
         return Transaction(self)
 
     async def request(
         self, address: str, body: Content = None, *, seconds: float = 30.0
     ) -> ReceivedMessage:
-        """Publish with an address for the answer, and wait for that. Raises TimeoutError."""
+        """Publish with an address for the answer, and return the answer. Raises TimeoutError."""
         if self._replies is None or self._replies.error is not None:
             name = f"replies-{uuid.uuid4().hex[:12]}"
             self._replies = Replies(self._subscription(SourceTerms(name, None), None))
@@ -231,8 +229,8 @@ class Client:
             self._wire.abort(ConnectionFailed("the connection was cut by this side"))
 
     async def close(self, *, flush: bool = True) -> None:
-        """Give back what subscriptions hold, wait until what was published has its outcome
-        (`flush`), and say goodbye."""
+        """Give the subscriptions' unsettled messages back, wait for the outcomes of published
+        messages (`flush`), and close the connection."""
         if self._error is not None and self._wire is None:
             return
         wire, supervisor = self._wire, self._supervisor
@@ -260,10 +258,10 @@ class Client:
                 with suppress(asyncio.CancelledError):
                     await supervisor
 
-    # What publishers, subscriptions and transactions need.
+    # Operations of publishers, subscriptions and transactions.
 
     def sender(self, address: str) -> SenderLink:
-        """The link that publishes to an address. Raises ClientError, InvalidRequest."""
+        """Return the link that publishes to an address. Raises ClientError, InvalidRequest."""
         found = self._senders.get(address)
         if found is not None and found.error is None:
             return found
@@ -276,7 +274,7 @@ class Client:
         return link
 
     def _drop_idle(self) -> None:
-        """The address that was made first, of those that nobody needs now."""
+        """Close the oldest idle link."""
         for address, link in tuple(self._senders.items()):
             if link.idle:
                 link.close()
@@ -285,14 +283,14 @@ class Client:
                 return
 
     async def coordinator(self) -> Coordinator:
-        """The coordinator of transactions."""
+        """Return the coordinator of transactions, attached anew if the last one has ended."""
         if self._coordinator is None or self._coordinator.error is not None:
             self._coordinator = Coordinator()
             self.attach(self._coordinator)
         return self._coordinator
 
     def attach(self, link: ClientLink) -> None:
-        """A link on this connection and on all that follow it. Raises ClientError."""
+        """Attach a link on this connection and on each later one. Raises ClientError."""
         if self._error is not None:
             raise self._error
         if self._supervisor is None:
@@ -307,12 +305,12 @@ class Client:
             self._wire.attach(link)
 
     def detach(self, link: Subscription, *, closed: bool) -> None:
-        """No more of it: `closed` ends what it stands for at the broker, too."""
+        """Detach a subscription's link; `closed` ends the subscription at the broker, too."""
         if self._links.pop(link, 0) is None and self._wire is not None and link.link is not None:
             self._wire.forget(link.link, closed=closed)
 
     def encoded(self, body: Content) -> bytes:
-        """The bytes of a message with an id of its own. Raises InvalidRequest."""
+        """Return the bytes of a message with an id of its own. Raises InvalidRequest."""
         if isinstance(body, Encoded):
             return body.data
         made = self._made_id()
@@ -342,14 +340,14 @@ class Client:
         return Subscription(self, terms, most)
 
     def _number(self, word: str) -> int:
-        """Names of links are there once on a connection: the next number for this word."""
+        """Return the next number for a name: a connection may have each link name only once."""
         self._numbers[word] = number = self._numbers.get(word, 0) + 1
         return number
 
     # The connection.
 
     async def _supervise(self, wire: Wire) -> None:
-        """Connect again whenever the connection is lost, until that is given up."""
+        """Connect again whenever the connection is lost, for `give_up_seconds`."""
         settings, loop = self._settings.reconnect, asyncio.get_running_loop()
         wait = settings.first_ms
         while True:

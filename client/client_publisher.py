@@ -1,4 +1,4 @@
-"""Many publishes under way to one address."""
+"""A publisher to one address, with many messages under way."""
 
 import asyncio
 from types import TracebackType
@@ -10,16 +10,16 @@ from distributary.client.sender_link import Entry, Once, SenderLink
 
 
 class Encoding(Protocol):
-    """What makes bytes of messages: the `Client`."""
+    """The encoder of messages: the `Client`."""
 
     def encoded(self, body: Content) -> bytes:
-        """The bytes of a message. Raises InvalidRequest."""
+        """Return the bytes of a message. Raises InvalidRequest."""
 
 
 class Publisher:
-    """`async with client.publisher("orders") as orders`: `send` returns when the message has room
-    in the window; at the end, and at each `flush`, all that was sent is accepted, or the first
-    error is raised."""
+    """A publisher, `async with client.publisher("orders") as orders`: `send` returns when the
+    message has room in the window. The block's end, and each `flush`, wait until all sent messages
+    are accepted, or raise the first error."""
 
     def __init__(self, client: Encoding, link: SenderLink) -> None:
         self._client, self._link = client, link
@@ -46,8 +46,8 @@ class Publisher:
             self._link.users -= 1
 
     async def send(self, body: Content = None) -> None:
-        """Publish, and wait for room alone. Raises what an earlier message has met, each error
-        once."""
+        """Publish, and wait only for room in the window. Raises an earlier message's error, each
+        error once."""
         if self._error is not None:
             self._raise()
         entry = Entry(self._client.encoded(body), self)
@@ -59,7 +59,7 @@ class Publisher:
             raise
 
     async def flush(self) -> None:
-        """All that was sent is accepted. Raises the first error."""
+        """Wait until all sent messages are accepted. Raises the first error."""
         while self._open:
             self._quiet.clear()
             await self._quiet.wait()
@@ -72,12 +72,12 @@ class Publisher:
         raise error
 
     def accepted(self) -> None:
-        """One was taken."""
+        """Count an accepted message."""
         self.count += 1
         self._done()
 
     def failed(self, error: ClientError) -> None:
-        """One wasn't."""
+        """Keep the first error of a message that wasn't accepted."""
         self._error = self._error or error
         self._done()
 
@@ -88,8 +88,8 @@ class Publisher:
 
 
 async def publish_once(link: SenderLink, data: bytes) -> None:
-    """Publish and wait until it is accepted. Cancelled before it went, it never goes. Raises
-    ClientError."""
+    """Publish and wait until the message is accepted. If the call is cancelled before the message
+    was sent, it is never sent. Raises ClientError."""
     once = Once(asyncio.get_running_loop())
     entry = Entry(data, once)
     await link.put(entry)

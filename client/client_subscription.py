@@ -1,11 +1,11 @@
 """A subscription, a queue's consumer, a browser: messages that come, and the outcomes they get.
 
 Rule 1: at most `prefetch` messages are here without an outcome, waiting or with the application:
-        credit is given for what has one.
-Rule 2: an epoch lasts from one connection to the next. What came in an earlier one is the broker's
-        again: it isn't handed out any more, and an outcome for it means nothing.
-Rule 3: what the application has seen and given no outcome when it closes goes back as a failed
-        attempt; what it hasn't seen goes back as if it had never come.
+        each outcome gives the broker one more credit.
+Rule 2: an epoch lasts from one connection to the next. Messages of an earlier epoch are the
+        broker's again: they aren't handed out any more, and outcomes for them are ignored.
+Rule 3: at close, a message that the application has seen and not settled goes back as a failed
+        attempt; a message that it hasn't seen is released.
 """
 
 import asyncio
@@ -39,13 +39,13 @@ _RELEASED = int(Descriptor.RELEASED)
 
 
 class Attaching(Protocol):
-    """Who attaches links, on each connection anew: the `Client`."""
+    """The `Client`, which attaches links on each connection anew."""
 
     def attach(self, link: "Subscription") -> None:
-        """From now on, until `detach`. Raises ClientError."""
+        """Attach a link on this connection and later ones, until `detach`. Raises ClientError."""
 
     def detach(self, link: "Subscription", *, closed: bool) -> None:
-        """No more."""
+        """Detach a link; `closed` ends its subscription, too."""
 
 
 @dataclass(slots=True)
@@ -60,9 +60,9 @@ class _Batch:
 
 
 class Subscription:
-    """An asynchronous iterator over its messages. It begins with the first one that is asked for,
-    or with `async with`, and ends with that, with `close`, or with the client. Raises Refused where
-    the broker says no, or ends it."""
+    """An asynchronous iterator over messages. It attaches at the first `anext` or at `async with`,
+    and ends with that block, with `close`, or with the client. Raises Refused where the broker
+    refuses or ends it."""
 
     def __init__(self, client: Attaching, terms: SourceTerms, prefetch: int) -> None:
         self._client, self._terms, self._prefetch = client, terms, prefetch
@@ -70,9 +70,9 @@ class Subscription:
         self._wire: Wire | None = None
         self._link: Any = None
         self._batches: deque[_Batch] = deque()
-        #: Handed out in this epoch, and without an outcome.
+        #: Deliveries that were handed out in this epoch and have no outcome.
         self._seen: set[int] = set()
-        #: Outcomes to say, in runs of one state.
+        #: Outcomes to send, in runs of one state.
         self._outcomes: list[tuple[int, array[int]]] = []
         self._owed = 0  #: credit to give
         self._epoch = 0
@@ -102,7 +102,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """The next message. It may be cancelled: no message is lost by that."""
+        """Return the next message. Cancelling the call loses no message."""
         while True:
             if self._batches:
                 return self._take(self._batches[0])
@@ -115,7 +115,8 @@ class Subscription:
                 await self._wait()
 
     async def begin(self) -> None:
-        """It is there, at the broker: what is published from now on comes. Raises Refused."""
+        """Attach, and wait for the broker's answer: messages that are published from then on are
+        delivered. Raises Refused."""
         if self._over:
             raise ClientClosed(f"the subscription to {self} is closed")
         if not self._begun:
@@ -148,7 +149,7 @@ class Subscription:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
             else:
-                self._wake(1)  # the message that it was woken for is somebody else's
+                self._wake(1)  # another waiter takes the message
             raise
 
     def _wake(self, count: int) -> None:
@@ -159,12 +160,12 @@ class Subscription:
                 count -= 1
 
     async def close(self) -> None:
-        """No more messages. A durable subscription stays, and goes on gathering."""
+        """Stop consuming. A durable subscription stays at the broker and goes on gathering."""
         self._end(closed=not self._terms.durable)
 
     async def unsubscribe(self) -> None:
-        """End a durable subscription: what it is owed is dropped. Raises Refused where it isn't
-        there, or others use it."""
+        """End a durable subscription and drop the messages that it is owed. Raises Refused where it
+        doesn't exist or has other consumers."""
         await self.begin()
         self._give_back()
         if self._wire is None:
@@ -210,7 +211,7 @@ class Subscription:
             _modify(message.delivery, failed=failed, undeliverable=undeliverable)
 
     def settle_in(self, message: ReceivedMessage, work: bytes) -> None:
-        """Accept it within a transaction. Raises RolledBack for one that is the broker's again."""
+        """Accept a message within a transaction. Raises RolledBack if it is the broker's again."""
         if not self._mine(message):
             raise RolledBack(f"a message of {self} isn't this consumer's any more")
         delivery = _pointer(message.delivery)
@@ -218,7 +219,8 @@ class Subscription:
         proton.pn_delivery_settle(delivery)
 
     def _mine(self, message: ReceivedMessage) -> bool:
-        """Whether an outcome for it means something; it gets one now, after those before it."""
+        """Whether a message may have an outcome. If so, earlier outcomes are sent, and the caller
+        must give it one now."""
         if message.epoch != self._epoch or message.delivery not in self._seen:
             return False
         self._seen.remove(message.delivery)
@@ -263,7 +265,7 @@ class Subscription:
         self._wake(received.count)
 
     def settled(self, outcomes: Outcomes) -> None:
-        """Nothing goes on a receiver."""
+        """Do nothing: a receiver sends no messages."""
 
     def perform(self) -> None:
         if self._link is None:
@@ -278,7 +280,7 @@ class Subscription:
             self._owed = 0
 
     def passed(self) -> None:
-        """The pump tells all."""
+        """Do nothing: the pump reports all events."""
 
     def lost(self) -> None:
         self._gone()
@@ -294,16 +296,16 @@ class Subscription:
 
     @property
     def name(self) -> str:
-        """Its link's, once on a connection."""
+        """The link's name, unique on a connection."""
         return self._terms.name
 
     @property
     def link(self) -> Any:
-        """Proton's, on this connection; None where there is none."""
+        """Proton's link on this connection; None where there is none."""
         return self._link
 
     def fail(self, error: ClientError) -> None:
-        """It is over, for this reason."""
+        """End the iteration with this error."""
         self._gone()
         leaving = self._leaving
         if leaving is not None and not leaving.done():

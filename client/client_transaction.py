@@ -1,4 +1,4 @@
-"""Local transactions: what is published and accepted in one is done together, or not at all."""
+"""Local transactions: the publishes and accepts of one are done together, or not at all."""
 
 import asyncio
 from collections import deque
@@ -25,14 +25,14 @@ from distributary.pipeline.errors import InvalidRequest
 _ACCEPTED, _DECLARED = int(Descriptor.ACCEPTED), int(Descriptor.DECLARED)
 _VALUE = descriptor(Kind.VALUE)
 _LOST = (
-    "the connection was lost: of a transaction that was just being committed nobody knows "
-    "whether it was"
+    "the connection was lost: whether a transaction that was just being committed is done is "
+    "unknown"
 )
 
 
 class Coordinator:
-    """The link to the coordinator of transactions. A command's answer is a future: the id that a
-    declare gave, empty for a discharge."""
+    """The link to the coordinator of transactions. Each command's answer is a future: a declare's
+    has the new id, a discharge's is empty."""
 
     def __init__(self) -> None:
         self._wire: Wire | None = None
@@ -48,11 +48,11 @@ class Coordinator:
         return "the coordinator of transactions"
 
     async def declare(self) -> bytes:
-        """A new transaction's id. Raises RolledBack."""
+        """Declare a transaction and return its id. Raises RolledBack."""
         return await self._ask(descriptor(Descriptor.DECLARE) + list_of(()))
 
     async def discharge(self, work: bytes, *, fail: bool) -> None:
-        """Commit it, or roll it back. Raises RolledBack."""
+        """Commit a transaction, or roll it back (`fail`). Raises RolledBack."""
         fields = list_of((write(work), write(fail)))
         await self._ask(descriptor(Descriptor.DISCHARGE) + fields)
 
@@ -70,13 +70,14 @@ class Coordinator:
         return self._link
 
     def opened(self) -> None:
-        """Credit comes by itself."""
+        """Do nothing: the broker gives credit unasked."""
 
     def received(self, received: Received) -> None:
-        """Nothing comes on a sender."""
+        """Do nothing: a sender receives no messages."""
 
     def settled(self, outcomes: Outcomes) -> None:
-        """Its deliveries have no context, so the pump leaves them to `passed`."""
+        """Do nothing: deliveries of this link have no context, so the pump leaves them to
+        `passed`."""
 
     def perform(self) -> None:
         if self._wire is None:
@@ -106,7 +107,7 @@ class Coordinator:
         self._fail(RolledBack(_LOST))
 
     def fail(self, error: ClientError) -> None:
-        """No more transactions, for this reason."""
+        """Fail all transactions with this error."""
         self.error = error
         self._wire = self._link = None
         self.epoch += 1
@@ -138,21 +139,21 @@ def _tell(answer: "asyncio.Future[bytes]", delivery: Any, state: int) -> None:
 
 
 class Transacting(Protocol):
-    """What a transaction needs of its client."""
+    """The part of a client that a transaction needs."""
 
     async def coordinator(self) -> Coordinator:
-        """Its coordinator, attached. Raises ClientError."""
+        """Return the client's coordinator, attached. Raises ClientError."""
 
     def sender(self, address: str) -> SenderLink:
-        """The link that publishes there. Raises ClientError."""
+        """Return the link that publishes to an address. Raises ClientError."""
 
     def encoded(self, body: Content) -> bytes:
-        """The bytes of a message. Raises InvalidRequest."""
+        """Return the bytes of a message. Raises InvalidRequest."""
 
 
 class Transaction:
-    """`async with client.transaction() as t`: it commits at the end, and is rolled back where the
-    block raises. Messages that were accepted in one that is rolled back come again."""
+    """A transaction, `async with client.transaction() as t`: it commits at the block's end, and is
+    rolled back if the block raises. Messages accepted in a rolled back transaction come again."""
 
     def __init__(self, client: Transacting) -> None:
         self._client = client
@@ -192,7 +193,8 @@ class Transaction:
         await coordinator.discharge(self._work.id, fail=False)
 
     async def publish(self, address: str, body: Content = None) -> None:
-        """Publish as part of it. Returns when there is room; that it was taken shows at the end."""
+        """Publish in the transaction. Returns when the window has room; whether the broker took the
+        message shows at the commit."""
         self._check(self._within())
         data = self._client.encoded(body)
         link = self._client.sender(address)
@@ -204,7 +206,7 @@ class Transaction:
             raise
 
     async def accept(self, message: ReceivedMessage) -> None:
-        """Accept as part of it. Raises RolledBack for a message that is the broker's again."""
+        """Accept in the transaction. Raises RolledBack for a message that is the broker's again."""
         self._check(self._within())
         origin = message.origin
         assert isinstance(origin, Subscription)  # noqa: S101
@@ -222,11 +224,11 @@ class Transaction:
             )
 
     def accepted(self) -> None:
-        """A message was taken, if it commits."""
+        """Count a message that the broker has taken, for the commit."""
         self._done()
 
     def failed(self, error: ClientError) -> None:
-        """A message wasn't taken: it can't commit."""
+        """Keep the error of a message that wasn't taken: the transaction can't commit."""
         if not isinstance(error, NotAccepted) and self._coordinator is not None:
             error = RolledBack(str(error))
         self._error = self._error or error

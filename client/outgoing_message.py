@@ -14,7 +14,7 @@ from distributary.pipeline.codec.raw_values import NULL, TRUE, list_of
 from distributary.pipeline.codec.sections import Typed
 from distributary.pipeline.errors import InvalidRequest
 
-#: What a property or a body can be. Bytes are a data section; everything else is an AMQP value.
+#: Types of a property or a body. Bytes are a data section; everything else is an AMQP value.
 Plain: TypeAlias = (
     "str | bytes | bool | int | float | datetime | UUID | Typed | Sequence[Plain] "
     "| Mapping[str, Plain] | None"
@@ -33,12 +33,12 @@ _PLAIN_HEADERS = {True: _DURABLE, False: b""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A message to publish; a body is all that it needs.
+    """A message to publish; only a body is needed.
 
-    `durable`: it outlasts the broker's process. `ttl` in seconds, `delay` until nobody gets it
-    before. `id` tells it from others, and is made where none is given, so that a broker that looks
-    for duplicates knows one that is sent again. `group`: messages of one go to one consumer at a
-    time. Numbers among properties are longs and doubles, unless they are `Typed`.
+    `durable`: the message outlasts the broker's process. `ttl` and `delay` are seconds; no consumer
+    gets the message before `delay` is over. `id` is made where none is given, so that a broker that
+    looks for duplicates recognizes a message that is sent again. `group`: messages of one group go
+    to one consumer at a time. Numbers in properties are longs and doubles, unless `Typed`.
     """
 
     body: Plain = None
@@ -59,7 +59,7 @@ class Message:
     def answering(
         self, made_id: str, reply_to: str | None, correlation_id: str | UUID | int | bytes | None
     ) -> "Message":
-        """The same as a request with this id, or as the answer to one."""
+        """Return this message as a request with this id (`reply_to` is given), or as an answer."""
         if reply_to is not None:
             return replace(self, id=made_id, reply_to=reply_to)
         return replace(self, correlation_id=correlation_id)
@@ -67,18 +67,18 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A whole message as AMQP's sections, such as one that came (`ReceivedMessage.data`). It goes
-    as it is, and gets no id."""
+    """A whole message as AMQP's sections, for example `ReceivedMessage.data`. It is sent unchanged,
+    and gets no id."""
 
     data: bytes
 
 
-#: What can be published: a body alone, a message, or its bytes.
+#: Content of a publish: a body alone, a message, or its bytes.
 Content: TypeAlias = "Plain | Message | Encoded"
 
 
 def encoded_body(body: Plain, made_id: str) -> bytes:
-    """The bytes of a message that has a body and an id alone. Raises InvalidRequest."""
+    """Return the bytes of a message that has only a body and an id. Raises InvalidRequest."""
     if not isinstance(body, bytes | str):
         return encoded(Message(body=body), made_id)
     identifier = made_id.encode()
@@ -88,7 +88,7 @@ def encoded_body(body: Plain, made_id: str) -> bytes:
 
 
 def encoded(message: Message, made_id: str) -> bytes:
-    """The bytes of a message, with this id if it has none. Raises InvalidRequest."""
+    """Return the bytes of a message, with this id if it has none. Raises InvalidRequest."""
     try:
         return _encoded(message, made_id)
     except (ValueError, TypeError, UnicodeError, RecursionError) as error:
@@ -186,7 +186,7 @@ def _write(value: Plain) -> bytes:
 
 
 def plain(value: Value) -> object:
-    """A value as Python has it: maps as dicts, everything else as it was read."""
+    """Return a value with maps as dicts, everything else as it was read."""
     if isinstance(value, Map):
         return {_hashable(key): plain(one) for key, one in value.pairs}
     if isinstance(value, list):

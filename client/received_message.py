@@ -1,4 +1,4 @@
-"""A message that came: its bytes, read when somebody asks, and the outcome that one gives it."""
+"""A received message: its bytes, decoded on demand, and its outcome."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -21,84 +21,86 @@ _SMALLULONG, _VBIN8, _VBIN32 = codes.SMALLULONG, *codes.BINARIES
 
 
 class Settling(Protocol):
-    """What takes outcomes: a `Subscription`."""
+    """The taker of outcomes: a `Subscription`."""
 
     address: str
 
     def settle(self, message: "ReceivedMessage", state: int) -> None:
-        """Give it this outcome."""
+        """Settle a message with this outcome."""
 
     def reject(self, message: "ReceivedMessage", condition: str, description: str) -> None:
-        """Give it up, for this reason."""
+        """Reject a message, for this reason."""
 
     def modify(self, message: "ReceivedMessage", *, failed: bool, undeliverable: bool) -> None:
-        """Give it back, changed."""
+        """Settle a message as `modified`."""
 
 
 class ReceivedMessage:
-    """A message of a subscription or queue. It is in this consumer's hands until one of `accept`,
-    `release`, `reject` and `modify`; the first counts. An outcome is said at once and not answered:
-    if the connection is lost just then, or was lost before, the message comes again. A transaction
-    makes sure of it (`Transaction.accept`).
+    """A message of a subscription or queue. It is in flight to this consumer until one of `accept`,
+    `release`, `reject` and `modify`; the first counts. An outcome is sent at once and not answered:
+    if the connection is lost just then, or was lost before, the message comes again. An accept in
+    a transaction is confirmed by the commit (`Transaction.accept`).
     """
 
     __slots__ = ("__dict__", "_data", "_from", "delivery", "epoch")
 
     def __init__(self, origin: Settling, data: bytes, delivery: int, epoch: int) -> None:
-        """`delivery` is good in one epoch of `origin`, from one connection to the next."""
+        """`delivery` is valid in one epoch of `origin`, from one connection to the next."""
         self._from, self._data, self.delivery, self.epoch = origin, data, delivery, epoch
 
     def __repr__(self) -> str:
         return f"<message of {self._from.address}, {len(self._data)} bytes>"
 
     async def accept(self) -> None:
-        """It is done; nobody gets it again."""
+        """Accept the message: it is never delivered again."""
         self._from.settle(self, codes.Descriptor.ACCEPTED)
 
     async def release(self) -> None:
-        """Nothing was tried; it goes to whoever is next, perhaps to this consumer again."""
+        """Give the message back untried: it goes to the next consumer, perhaps this one again."""
         self._from.settle(self, codes.Descriptor.RELEASED)
 
     async def reject(self, condition: str = "amqp:internal-error", description: str = "") -> None:
-        """It can't be worked on, by nobody: a dead letter, where there are such."""
+        """Refuse the message for all consumers: it becomes a dead letter, if its subscription
+        has those."""
         self._from.reject(self, condition, description)
 
     async def modify(self, *, failed: bool = True, undeliverable_here: bool = False) -> None:
-        """It goes back. `failed`: this counts as an attempt, and after so many it is given up;
-        `undeliverable_here`: this consumer gets it no more."""
+        """Give the message back. `failed`: count a failed attempt; after the policy's number of
+        attempts it is given up. `undeliverable_here`: this consumer gets it no more."""
         self._from.modify(self, failed=failed, undeliverable=undeliverable_here)
 
     @property
     def origin(self) -> Settling:
-        """What it came from."""
+        """The subscription that the message came from."""
         return self._from
 
     @property
     def data(self) -> bytes:
-        """The whole message as it came: AMQP's sections."""
+        """The whole message as received: AMQP's sections."""
         return self._data
 
     @cached_property
     def decoded(self) -> Decoded:
-        """All of it, as AMQP has it. Raises DecodeError."""
+        """All sections of the message, decoded. Raises DecodeError."""
         return decode(self._data)
 
     @property
     def body(self) -> object:
-        """What it says: bytes of data sections, else the value: a text, a number, a dict, a list.
+        """The body: bytes of data sections, else the value: a text, a number, a dict, a list.
         Raises DecodeError."""
         found = _only_data(self._data)
         return plain(self.decoded.body.value) if found is None else found
 
     @property
     def text(self) -> str:
-        """The body as text. Raises DecodeError, and UnicodeDecodeError for bytes that are none."""
+        """The body as text. Raises DecodeError, and UnicodeDecodeError for bytes that aren't
+        UTF-8."""
         body = self.body
         return body.decode() if isinstance(body, bytes) else str(body)
 
     @property
     def properties(self) -> Mapping[str, object]:
-        """The application's own."""
+        """The application properties."""
         said = self.decoded.application_properties
         return {name: plain(typed.value) for name, typed in said.items()}
 
@@ -132,7 +134,7 @@ class ReceivedMessage:
 
     @property
     def annotations(self) -> Mapping[object, object]:
-        """The brokers' own."""
+        """The message annotations."""
         said = plain(self.decoded.message_annotations)
         return said if isinstance(said, dict) else {}
 
@@ -146,26 +148,26 @@ class ReceivedMessage:
 
     @property
     def ttl(self) -> float | None:
-        """Seconds."""
+        """Time to live in seconds; None if the message doesn't expire."""
         ttl = self.header.ttl
         return None if ttl is None else ttl / 1_000
 
     @property
     def delivery_count(self) -> int:
-        """How many attempts with it have failed; 0 for the first one."""
+        """Number of failed attempts to deliver the message; 0 at the first delivery."""
         return self.header.delivery_count
 
     @cached_property
     def header(self) -> Header:
-        """How it wants to be carried."""
+        """The header section; defaults where there is none."""
         for section in walk(self._data):
             return header(self._data, section) if section.kind is Kind.HEADER else Header()
         return Header()
 
 
 def _only_data(data: bytes) -> bytes | None:
-    """The body, where it is one data section that ends the message, as nearly always; found by the
-    sizes of the sections before. None where anything is unusual: then `decode` tells."""
+    """Return the body if it is one data section at the message's end, as nearly always; found by
+    the sizes of the sections before. Return None for all other messages: `decode` reads those."""
     at, size = 0, len(data)
     try:
         while at < size:

@@ -1,4 +1,4 @@
-"""Requests: a message that names a temporary queue of one's own, and the answer there."""
+"""Requests: a message that names the client's temporary queue, and the answer in that queue."""
 
 import asyncio
 from contextlib import suppress
@@ -9,7 +9,7 @@ from distributary.client.received_message import ReceivedMessage
 
 
 class Replies:
-    """A temporary queue, and the requests whose answers it waits for, by their ids."""
+    """A temporary queue for answers, and the ids of the requests that wait for one."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
@@ -17,17 +17,18 @@ class Replies:
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     async def address(self) -> str:
-        """Where answers go. Raises Refused."""
+        """Return the queue's address. Raises Refused."""
         await self._subscription.begin()
         return self._subscription.address
 
     @property
     def error(self) -> ClientError | None:
-        """Why no more answers come."""
+        """The error that ended the queue; None while answers come."""
         return self._subscription.error
 
     def expect(self, request: str) -> "asyncio.Future[ReceivedMessage]":
-        """The answer to the request with this id; cancel it when nobody waits any more."""
+        """Return the answer to the request with this id; the caller cancels it when it waits no
+        more."""
         answer: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
         self._waiting[request] = answer
         answer.add_done_callback(lambda _: self._waiting.pop(request, None))
@@ -46,7 +47,7 @@ class Replies:
                     answer.set_exception(error)
 
     async def close(self) -> None:
-        """No more."""
+        """Stop reading answers."""
         self._reading.cancel()
         with suppress(asyncio.CancelledError):
             await self._reading

@@ -1,9 +1,9 @@
-"""A link that publishes to one address: what waits, what is under way, what became of it.
+"""A link that publishes to one address: entries that wait, entries that were sent, their outcomes.
 
 Rule 1: an entry is in `_waiting` or in `_sent`, never in both, until it has its outcome.
-Rule 2: at most a window of entries is here; who brings one more waits for room first, in turn.
-Rule 3: if the connection is lost, what was under way waits again, in its order, and is sent anew
-        with the same ids; what was part of a transaction has failed with it.
+Rule 2: at most a window of entries is here; further calls of `put` wait for room, in turn.
+Rule 3: if the connection is lost, sent entries wait again, in their order, and are sent anew with
+        the same ids; entries of a transaction fail with it.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from distributary.ingest.native.runs import Outcomes, Received
 from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.model.record_batch import RecordBatch
 
-#: Bytes of messages that one turn of the loop hands to the engine, so that others have theirs.
+#: Bytes of messages that one turn of the loop hands to the engine, so that other tasks can run.
 TURN_BYTES = 1 << 20
-#: Any number but 0: deliveries with one are those whose outcome the pump tells.
+#: A delivery's mark, any number but 0: the pump reports the outcomes of marked deliveries.
 _TOLD = 1
 _ACCEPTED = int(Descriptor.ACCEPTED)
 _NOT_ACCEPTED = {
@@ -41,17 +41,17 @@ _NOT_ACCEPTED = {
 
 
 class Confirmed(Protocol):
-    """Who hears what became of a message."""
+    """The receiver of a message's outcome."""
 
     def accepted(self) -> None:
-        """It was taken."""
+        """Take the outcome of an accepted message."""
 
     def failed(self, error: ClientError) -> None:
-        """It wasn't, or nobody knows."""
+        """Take the error of a message that wasn't accepted, or whose outcome is unknown."""
 
 
 class Work:
-    """A transaction by its id. When it is `over`, what wasn't sent yet never is."""
+    """A transaction by its id. Once it is `over`, its waiting entries are never sent."""
 
     __slots__ = ("id", "over")
 
@@ -60,7 +60,7 @@ class Work:
 
 
 class Entry:
-    """A message here; `work` is the transaction that it is part of, if any."""
+    """A message of this link; `work` is the transaction that it is part of, if any."""
 
     __slots__ = ("confirmed", "data", "work")
 
@@ -69,7 +69,7 @@ class Entry:
 
 
 class Once:
-    """One publish: a future."""
+    """The outcome of one publish, as a future."""
 
     __slots__ = ("future",)
 
@@ -86,7 +86,7 @@ class Once:
 
 
 class SenderLink:
-    """See the rules above. It lives until `fail`, over any number of connections."""
+    """A link with the rules above. It lives until `fail`, over any number of connections."""
 
     def __init__(self, node: Node, name: str, settings: PublisherSettings) -> None:
         self.node, self._name, self._settings = node, name, settings
@@ -107,14 +107,14 @@ class SenderLink:
 
     @property
     def idle(self) -> bool:
-        """Nobody needs it."""
+        """Whether the link has no publisher, no entry and no waiting `put`."""
         return not (self.users or self._count or self._turns)
 
     # The application's side.
 
     async def put(self, entry: Entry) -> None:
-        """Take a message in, when there is room for it. Raises ClientError when the link has
-        failed; then and when it is cancelled the message isn't taken."""
+        """Take a message when there is room for it. Raises ClientError when the link has failed.
+        The message isn't taken then, nor when the call is cancelled."""
         if self.error is not None:
             raise self.error
         if self._turns or self._full:
@@ -142,7 +142,7 @@ class SenderLink:
         return self._count >= settings.window_messages or self._bytes >= settings.window_bytes
 
     def take_back(self, entry: Entry) -> bool:
-        """Whether it wasn't sent yet; then it never will be."""
+        """Remove an entry if it wasn't sent yet, and return whether that was so."""
         if entry not in self._waiting:
             return False
         self._waiting.remove(entry)
@@ -150,7 +150,7 @@ class SenderLink:
         return True
 
     async def flush(self) -> None:
-        """All that is here has its outcome."""
+        """Wait until each entry has its outcome."""
         if self._count:
             quiet = self._loop.create_future()
             self._quiet.append(quiet)
@@ -164,13 +164,13 @@ class SenderLink:
         return self._link
 
     def opened(self) -> None:
-        """Credit comes by itself."""
+        """Do nothing: the broker gives credit unasked."""
 
     def received(self, received: Received) -> None:
-        """Nothing comes on a sender."""
+        """Do nothing: a sender receives no messages."""
 
     def perform(self) -> None:
-        """Send what credit and turn allow."""
+        """Send as many entries as the credit and `TURN_BYTES` allow."""
         waiting = self._waiting
         room = TURN_BYTES
         while waiting and room > 0:
@@ -189,7 +189,8 @@ class SenderLink:
             self._wire.touch(self)
 
     def _send_run(self, most: int, room: int) -> int:
-        """Send the first of those that wait, which are part of no transaction, in one call."""
+        """Send the first waiting entries, up to one of a transaction, in one call; return their
+        bytes."""
         waiting, sent, first = self._waiting, self._sent, self._number
         number, size, parts, offsets = first, 0, [], array("i", (0,))
         while number - first < most and size < room and waiting and waiting[0].work is None:
@@ -206,7 +207,7 @@ class SenderLink:
         return size
 
     def _send_in_transaction(self, entry: Entry, work: Work) -> int:
-        """Its transfer says which transaction it is part of."""
+        """Send an entry whose transfer names its transaction; return its bytes."""
         number = self._number
         self._number += 1
         self._sent[number] = entry
@@ -231,7 +232,7 @@ class SenderLink:
         self._release(len(found), sum([len(entry.data) for entry in found]))
 
     def passed(self) -> None:
-        """The pump tells all."""
+        """Do nothing: the pump reports all events."""
 
     def lost(self) -> None:
         self._wire = self._link = None
@@ -244,13 +245,13 @@ class SenderLink:
             self._fail_entries(gone, error)
 
     def close(self) -> None:
-        """Nothing is under way any more: end the link."""
+        """End the link; the caller makes sure that it is idle."""
         if self._wire is not None:
             self._wire.forget(self._link, closed=True)
             self._wire = self._link = None
 
     def fail(self, error: ClientError) -> None:
-        """Whatever is here, and whatever comes, has this error."""
+        """Fail all present and later entries with this error."""
         self.error = self.error or error
         self._wire = self._link = None
         for turn in self._turns:
@@ -268,7 +269,7 @@ class SenderLink:
         self._release(len(entries), sum(len(entry.data) for entry in entries))
 
     def _release(self, count: int, size: int) -> None:
-        """So many have their outcome: others have their turn."""
+        """Take `count` settled entries off the window, and let waiting calls of `put` go on."""
         self._count -= count
         self._bytes -= size
         turns = self._turns
@@ -285,14 +286,14 @@ class SenderLink:
 
 
 def _reasons(outcomes: Outcomes) -> Iterable[tuple[str, str]]:
-    """Why each of a run wasn't accepted, where that is said."""
+    """Return condition and description of each outcome of a run; empty where there are none."""
     if outcomes.confirm:
         return [reason(one) for one in memoryview(outcomes.confirm).cast("Q")]
     return [("", "")] * len(outcomes.run)
 
 
 def put_transaction(delivery: Any, work: bytes, outcome: int) -> None:
-    """A delivery's state is from now on that of a transaction, with an outcome if it isn't 0."""
+    """Set a delivery's transactional state, with an outcome unless it is 0."""
     data = proton.pn_disposition_data(proton.pn_delivery_local(delivery))
     proton.pn_data_clear(data)
     proton.pn_data_put_list(data)

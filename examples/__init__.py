@@ -1,1 +1,1 @@
-"""What the project shows of itself; none of it is part of the wheel."""
+"""Examples and demos of the project; not part of the wheel."""

@@ -1,12 +1,12 @@
-"""Names that must differ: for others' systems, which know fewer characters than ours do, and of
-columns beside ours."""
+"""Names that must differ: for foreign systems, which allow fewer characters than ours, and for
+columns beside our own."""
 
 from collections.abc import Collection, Iterable
 
 
 def distinct(plain: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """A name for each of ours, from pairs of ours and what is left of it: no two are the same, as
-    later ones have a number behind them."""
+    """Return a distinct name for each of ours, from pairs of our name and the wanted one: a number
+    is added to later duplicates."""
     names: dict[str, str] = {}
     for ours, wanted in plain:
         name, number = wanted, 1
@@ -18,9 +18,9 @@ def distinct(plain: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def beside(fields: Iterable[str], ours: Collection[str]) -> dict[str, str]:
-    """The column of each field in a table that has columns of ours, too: one that is called as ours
-    has so many `_` behind its name that no other is called so. Case doesn't matter; the names of
-    ours are lower case."""
+    """Return the column of each field in a table that also has our columns. A field with the name
+    of one of ours gets as many `_` behind it as make it distinct. Case is ignored; `ours` are in
+    lower case."""
     names = list(fields)
     taken = {*ours, *(name.lower() for name in names)}
     found: dict[str, str] = {}

@@ -1,10 +1,10 @@
-"""Everything that this project raises on purpose.
+"""All errors that this project raises on purpose.
 
 * DistributaryError
   x IllegalTransition     an event that the state does not expect: a bug of ours or of a caller
   x InvalidRequest        a person or a peer asked for something that can't be
     x NotInLog              a log's tables don't have what another log of its lake may have
-    x PlacementRefused      topics can't be placed now: somebody serves or has them
+    x PlacementRefused      topics can't be placed now: a gateway runs, or a log has them
     x SelectorError       a text that is no selector (`pipeline.selector.lexer`)
   x DecodeError           bytes that are no AMQP value or message (`pipeline.codec.amqp_types`)
   x BrokenFrame           a value in a peer's frame can't be read (`ingest.net.link`)
@@ -14,7 +14,7 @@
     x JournalBroken       a frame that isn't the last one is damaged
     x JournalVersion      written by another version of the program
     x JournalFull         no space for the next segment
-    x ForeignCommit       somebody else committed to a table of which we are the only writer
+    x ForeignCommit       another writer committed to a table that only this gateway may write
     x HomeLocked          another gateway owns this home
     x HomeLost            another gateway has taken this home over from us
     x BeatFailed          an owner's sign of life could not be shown, for now
@@ -24,8 +24,8 @@
 
 
 def of_a_file(error: OSError) -> str | None:
-    """The sentence for what a disk says of a file that a person named; None if it names none, so
-    that a bug keeps its traceback."""
+    """Return the sentence for a disk's error about a file that a user named; None if the error
+    names no file, so that a bug keeps its traceback."""
     if not error.filename:
         return None
     return f"{error.filename}: {error.strerror or error}. See to the file, its rights and the disk"
@@ -44,12 +44,12 @@ class IllegalTransition(DistributaryError):
 
 
 class InvalidRequest(DistributaryError):
-    """What was asked for can't be done; the message says what, where and what to do."""
+    """A request can't be fulfilled; the message says what is wrong, where, and what to do."""
 
 
 class NotInLog(InvalidRequest):
-    """The tables of one log don't have the subscription or topic that was asked for; those of
-    another log of its lake may."""
+    """The tables of a log don't have the requested subscription or topic; those of another log of
+    its lake may."""
 
 
 class PlacementRefused(InvalidRequest):
@@ -62,8 +62,8 @@ class MoveRefused(InvalidRequest):
 
 
 class SelectorFailed(DistributaryError):
-    """A selector couldn't be evaluated for a message, which is a bug: its cause says which. Nothing
-    is known of the messages that were asked about."""
+    """A selector couldn't be evaluated for a message: a bug, named by the cause. Whether any of the
+    given messages match is unknown."""
 
     def __init__(self, selector: str, cause: Exception) -> None:
         super().__init__(repr(cause))
@@ -83,11 +83,11 @@ class JournalVersion(StoreError):
 
 
 class JournalFull(StoreError):
-    """No space is left for the next segment; what waits is kept and tried again."""
+    """No space is left for the next segment; waiting groups are kept and tried again."""
 
 
 class ForeignCommit(StoreError):
-    """Somebody else committed to a table that only this gateway may write."""
+    """Another writer committed to a table that only this gateway may write."""
 
 
 class HomeLocked(StoreError):
@@ -99,7 +99,7 @@ class HomeLost(StoreError):
 
 
 class BeatFailed(StoreError):
-    """An owner's sign of life could not be shown, for now; the home may be ours still."""
+    """An owner couldn't show its sign of life, for now; it may still own the home."""
 
 
 class TablesLocked(StoreError):
@@ -107,7 +107,7 @@ class TablesLocked(StoreError):
 
 
 class StopAsked(DistributaryError):
-    """Somebody asked the process to stop while it waited; nothing was changed."""
+    """The process was asked to stop while it waited; nothing was changed."""
 
     def __init__(self) -> None:
         super().__init__("the job was asked to stop")

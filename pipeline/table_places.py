@@ -1,22 +1,22 @@
-"""Where the Delta tables of a home lie, below the folder of all its tables.
+"""Places of a home's Delta tables, below the folder of all its tables.
 
-Rule: a table lies in that folder, or in the folder FOLDER of it, if it is of a topic, and nowhere
-      deeper. Whoever lists a home's tables asks here.
+Rule: a table is in that folder, or in its folder FOLDER, if it is a topic's, and nowhere deeper.
+      All code that lists a home's tables uses this module.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
-#: Where typed tables lie.
+#: The folder of typed tables.
 FOLDER: Final = "topics"
 
 
 def table_places(names: Callable[[str], Iterable[str]]) -> list[str]:
-    """All places where there may be a table. `names` gives the folders in one below that of all
-    tables, and none for one that isn't there."""
+    """Return all places where a table may be. `names` returns the folders in a place below the
+    folder of all tables, and none for a place that doesn't exist."""
     return [*(one for one in names("") if one != FOLDER), *typed_places(names)]
 
 
 def typed_places(names: Callable[[str], Iterable[str]]) -> list[str]:
-    """Those of typed tables."""
+    """Return the places of typed tables, by `names` as above."""
     return [f"{FOLDER}/{one}" for one in names(FOLDER)]

@@ -1,7 +1,7 @@
-"""The table `topic_log`: each column once, with what it means and what always holds.
+"""The columns of the table `topic_log`, each once, with its meaning and invariant.
 
-Which rows have a column is in its meaning; everywhere else it is null. Rows of three records lie
-in one table so that one commit takes in whole groups: no reader ever sees half of one.
+A column's meaning names the records that have it; in other rows it is null. Rows of three records
+are in one table so that a commit has whole groups: no reader ever sees a part of one.
 """
 
 import json
@@ -16,8 +16,8 @@ SUBSCRIPTION: Final = "subscription"
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One column: its type in Delta's words, what it means, its unit, and what holds for each row
-    that has it."""
+    """One column: its Delta type, its meaning, its unit, and an invariant of each row that has
+    it."""
 
     name: str
     type: str
@@ -30,7 +30,7 @@ COLUMNS: Final = (
     Column(
         "record",
         "string",
-        "what the row is; a partition",
+        "the kind of the row; a partition",
         "",
         "message, settlement or subscription",
     ),
@@ -86,9 +86,9 @@ COLUMNS: Final = (
     Column(
         "expires_at",
         "timestamp",
-        "message: when it is worth nothing any more",
+        "message: when it expires",
         "microseconds",
-        "null if it never is",
+        "null if never",
     ),
     Column(
         "message",
@@ -101,7 +101,7 @@ COLUMNS: Final = (
     Column(
         "subscription",
         "string",
-        "settlement, subscription: whose it is, as SubscriptionKey.id; or schema/TOPIC, "
+        "settlement, subscription: the subscription, as SubscriptionKey.id; or schema/TOPIC, "
         "transaction/GLOBAL-ID/USER",
         "",
         "always a durable one",
@@ -109,14 +109,14 @@ COLUMNS: Final = (
     Column(
         "consumer",
         "string",
-        "settlement: who had the deliveries, as container/link",
+        "settlement: the consumer that had the deliveries, as container/link",
         "",
-        "never null; empty if nobody had them",
+        "never null; empty if no consumer had them",
     ),
     Column(
         "outcome",
         "string",
-        "settlement: what became of the deliveries",
+        "settlement: the outcome of the deliveries",
         "",
         "accepted, rejected, released, modified, expired, dead_lettered, local, redriven, dropped",
     ),
@@ -189,7 +189,7 @@ COLUMNS: Final = (
     Column(
         "no_local",
         "boolean",
-        "subscription: whether it leaves out what its own container publishes",
+        "subscription: whether it leaves out messages of its own container",
         "",
         "the definition after the event",
     ),
@@ -204,7 +204,7 @@ COLUMNS: Final = (
     Column(
         "deliver_at",
         "timestamp",
-        "message: nobody gets it before",
+        "message: the time before which no consumer gets it",
         "microseconds",
         "null if at once",
     ),
@@ -213,19 +213,19 @@ COLUMNS: Final = (
         "boolean",
         "subscription: whether its consumers get nothing",
         "",
-        "what holds after the event; null is false",
+        "the state after the event; null is false",
     ),
     Column(
         "policy",
         "string",
-        "subscription: what was said of its own policy; schema: the whole version, as JSON",
+        "subscription: its own policy; schema: the whole version, as JSON",
         "",
-        "what holds after the event; null if nothing was",
+        "the policy after the event; null if it has none",
     ),
     Column(
         "origin",
         "string",
-        "subscription: who made it",
+        "subscription: the kind of its maker",
         "",
         "client, operator or gateway, the same in all of its events; null is client",
     ),
@@ -234,14 +234,14 @@ COLUMNS: Final = (
         "string",
         "subscription: the user who made it",
         "",
-        "the same in all of its events; null if nobody knows",
+        "the same in all of its events; null if unknown",
     ),
     Column(
         "dropped",
         "long",
         "subscription: how many messages that it was owed the event took from it",
         "messages",
-        "not negative; with a selector the most that it can be; null if nobody counted",
+        "not negative; with a selector an upper bound; null if not counted",
     ),
     Column(
         "by",
@@ -252,10 +252,10 @@ COLUMNS: Final = (
     ),
 )
 
-#: The columns that came later, together each time: a table of before lacks the last ones of these.
+#: Columns that were added later, by format: an older table lacks the last ones of these.
 ADDED: Final = (("deliver_at", "paused", "policy"), ("origin", "created_by", "dropped"), ("by",))
-#: The number of the format that this version writes; a table that lacks one more of ADDED is of the
-#: format below.
+#: The number of the format that this version writes; with each missing element of ADDED a table is
+#: of the format before.
 FORMAT: Final = len(ADDED) + 1
 #: The names of the columns in each former format, the first one first, and of today's.
 FORMATS: Final[tuple[tuple[str, ...], ...]] = tuple(
@@ -263,13 +263,13 @@ FORMATS: Final[tuple[tuple[str, ...], ...]] = tuple(
     for nth in range(FORMAT)
 )
 PARTITIONS: Final = ["record", "day"]
-#: No feature that Spark or deltalake would read differently.
+#: Protocol versions without features that Spark or deltalake would read differently.
 READER_VERSION: Final = 1
 WRITER_VERSION: Final = 2
 
 STATISTICS: Final = "delta.dataSkippingStatsColumns"
 CONFIGURATION: Final = {
-    # Statistics for what prunes; those of the bytes would only make the log bigger.
+    # Statistics of columns that prune; those of `message` would only make the log bigger.
     STATISTICS: "topic,sequence,group,published_at,priority,expires_at",
     # Longer than the longest stop of a Spark job: a stream can't pass a version that is cleaned.
     "delta.logRetentionDuration": "interval 7 days",
@@ -280,7 +280,7 @@ _LIST: Final = "array<"
 
 
 def schema_text(names: Iterable[str] = FORMATS[-1]) -> str:
-    """The schema with these columns as Delta's log has it."""
+    """Return the schema with these columns in the form of Delta's log."""
     types = {column.name: _type_of(column.type) for column in COLUMNS}
     fields = [
         {"name": name, "type": types[name], "nullable": True, "metadata": {}} for name in names

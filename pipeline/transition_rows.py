@@ -1,4 +1,4 @@
-"""Literal tables of transitions: what follows in a state when an event comes."""
+"""Literal tables of transitions, by state and event."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 def row_of(rows: Mapping[tuple[S, E], R], state: S, event: E) -> R:
-    """What the table says. Raises IllegalTransition for what isn't in it."""
+    """Return the row of a state and an event. Raises IllegalTransition if there is none."""
     try:
         return rows[state, event]
     except KeyError:

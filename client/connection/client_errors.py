@@ -2,7 +2,7 @@
 
 * ClientError
   x InvalidRequest    an argument that can't be (`pipeline.errors`: it is no ClientError)
-  x ConnectionFailed  nobody answers, or the connection is lost for longer than one waits
+  x ConnectionFailed  no server answers, or the connection is lost for longer than give_up_seconds
   x LoginRefused      the other side doesn't let this user in
   x Refused           a link, or the connection, was ended by the other side: it says why
   x NotAccepted       a message wasn't taken: its outcome, and why
@@ -14,12 +14,12 @@ from distributary.pipeline.errors import DistributaryError
 
 
 class ClientError(DistributaryError):
-    """The base of what the client raises."""
+    """The base of the client's errors."""
 
 
 class ConnectionFailed(ClientError):
-    """Nobody answers, or the connection is lost and nobody waits for it any more. Of a publish that
-    was under way nobody knows whether it was taken."""
+    """No server answers, or the connection is lost and the client has given up. Whether a publish
+    that was under way was accepted is unknown."""
 
 
 class LoginRefused(ClientError):
@@ -27,7 +27,7 @@ class LoginRefused(ClientError):
 
 
 class Refused(ClientError):
-    """The other side ended a link or the connection. `condition` is AMQP's word for why."""
+    """The other side ended a link or the connection. `condition` is AMQP's error condition."""
 
     def __init__(self, what: str, condition: str, description: str) -> None:
         said = ": ".join(part for part in (condition, description) if part)
@@ -36,8 +36,8 @@ class Refused(ClientError):
 
 
 class NotAccepted(ClientError):
-    """A message wasn't taken. `outcome` is `rejected`, `released` or `modified`; `condition` says
-    why where the other side does."""
+    """A message wasn't taken. `outcome` is `rejected`, `released`, `modified` or `settled without
+    an outcome`; `condition` says why, or is empty."""
 
     def __init__(self, address: str, outcome: str, condition: str = "", reason: str = "") -> None:
         said = ": ".join(part for part in (condition, reason) if part)
@@ -46,9 +46,9 @@ class NotAccepted(ClientError):
 
 
 class RolledBack(ClientError):
-    """A transaction didn't commit; nothing of it is done. If the connection was lost while it
-    committed, nobody knows: the message says so."""
+    """A transaction didn't commit; nothing of it is done. If the connection was lost during the
+    commit, whether it is done is unknown, and the message says so."""
 
 
 class ClientClosed(ClientError):
-    """What was asked of a client, a publisher or a subscription that is closed."""
+    """An operation on a client or a subscription that is closed."""

@@ -1,4 +1,4 @@
-"""The client's settings: `conf/client.toml`, and what `connect` is given instead."""
+"""The client's settings: `conf/client.toml`, and the arguments of `connect` that replace them."""
 
 import tomllib
 from functools import cache
@@ -36,7 +36,7 @@ class PublisherSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All settings; `defaults` has those of the file."""
+    """All settings; `defaults` reads those of the file."""
 
     connection: ConnectionSettings
     reconnect: ReconnectSettings
@@ -51,7 +51,7 @@ class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         open_seconds: float | None,
         give_up_seconds: float | None,
     ) -> "ClientSettings":
-        """The same with these in the place of the defaults. Raises InvalidRequest."""
+        """Return these settings with the given values replaced. Raises InvalidRequest."""
         given = (
             ("consumer", "prefetch", prefetch),
             ("publisher", "window_messages", window_messages),
@@ -71,6 +71,6 @@ class ClientSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def defaults() -> ClientSettings:
-    """What `conf/client.toml` says."""
+    """Return the settings of `conf/client.toml`."""
     text = resources.files("distributary.conf").joinpath("client.toml").read_text()
     return msgspec.convert(tomllib.loads(text), ClientSettings)

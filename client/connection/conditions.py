@@ -1,4 +1,4 @@
-"""Why the other side has ended or rejected something."""
+"""AMQP's error conditions: why the other side has ended a link or rejected a message."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from cproton import lib as proton
 
 from distributary.pipeline.codec.amqp_codes import Descriptor
 
-#: What a broker says in its open when a close with an error follows (as Qpid's clients know it).
+#: Property in a broker's open when a close with an error follows (as Qpid's clients know it).
 _WILL_CLOSE = "amqp:connection-establishment-failed"
-#: From a transactional state to the fields of its error: how many values on, then into the last.
+#: Steps from a transactional state to its error's fields: go on by so many values, then enter.
 _TO_ERROR = (1, 2, 2, 1, 2)
 
 
 def told(condition: Any) -> tuple[str, str]:
-    """Name and description of a condition; empty where there is none."""
+    """Return name and description of a condition; empty where there is none."""
     if not proton.pn_condition_is_set(condition):
         return "", ""
     name = cproton.pn_condition_get_name(condition)
@@ -22,13 +22,13 @@ def told(condition: Any) -> tuple[str, str]:
 
 
 def tell(condition: Any, name: str, description: str) -> None:
-    """Say why something of this side's ends."""
+    """Set the condition with which this side ends a link, session or connection."""
     cproton.pn_condition_set_name(condition, name)
     cproton.pn_condition_set_description(condition, description)
 
 
 def reason(delivery: int) -> tuple[str, str]:
-    """Why the other side has rejected a delivery."""
+    """Return condition and description of the other side's rejection of a delivery."""
     pointer = cproton.ffi.cast("pn_delivery_t *", delivery)
     remote = proton.pn_delivery_remote(pointer)
     if proton.pn_delivery_remote_state(pointer) == Descriptor.TRANSACTIONAL_STATE:
@@ -37,7 +37,7 @@ def reason(delivery: int) -> tuple[str, str]:
 
 
 def _told_in(state: Any) -> tuple[str, str]:
-    """The same of an outcome in a transaction: [id, rejected [error [condition, description]]]."""
+    """Read them in a transactional state: [id, rejected [error [condition, description]]]."""
     proton.pn_data_rewind(state)
     for steps in _TO_ERROR:
         if not (
@@ -50,14 +50,14 @@ def _told_in(state: Any) -> tuple[str, str]:
 
 
 def hung_up(url: str, error: Exception | None, plain: bool) -> str:
-    """How a connection was lost; `plain`: before its login, and without TLS."""
+    """Return the sentence for a lost connection; `plain`: before its login, and without TLS."""
     if plain:
         return f"{url} hung up before the login: if it wants TLS, say amqps://"
     return f"the connection to {url} is lost" + (f": {error}" if error else "")
 
 
 def will_close(connection: Any) -> bool:
-    """Whether a broker that has opened it is about to close it."""
+    """Whether a broker that has opened a connection is about to close it."""
     data = proton.pn_connection_remote_properties(connection)
     proton.pn_data_rewind(data)
     return bool(

@@ -1,4 +1,4 @@
-"""Connecting: to the first server that answers, and the sentence for each way to fail."""
+"""Connecting to the first server that answers, and the error sentence of each failure."""
 
 import asyncio
 import os
@@ -14,14 +14,14 @@ from distributary.client.connection.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class Dialing:
-    """Where to connect, and as which container."""
+    """Servers to connect to, in order, and the client's container id."""
 
     servers: tuple[Server, ...]
     container: str
     settings: ConnectionSettings
 
     async def dial(self) -> Wire:
-        """A connection that is open. Raises the first server's ClientError where none answers."""
+        """Return an open connection. Raises the first server's ClientError where none answers."""
         first: ClientError | None = None
         try:
             for server in self.servers:
@@ -47,7 +47,7 @@ class Dialing:
         except BaseException as error:  # noqa: BLE001 (raised again)
             failed = _failed(server, error, seconds)
             try:
-                wire.discard(failed or ClientClosed("nobody waits for it"))
+                wire.discard(failed or ClientClosed("the attempt to connect was cancelled"))
                 if failed is None or failed is error:
                     raise
                 raise failed from None
@@ -57,7 +57,7 @@ class Dialing:
 
 
 def _failed(server: Server, error: BaseException, seconds: float) -> ClientError | None:
-    """The sentence for what went wrong while connecting; None for what isn't the server's doing."""
+    """Return the ClientError for a failure to connect; None for an error of another kind."""
     match error:
         case ClientError():
             return error
@@ -68,13 +68,13 @@ def _failed(server: Server, error: BaseException, seconds: float) -> ClientError
             return ConnectionFailed(f"{server.url} doesn't speak TLS, or not with this certificate "
                                     f"({error}): without TLS it is amqp://")  # fmt: skip
         case TimeoutError():
-            return ConnectionFailed(f"nobody answers at {server.url}: what listens there hasn't "
+            return ConnectionFailed(f"no server answers at {server.url}: the listener there hasn't "
                                     f"opened an AMQP connection within {seconds:g} s")  # fmt: skip
         case socket.gaierror():
-            return ConnectionFailed(f"nobody answers at {server.url}: {error.strerror}")
+            return ConnectionFailed(f"no server answers at {server.url}: {error.strerror}")
         case ValueError():  # of the resolver, or of TLS
             return ConnectionFailed(f"{server.url} names no host: {error}")
         case OSError():
             why = os.strerror(error.errno) if error.errno else str(error)
-            return ConnectionFailed(f"nobody answers at {server.url}: {why}")
+            return ConnectionFailed(f"no server answers at {server.url}: {why}")
     return None

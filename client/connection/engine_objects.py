@@ -11,63 +11,63 @@ from distributary.ingest.native.pump_library import lib
 
 
 class ClientSession(Protocol):
-    """Who has a session of its own on a connection."""
+    """The owner of a session of its own on a connection."""
 
     def ended(self) -> None:
-        """The other side has answered its end, or the connection is gone."""
+        """Take note that the other side has answered the end, or that the connection is lost."""
 
 
 class Watching(Protocol):
-    """Who looks after each read and each write by itself what became of it."""
+    """An object that looks at its deliveries itself after each read and each write."""
 
     def passed(self) -> None:
-        """All that came in one read was told, or links had their turn to send."""
+        """Look at the deliveries: one read's events were handed out, or the links have sent."""
 
 
 class EngineSessions:
-    """The sessions of a connection beside the one that it has by itself."""
+    """The further sessions of a connection, beside its first one."""
 
     __slots__ = ("_sessions", "_unbegun")
 
     def __init__(self) -> None:
         self._sessions: dict[int, ClientSession] = {}
-        self._unbegun: set[int] = set()  #: that are to end when their begin is answered
+        self._unbegun: set[int] = set()  #: sessions to end when their begin is answered
 
     def begin(self, connection: Any, session: ClientSession) -> Any:
-        """Proton's pointer, good until it has `ended`."""
+        """Begin a session and return Proton's pointer, valid until the session has `ended`."""
         pointer = proton.pn_session(connection)
         self._sessions[address(pointer)] = session
         proton.pn_session_open(pointer)
         return pointer
 
     def end(self, pointer: Any) -> None:
-        """End it, when the other side has answered its begin: before, that answer would be an error
-        of the whole connection to the engine, which knows the channel no more."""
+        """End a session, once the other side has answered its begin. Ended earlier, the engine
+        would forget its channel and take that answer as an error of the whole connection."""
         if proton.pn_session_state(pointer) & proton.PN_REMOTE_UNINIT:
             self._unbegun.add(address(pointer))
         else:
             proton.pn_session_close(pointer)
 
     def begun(self, pointer: Any) -> None:
-        """The other side has answered its begin."""
+        """Take note that the other side has answered a session's begin."""
         if address(pointer) in self._unbegun:
             self._unbegun.remove(address(pointer))
             proton.pn_session_close(pointer)
 
     def ended(self, pointer: Any) -> None:
-        """The other side has answered its end."""
+        """Take note that the other side has answered a session's end."""
         if (session := self._sessions.pop(address(pointer), None)) is not None:
             session.ended()
             proton.pn_session_free(pointer)
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """End all sessions: the connection is lost."""
         for session in self._sessions.values():
             session.ended()
 
 
 class EngineQueue:
-    """What the engine has on one of its links, by its address."""
+    """The engine's queue of one link, by the link's address."""
 
     __slots__ = ("_link",)
 
@@ -107,7 +107,7 @@ class EngineObjects:
         proton.pn_transport_set_max_frame(self.transport, settings.frame_bytes_max)
 
     def open(self) -> None:
-        """Say AMQP's open, and begin the session."""
+        """Send AMQP's open, and begin the session."""
         proton.pn_transport_bind(self.transport, self.connection)
         proton.pn_connection_open(self.connection)
         proton.pn_session_open(self.session)

@@ -1,4 +1,4 @@
-"""What a link says of itself when it attaches: address, capabilities, durability, filter."""
+"""Fields of a link's attach: address, capabilities, durability, filter."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,21 +11,20 @@ from distributary.pipeline.errors import InvalidRequest
 
 #: The selector filter (the number of `apache.org:selector-filter:string`), under JMS's key.
 _SELECTOR, _SELECTOR_KEY = 0x0000468C00000004, "jms-selector"
-#: Prefixes that say what an address is; the word goes into the terminus' capabilities, which every
-#: broker knows.
+#: Prefixes of addresses, and the capability of the terminus that each becomes: brokers know those.
 _KINDS = {"topic://": "topic", "queue://": "queue"}
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Where a link goes: the bare address, and what it is where the prefix says so."""
+    """The address of a link without its prefix, and the kind that the prefix named, if any."""
 
     address: str
     kind: str = ""
 
     @classmethod
     def of(cls, address: str) -> "Node":
-        """Of `orders`, `topic://orders`, `queue://jobs`. Raises InvalidRequest."""
+        """Parse `orders`, `topic://orders` or `queue://jobs`. Raises InvalidRequest."""
         for prefix, kind in _KINDS.items():
             if address.startswith(prefix):
                 found = cls(address.removeprefix(prefix), kind)
@@ -43,7 +42,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class SourceTerms:
-    """What a receiver asks for; without a node a temporary queue. `shared`: by all clients."""
+    """Source of a receiver; without a node a temporary queue. `shared`: by all clients."""
 
     name: str
     node: Node | None
@@ -54,7 +53,7 @@ class SourceTerms:
 
 
 def open_sender(session: Any, name: str, node: Node, answers: str) -> Any:
-    """A link that publishes to a node, each message with its outcome."""
+    """Open a link that publishes to a node; `answers` is its source's address."""
     link = cproton.pn_sender(session, name)
     target = proton.pn_link_target(link)
     cproton.pn_terminus_set_address(target, node.address)
@@ -65,7 +64,7 @@ def open_sender(session: Any, name: str, node: Node, answers: str) -> Any:
 
 
 def open_coordinator(session: Any, name: str) -> Any:
-    """A link to the coordinator of transactions."""
+    """Open a link to the coordinator of transactions."""
     link = cproton.pn_sender(session, name)
     target = proton.pn_link_target(link)
     proton.pn_terminus_set_type(target, cproton.PN_COORDINATOR)
@@ -74,7 +73,7 @@ def open_coordinator(session: Any, name: str) -> Any:
 
 
 def open_receiver(session: Any, terms: SourceTerms) -> Any:
-    """A link that consumes."""
+    """Open a link that consumes."""
     link = cproton.pn_receiver(session, terms.name)
     source = proton.pn_link_source(link)
     words = []
@@ -106,7 +105,7 @@ def _opened(link: Any) -> Any:
 
 
 def put_symbols(data: Any, words: Iterable[str]) -> None:
-    """Put an array of symbols into a value of the engine's."""
+    """Put an array of symbols into one of Proton's data objects."""
     proton.pn_data_put_array(data, False, cproton.PN_SYMBOL)
     proton.pn_data_enter(data)
     for word in words:

@@ -1,6 +1,6 @@
 """SASL, the client's side (AMQP 1.0 part 5, section 3): bytes in, bytes out, no I/O.
 
-Proton's own needs Cyrus for SCRAM, which its wheels lack.
+Proton's own SASL needs Cyrus for SCRAM, which its wheels lack.
 """
 
 import struct
@@ -16,16 +16,16 @@ from distributary.pipeline.codec.raw_values import list_of
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 SCRAM = "SCRAM-SHA-256"
-#: What begins an alert of TLS: the other side wanted a handshake.
+#: First bytes of a TLS alert: the other side wanted a handshake.
 _TLS_ALERT = b"\x15\x03"
-#: A frame of SASL has 512 bytes at most by the specification; nobody needs more than this.
+#: Limit of a SASL frame; the specification allows 512 bytes.
 _FRAME_BYTES_MAX = 4_096
 _FRAME_HEADER = b"\x02\x01\x00\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Bytes to send now, and, at the end, what came behind the login."""
+    """Bytes to send now, and, when the login is done, the received bytes behind it."""
 
     reply: bytes = b""
     done: bool = False
@@ -33,7 +33,8 @@ class Progress:
 
 
 class Login:
-    """One login. `begin`, then `feed` until it is done. Raises LoginRefused, ConnectionFailed."""
+    """One login: call `begin`, then `feed` until it is done. Raises LoginRefused,
+    ConnectionFailed."""
 
     def __init__(self, server: Server, iterations_max: int) -> None:
         self._server, self._iterations_max = server, iterations_max
@@ -43,18 +44,18 @@ class Login:
         self._scram: ScramClient | None = None
 
     def begin(self) -> bytes:
-        """The protocol's header."""
+        """Return SASL's protocol header."""
         return SASL_HEADER
 
     def feed(self, data: bytes) -> Progress:
-        """Take in what came."""
+        """Process received bytes."""
         self._buffer += data
         if not self._headed:
             if self._buffer[:2] == _TLS_ALERT:
                 raise ConnectionFailed(f"{self._server.url} speaks TLS: say amqps://")
             head = self._buffer[: len(SASL_HEADER)]
             if not SASL_HEADER.startswith(head):
-                raise ConnectionFailed(f"what listens at {self._server.url} doesn't speak AMQP 1.0 "
+                raise ConnectionFailed(f"the server at {self._server.url} doesn't speak AMQP 1.0 "
                                        "with a login (SASL)")  # fmt: skip
             if len(head) < len(SASL_HEADER):
                 return Progress()
@@ -68,7 +69,7 @@ class Login:
         return Progress(reply)
 
     def _frame(self) -> tuple[int, list[Value]] | None:
-        """The next frame that is here: what it is, and its fields."""
+        """Take the next whole frame from the buffer: its descriptor and its fields."""
         buffer = self._buffer
         if len(buffer) < 8:
             return None
@@ -92,7 +93,7 @@ class Login:
         return ConnectionFailed(f"the login at {self._server.url} can't be read")
 
     def _answer(self, code: int, fields: list[Value]) -> bytes | None:
-        """What is said to a frame; None when the login is done."""
+        """Return the answer to a frame; None when the login is done."""
         first = fields[0] if fields else None
         match code:
             case Descriptor.SASL_MECHANISMS:
@@ -117,7 +118,7 @@ class Login:
             return f"{self._server.url} doesn't let user '{user}' in: wrong user or password"
         if self._mechanism == "EXTERNAL":
             return f"{self._server.url} doesn't let the certificate's user in"
-        return f"{self._server.url} lets nobody in without a user"
+        return f"{self._server.url} needs a user"
 
     def _init(self, offered: list[str]) -> bytes:
         identity = self._server.identity
@@ -138,7 +139,7 @@ class Login:
                 ways = ", ".join(offered) or "none"
                 raise LoginRefused(
                     f"{self._server.url} offers the logins {ways}, and "
-                    + ("a user needs" if identity.user else "without a user one needs")
+                    + ("a user needs" if identity.user else "a login without a user needs")
                     + f" {' or '.join(wanted)}"
                     + ("" if self._server.tls else " (some are offered with TLS alone: amqps://)")
                 )

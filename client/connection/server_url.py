@@ -1,4 +1,4 @@
-"""Where a broker is and who logs in, from URLs and arguments: `amqp[s]://user:password@host:port`."""
+"""Server and login from a broker's URL and arguments: `amqp[s]://user:password@host:port`."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ PORT, TLS_PORT = 5672, 5671
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who logs in. Without a user it is who the certificate names, or nobody (ANONYMOUS).
-    `mechanism`: by this one alone, whatever the other side offers."""
+    """The user of a login. Without a user the login is by certificate (EXTERNAL), or ANONYMOUS.
+    `mechanism`: the only SASL mechanism to use, whatever the other side offers."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -24,7 +24,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One place where a broker may answer."""
+    """One broker's address, TLS context and login."""
 
     host: str
     port: int
@@ -33,14 +33,14 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The place, without user and password."""
+        """The URL without user and password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'amqps' if self.tls else 'amqp'}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """PEM files for TLS: who signs the broker's certificate, and what one shows oneself."""
+    """PEM files for TLS: the broker's certificate authority, the client's certificate and key."""
 
     authority: Path | None = None
     certificate: Path | None = None
@@ -51,7 +51,8 @@ class Files:
         return bool(self.authority or self.certificate)
 
     def context(self) -> ssl.SSLContext:
-        """Verifies the broker's certificate and name. Raises InvalidRequest."""
+        """Return a context that verifies the broker's certificate and name. Raises
+        InvalidRequest."""
         try:
             context = ssl.create_default_context(cafile=self.authority)
             if self.certificate:
@@ -64,7 +65,7 @@ class Files:
 
 
 def server_of(url: str, user: str, password: str, files: Files) -> Server:
-    """What a URL names; `host:port` will do. Raises InvalidRequest, never with a password in it."""
+    """Parse a URL or `host:port`. Raises InvalidRequest, never with a password in it."""
     whole = url if "://" in url else f"{'amqps' if files.any else 'amqp'}://{url}"
     try:
         parts = urlsplit(whole)

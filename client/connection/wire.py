@@ -1,8 +1,8 @@
 """One connection to a broker: Proton's C engine under an asyncio protocol, in runs by the pump.
 
-Rules: everything runs on the event loop's thread; nothing is written while a pass works, `flush`
-writes once for each turn; addresses of Proton's objects are good while `alive`; Proton's objects
-are freed in `connection_lost` and nowhere else.
+Rules: everything runs on the event loop's thread; `flush` writes once in each turn; addresses of
+Proton's objects are valid while `alive`; Proton's objects are freed in `connection_lost`, or in
+`discard` if the connection was never made.
 """
 
 import asyncio
@@ -30,43 +30,43 @@ READ_BYTES = 1 << 18
 
 
 class ClientLink(Protocol):
-    """What has a link on a connection; on the next connection again, if this one is lost. `error`
-    is why it has no more."""
+    """The owner of a link on a connection, and on the next one if this one is lost. `error` says
+    why it ended."""
 
     error: ClientError | None
 
     def make(self, wire: "Wire") -> Any:
-        """Make the link on this connection's session and open it; Proton's pointer."""
+        """Make the link on this connection's session, open it, and return Proton's pointer."""
 
     def opened(self) -> None:
-        """The other side has attached it."""
+        """Take note that the other side has attached the link."""
 
     def received(self, received: Received) -> None:
-        """Messages came."""
+        """Take received messages."""
 
     def settled(self, outcomes: Outcomes) -> None:
-        """Messages that went have their outcome."""
+        """Take the outcomes of sent messages."""
 
     def perform(self) -> None:
-        """Hand to the engine what waits: it is written after this."""
+        """Hand waiting messages, outcomes and credit to the engine, which writes them next."""
 
     def fail(self, error: ClientError) -> None:
-        """It is over: the other side has ended it, or there will be no connection any more."""
+        """End: the other side has ended the link, or the client connects no more."""
 
     def lost(self) -> None:
-        """The connection is gone; its deliveries can be read for the last time."""
+        """Take note that the connection is lost; its deliveries can be read for the last time."""
 
 
 class Wire(asyncio.BufferedProtocol):
-    """One socket's life. `opened` is done when the broker has opened the connection, `lost` with
-    the reason when it is over."""
+    """One connection's socket and engine. `opened` is done when the broker has opened the
+    connection, `lost` has the reason when it has ended."""
 
     def __init__(self, server: Server, container: str, settings: ConnectionSettings) -> None:
         self._loop = asyncio.get_running_loop()
         self._server, self._settings = server, settings
         self._login: Login | None = Login(server, settings.scram_iterations_max)
         self._socket: asyncio.Transport | None = None
-        # A view: TLS gives each record of a read a slice of it, which of a bytearray is a copy.
+        # A view: TLS slices it for each record, and a slice of a bytearray would be a copy.
         self._in, self._out = memoryview(bytearray(READ_BYTES)), WriteBuffer()
         self._pump = Pump(settings.message_bytes_max)
         self._pump.columns.late = self._pump.columns.reasons = True
@@ -124,14 +124,14 @@ class Wire(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._paused = False
-        self.later()  # asyncio, amid its own write, would end a socket twice that is closed in here
+        self.later()  # closed within asyncio's own write, a socket would be ended twice
 
     def _free(self) -> None:
         self._engine.free()
         del self.connection, self.session, self._transport, self._collector, self._engine
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.alive, self._socket = False, None  # which has this one, with TLS
+        self.alive, self._socket = False, None  # a TLS transport refers to this protocol
         if self._timer is not None:
             self._timer.cancel()
         plain = self._login is not None and self._server.tls is None
@@ -147,19 +147,19 @@ class Wire(asyncio.BufferedProtocol):
 
     def abort(self, reason: ClientError) -> None:
         """Drop the socket; the first reason counts."""
-        self._reason = self._reason or reason.with_traceback(None)  # its frames have this one
+        self._reason = self._reason or reason.with_traceback(None)  # its frames refer to self
         if self._socket is not None:
             self._socket.abort()
 
     def discard(self, reason: ClientError) -> None:
-        """Nobody waits for `opened` any more."""
+        """Drop a connection that isn't opened yet."""
         self.opened.cancel()
         if self._socket is None and not self.lost.done():
             self._free()
         self.abort(reason)
 
     def close(self) -> None:
-        """Say goodbye; `lost` is done when the broker has answered."""
+        """Send AMQP's close; `lost` is done when the broker has answered."""
         if self.alive and self._login is None:
             self.flush()
             self._closing = True
@@ -171,27 +171,27 @@ class Wire(asyncio.BufferedProtocol):
     # Links.
 
     def attach(self, link: ClientLink) -> None:
-        """Make its link here; nothing where the connection is lost: the next one makes it."""
+        """Make a link on this connection; if it is lost, the next connection makes it."""
         if self.alive:
             self._links[address(link.make(self))] = link
             self.touch(link)
 
     def forget(self, pointer: Any, *, closed: bool) -> None:
-        """End a link from this side: `closed` ends what it stands for, too."""
+        """End a link without waiting; `closed` ends its subscription or node, too."""
         self._dirty.pop(self._links.pop(address(pointer)), None)
         (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
         self.later()
 
     def end(self, pointer: Any, *, closed: bool = True) -> None:
-        """End what a link stands for, or (`closed` is false) the link alone; it hears in `fail`
-        when that is done, or why not."""
+        """End a link, and with `closed` its subscription or node; `fail` tells its owner when
+        that is done, or why it isn't."""
         (proton.pn_link_close if closed else proton.pn_link_detach)(pointer)
         self.later()
 
     # Sessions beside the connection's own.
 
     def begin(self, session: engine_objects.ClientSession) -> Any:
-        """A session of its own; Proton's pointer, good until it has `ended`."""
+        """Begin a further session; return Proton's pointer, valid until it has `ended`."""
         return self._sessions.begin(self.connection, session)
 
     def end_session(self, pointer: Any, links: Iterable[Any], condition: str, text: str) -> None:
@@ -210,26 +210,26 @@ class Wire(asyncio.BufferedProtocol):
             self._sessions.ended(pointer)
 
     def touch(self, link: ClientLink) -> None:
-        """It has something for the engine: it is asked for it once in this turn."""
+        """Have the link's `perform` called once in this turn."""
         self._dirty[link] = None
         self.later()
 
     def watch(self, watching: engine_objects.Watching) -> None:
-        """Have it look after each read, while the connection lives."""
+        """Call its `passed` after each read and write, while the connection lives."""
         self._watching[watching] = None
 
     def unwatch(self, watching: engine_objects.Watching) -> None:
-        """It looks no more."""
+        """Call its `passed` no more."""
         self._watching.pop(watching, None)
 
     def later(self) -> None:
-        """Write in this turn of the loop what the engine has by then."""
+        """Schedule `flush` in this turn of the loop."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Take what links have, and write."""
+        """Call `perform` of the links that asked for it, and write."""
         self._due = False
         if not self.alive or self._paused or self._login is not None or self._closing:
             return
@@ -239,7 +239,7 @@ class Wire(asyncio.BufferedProtocol):
                 link.perform()
             self.write()
             self._passed()
-        except Exception as error:  # a bug: nobody may wait for ever because of it
+        except Exception as error:  # a bug: no waiting caller may hang because of it
             self.abort(ConnectionFailed(f"the client has a bug: {error!r}"))
             raise
 
@@ -266,8 +266,8 @@ class Wire(asyncio.BufferedProtocol):
             watching.passed()
 
     def write(self) -> bool:
-        """Write what the engine has; whether all of it. Within one such pass it may write transfers
-        before the outcomes that were given before them."""
+        """Write the engine's output and return whether all of it was written. Within one call,
+        transfers may be written before outcomes that were given earlier."""
         socket = self._socket
         assert socket is not None  # noqa: S101
         while chunk := self._out.take(self.outgoing):
@@ -278,25 +278,25 @@ class Wire(asyncio.BufferedProtocol):
         if self.outgoing.holds:
             self.outgoing.written(engine_objects.EngineLinks(tuple(self._links)))
         if chunk is None and proton.pn_connection_state(self.connection) & cproton.PN_REMOTE_CLOSED:
-            socket.close()  # before, the other side may still have outcomes to work on
+            socket.close()  # until then the other side may work on outcomes
         return True
 
     def _tick(self) -> None:
-        """Heartbeats, and whether the other side's come."""
+        """Send heartbeats, and abort if the other side's are missing."""
         if not self.alive:
             return
         due = proton.pn_transport_tick(self._transport, int(monotonic() * 1_000))
         condition = proton.pn_transport_condition(self._transport)
         if proton.pn_condition_is_set(condition):
             silent = f"{self._settings.idle_timeout_ms / 1_000:g} s"
-            self.abort(ConnectionFailed(f"{self._server.url} hasn't said a word for {silent}"))
+            self.abort(ConnectionFailed(f"{self._server.url} has sent nothing for {silent}"))
             return
         self.write()
         seconds = max(due / 1_000 - monotonic(), 0.01) if due else 1.0
         self._timer = self._loop.call_later(seconds, self._tick)
 
     def _eat(self) -> bool:
-        """Eat events up to one that needs a decision; whether there are more."""
+        """Process events up to one that needs a decision; return whether there are more."""
         pump, collector = self._pump, address(self._collector)
         stop = pump.events(collector)
         if pump.received_count:
@@ -336,7 +336,7 @@ class Wire(asyncio.BufferedProtocol):
         pumping.reject(delivery, "amqp:decode-error", "the transfer holds no AMQP message")
 
     def _too_large(self) -> None:
-        """Its link ends."""
+        """End the link that received a message over the limit."""
         pumping.discard(self._pump.stopped_link, self._pump.stopped_delivery)
         proton.pn_collector_pop(self._collector)
         link = self._links.get(self._pump.stopped_link)

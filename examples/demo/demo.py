@@ -38,7 +38,7 @@ PICTURE = "deliveries.png"
 
 @dataclass(slots=True)
 class Phases:
-    """How long each part took, in seconds and in the order in which they were."""
+    """Seconds that each part took, in their order."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -121,7 +121,7 @@ def _show(
     home: Home, played: Played, numbers: Numbers, phases: Phases, console: Console, *, as_json: bool
 ) -> None:
     if as_json:
-        print(json.dumps(_as_json(played, numbers, phases)))  # noqa: T201 (it is what was asked)
+        print(json.dumps(_as_json(played, numbers, phases)))  # noqa: T201 (the result)
     else:
         demo_show.show(console, numbers, COLOURS)
         console.print(f"\nThe picture: {home.root / PICTURE}", highlight=False)
@@ -212,7 +212,7 @@ def _ask_spark(run: Run, console: Console, status: Status, phases: Phases) -> Nu
 
 
 def started(log: Path) -> SparkSession:
-    """The Spark session; what Spark says meanwhile goes to the file."""
+    """Start the Spark session; Spark's output meanwhile goes to the file."""
     with _errors_to(log):
         spark = demo_report.start()
     _listen_to_signals()  # Spark's own handler would ask the JVM, in the middle of a call
@@ -221,7 +221,7 @@ def started(log: Path) -> SparkSession:
 
 @contextlib.contextmanager
 def _errors_to(file: Path) -> Iterator[None]:
-    """What is written to standard error goes to the file; programs that are started keep it so."""
+    """Redirect standard error to the file; processes started meanwhile keep writing there."""
     kept = os.dup(2)
     with file.open("ab") as log:
         os.dup2(log.fileno(), 2)
@@ -233,7 +233,7 @@ def _errors_to(file: Path) -> Iterator[None]:
 
 
 def equation(played: Played, numbers: Numbers) -> str:
-    """What must be equal, in one line."""
+    """Return the numbers that must be equal, in one line."""
     return (
         f"{played.published:,} published = {numbers.settled:,} settled by {DISPATCHERS} = "
         f"{numbers.pending(_id(AUDITORS)):,} pending for {AUDITORS} = "
@@ -242,7 +242,7 @@ def equation(played: Played, numbers: Numbers) -> str:
 
 
 def off(flights: int, played: Played, numbers: Numbers) -> str:
-    """Which number is off and by how much; '' if all is as it must be."""
+    """Return which number is off and by how much; '' if all are right."""
     lost = sum(worker.lost for worker in numbers.workers)
     rules = (
         ("published", played.published, flights),

@@ -1,4 +1,4 @@
-"""What the demo's processes tell the one that started them: a JSON object a line, on stdout."""
+"""Reports of the demo's processes to their parent: a JSON object per line, on stdout."""
 
 import signal
 import sys
@@ -10,12 +10,12 @@ import msgspec
 
 from distributary.pipeline.errors import DistributaryError
 
-#: Seconds between two reports, so that telling costs nothing.
+#: Seconds between two reports, so that they cost nothing.
 INTERVAL_SECONDS = 0.1
 
 
 class Member(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a process is. `held` are deliveries without an outcome."""
+    """Progress of a process. `held` are deliveries without an outcome."""
 
     ready: bool = False
     done: int = 0
@@ -26,12 +26,12 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(slots=True)
 class Reporter:
-    """Says now and then how far its process is."""
+    """Reports its process' progress at intervals."""
 
     _next: float = 0.0
 
     def tell(self, member: Member, *, now: bool = False) -> None:
-        """Report this, at once or if the last report is long enough ago."""
+        """Report progress, at once (`now`) or if the last report is long enough ago."""
         at = time.monotonic()
         if now or at >= self._next:
             self._next = at + INTERVAL_SECONDS
@@ -40,8 +40,8 @@ class Reporter:
 
 
 def speak(play: Callable[[Reporter], None]) -> int:
-    """Play a part to its end; the exit code. What goes wrong on the way is told as a sentence."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us says when to stop
+    """Play a part to its end and return the exit code. Expected errors become a sentence."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process stops this one
     reporter = Reporter()
     try:
         play(reporter)
@@ -49,5 +49,5 @@ def speak(play: Callable[[Reporter], None]) -> int:
         reporter.tell(Member(error=str(error)), now=True)
         return 1
     except BrokenPipeError:
-        return 1  # nobody listens any more
+        return 1  # the parent process is gone
     return 0

@@ -1,6 +1,6 @@
-"""What the demo's tables say after `materialize`, as numbers; `demo_show` shows them.
+"""Numbers of the demo, from its tables after `materialize`; `demo_show` shows them.
 
-Everything in here is read from `messages`, `acks` and `cursors`, as anybody with Spark could.
+All numbers are read from `messages`, `acks` and `cursors`, as any Spark user could.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's usual name
 
 from distributary.jobs.materialize.batch_progress import Progress
 from distributary.jobs.materialize.materialize import QUERY, Settings, build
@@ -20,9 +20,9 @@ from distributary.pipeline.errors import DistributaryError
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.transforms.views.pending import pending
 
-#: Steps of time in the picture.
+#: Time steps in the picture.
 BUCKETS = 32
-#: Carriers in the table.
+#: Rows of the table of carriers.
 CARRIERS = 10
 #: Runs of the job until the tables have all that the clients saw; the gateway commits once a
 #: second, so the second run is seldom needed.
@@ -32,12 +32,12 @@ Tell = Callable[[str], None]
 
 
 class SparkFailed(DistributaryError):
-    """The Spark job failed; the message is the first line of what Spark says."""
+    """The Spark job failed; the message is the first line of Spark's error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What of the tables belongs to this demo: messages from sequence `first` on, of one topic,
+    """The rows that belong to this demo: messages from sequence `first` on, of one topic,
     and two subscriptions, by id."""
 
     home: Home
@@ -84,7 +84,7 @@ class Carrier:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """All that is shown. `settled` are distinct messages accepted by a worker."""
+    """All shown numbers. `settled` are distinct messages accepted by a worker."""
 
     messages: int
     undecodable: int
@@ -94,7 +94,7 @@ class Numbers:
     carriers: tuple[Carrier, ...]
 
     def pending(self, subscription: str) -> int:
-        """What a subscription is owed; -1 if it has no cursor."""
+        """Return the number of messages that a subscription is owed; -1 if it has no cursor."""
         owed = (one.pending for one in self.cursors if one.subscription == subscription)
         return next(owed, -1)
 
@@ -113,18 +113,18 @@ class Pace:
 
 
 def require_spark() -> None:
-    """Raise SparkUnavailable, with what to install, if Java or the Delta jars are missing."""
+    """Raise SparkUnavailable if Java or the Delta jars are missing; it says how to install them."""
     require_java()
     delta_jars()
 
 
 def start() -> SparkSession:
-    """The Spark session; takes seconds."""
+    """Start the Spark session, which takes seconds."""
     return session()
 
 
 def bring_up_to_date(spark: SparkSession, run: Run, tell: Tell) -> None:
-    """Materialize until the tables have all that the clients saw, or RUNS_MAX times."""
+    """Materialize until the tables have all messages of the clients, or RUNS_MAX times."""
     with _in_a_sentence():
         for _ in range(RUNS_MAX):
             materialize(spark, run.home, tell)
@@ -134,7 +134,7 @@ def bring_up_to_date(spark: SparkSession, run: Run, tell: Tell) -> None:
 
 
 def ask(spark: SparkSession, run: Run) -> tuple[Numbers, Pace]:
-    """What the tables say."""
+    """Read the numbers from the tables."""
     with _in_a_sentence():
         acks = _acks(spark, run).persist()  # several questions, one scan
         try:

@@ -13,7 +13,7 @@ from examples.demo.demo_report import BUCKETS, Carrier, Cursor, Numbers, Pace, W
 
 
 def draw(pace: Pace, numbers: Numbers, colours: Mapping[str, str], file: Path) -> None:
-    """The picture: who was dealt how many messages a second, one band for each worker."""
+    """Draw the picture: messages per second of each worker, one band for each."""
     mpl.use("Agg")
     accepted = {worker.name: worker.accepted for worker in numbers.workers}
     figure = Figure(figsize=(10, 5.2), dpi=150, layout="constrained")
@@ -51,7 +51,7 @@ def draw(pace: Pace, numbers: Numbers, colours: Mapping[str, str], file: Path) -
 
 
 def _mark(figure: Figure, at: float, worker: Worker) -> None:
-    """A line where a worker was lost, and what became of what it held."""
+    """Draw a line where a worker was lost, and the number of its messages that others took."""
     axes = figure.axes[0]
     left, right = axes.get_xlim()
     axes.axvline(at, color="#222222", linestyle="--", linewidth=1.2)
@@ -70,7 +70,7 @@ def _mark(figure: Figure, at: float, worker: Worker) -> None:
 
 
 def show(console: Console, numbers: Numbers, colours: Mapping[str, str]) -> None:
-    """The numbers as tables."""
+    """Print the numbers as tables."""
     for table in (
         _workers_table(numbers.workers, colours),
         _cursors_table(numbers.cursors),

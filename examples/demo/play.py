@@ -33,7 +33,7 @@ MORTAL = "worker-2"
 #: Flights below which a demo is small: less than a second of delivering.
 SMALL = 50_000
 
-#: Seconds without any progress after which something must be wrong.
+#: Seconds without any progress after which the demo fails.
 STILL_SECONDS_MAX = 60.0
 #: Seconds without a commit after which the table has all: the gateway commits once a second.
 QUIET_SECONDS = 2.5
@@ -48,7 +48,7 @@ COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What the clients themselves say: accepted by the gateway, settled by each worker."""
+    """Counts by the clients: accepted by the gateway, settled by each worker."""
 
     published: int
     settled: dict[str, int]
@@ -66,10 +66,10 @@ def create_subscription(port: int, name: str) -> None:
 
 
 def dies_after(flights: int) -> int:
-    """How many flights the mortal worker settles: half of its share.
+    """Return the number of flights that the mortal worker settles: half of its share.
 
-    A small demo is over in a blink, in which a worker may not have its turn on a busy machine;
-    there it is half of what its first credit surely brings.
+    A small demo is over so fast that a worker may get less on a busy machine; there it is half of
+    the messages that its first credit surely brings.
     """
     share = flights // len(WORKERS)
     return share // 2 if flights >= SMALL else min(share, PREFETCH) // 2
@@ -130,7 +130,7 @@ def wait_for_commits(gateway: Gateway) -> None:
 
 @dataclass(slots=True)
 class Watch:
-    """Waits for the parts, draws how far they are, and notices when one fails or all stand."""
+    """Waits for the parts, draws their progress, and notices when one fails or all stand still."""
 
     gateway: Gateway
     parts: list[Part]
@@ -161,7 +161,7 @@ class Watch:
 def _screen(
     console: Console, publisher: Part, workers: list[Part], flights: int
 ) -> Iterator[Callable[[], None]]:
-    """Bars for all parts; gives the function that brings them up to date."""
+    """Show bars for all parts; yield the function that updates them."""
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=44),

@@ -1,4 +1,4 @@
-"""The demo's processes: a gateway, its console, and clients of it that report how far they are.
+"""The demo's processes: a gateway, its console, and clients of it that report their progress.
 
 Each is in a process group of its own, so that Ctrl-C reaches only the demo, which ends them all.
 """
@@ -26,15 +26,15 @@ from examples.demo.demo_messages import Member
 START_SECONDS_MAX = 60.0
 #: Seconds that a process has to end when it is told to.
 STOP_SECONDS_MAX = 30.0
-#: What stops the demo.
+#: Signals that stop the demo.
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
-#: The command that a person would type, from the environment in which the demo runs.
+#: The command that a user would type, from the environment in which the demo runs.
 GATEWAY = (str(Path(sys.executable).with_name("distributary")), "serve")
 CONSOLE = (GATEWAY[0], "console")
-#: What a gateway says when it listens, or waits for a home.
+#: Events of a gateway that listens, or waits for a home.
 _READY = ("listening", "standby.waiting")
-#: What the console says when it listens.
+#: The console's line when it listens.
 _ADDRESS = re.compile(r"^console of \S+ at (\S+)$", re.MULTILINE)
 
 
@@ -43,7 +43,7 @@ class DemoFailed(DistributaryError):
 
 
 class _Event(msgspec.Struct, frozen=True):
-    """The part of a line of the gateway's log that the demo understands."""
+    """The fields of a line of the gateway's log that the demo reads."""
 
     event: str
     next_sequence: int = 0
@@ -53,7 +53,7 @@ class _Event(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Part:
-    """A client of the gateway: a process, and what it last said."""
+    """A client of the gateway: a process, and its last report."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -76,12 +76,12 @@ class Part:
         return self.process.poll() is None
 
     def end(self) -> None:
-        """Wait until it has ended and all that it said was heard."""
+        """Wait until the process has ended and all its reports are read."""
         self.process.wait(STOP_SECONDS_MAX)
         self._listener.join(STOP_SECONDS_MAX)
 
     def require_well(self) -> None:
-        """Raise DemoFailed if it ended in any other way than it should."""
+        """Raise DemoFailed if the process ended in any other way than it should."""
         if self.running:
             return
         self.end()
@@ -114,7 +114,7 @@ class Gateway:
         return next((one.log for one in self.events() if one.event == "listening"), "")
 
     def wait_until_ready(self) -> None:
-        """It listens, or it waits for a home."""
+        """Wait until the gateway listens, or waits for a home."""
         deadline = time.monotonic() + START_SECONDS_MAX
         while not any(event.event in _READY for event in self.events()):
             self.require_well()
@@ -127,7 +127,7 @@ class Gateway:
         self.first = opened[-1].next_sequence if opened else 0
 
     def events(self) -> list[_Event]:
-        """The events in its log; lines that are no events (a traceback) are passed over."""
+        """Return the events in the gateway's log; other lines (a traceback) are ignored."""
         found = []
         for line in self.log.read_bytes().splitlines():
             with contextlib.suppress(msgspec.DecodeError):

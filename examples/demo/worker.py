@@ -18,7 +18,7 @@ from examples.demo.flights import TOPIC
 
 #: Messages that the gateway may send ahead of our outcomes.
 PREFETCH = 200
-#: Seconds without a message after which nobody waits for more of them.
+#: Seconds without a message after which a leaving worker waits no longer.
 QUIET_SECONDS = 1.0
 
 

@@ -68,7 +68,7 @@ def _run(root: Path, flights: int, console: Console, *, as_json: bool) -> None:
         numbers = _ask(Home(home.root / "logs" / TOPIC), flights, console)
     if as_json:
         said = {"published": played.published, "settled": numbers.settled, **fleet.figures()}
-        print(json.dumps(said | {"messages": numbers.messages, "seconds": phases.seconds}))  # noqa: T201 (it is what was asked)
+        print(json.dumps(said | {"messages": numbers.messages, "seconds": phases.seconds}))  # noqa: T201 (the result)
     wrong = off(flights, played, numbers)
     style = "bold red" if wrong else "bold green"
     console.print(f"\n{equation(played, numbers)}", style=style, highlight=False, soft_wrap=True)
@@ -109,7 +109,7 @@ class Fleet:
         self.standby = start("standby", "--log", "any", "--standby", settings=SETTINGS)
 
     def lines(self, flights: int) -> tuple[str, ...]:
-        """What there is."""
+        """The line that describes the fleet."""
         serve = "[bold]distributary serve --log any[/] on 127.0.0.1"
         return (
             *(f"{serve}:{one.port} serves {one.serves}" for one in (*self.others, self.owner)),
@@ -150,7 +150,7 @@ class Fleet:
         return Played(publisher.said.done, {one.name: one.said.done for one in workers}, 0)
 
     def figures(self) -> dict[str, object]:
-        """What the kill did."""
+        """The effect of the kill, for the result."""
         return {"pause_seconds": round(self.pause, 2)}
 
 
@@ -191,7 +191,7 @@ def _ask(home: Home, flights: int, console: Console) -> Numbers:
 
 
 def off(flights: int, played: Played, numbers: Numbers) -> str:
-    """Which number is off and by how much; '' if all is as it must be."""
+    """Return which number is off and by how much; '' if all are right."""
     rules = (
         ("published", played.published, flights),
         (f"settled by {DISPATCHERS}", numbers.settled, flights),

@@ -12,12 +12,12 @@ import sys
 from distributary.client import ClientError, Message, ReceivedMessage, connect
 
 URL = os.environ.get("AMQP_URL", "amqp://127.0.0.1:5672")
-#: What is ordered, and what it costs. Nobody can bill the seventh order.
+#: Items and their prices. The seventh order can't be billed.
 ORDERS = [("pizza", -1 if number == 7 else 1_000 + number) for number in range(1, 11)]
 
 
 async def shop() -> None:
-    """Publishes all orders or none: they become true at the end of the block."""
+    """Publish all orders or none: the transaction commits at the end of the block."""
     async with connect(URL, give_up_seconds=0) as client, client.transaction() as work:
         for number, (item, cents) in enumerate(ORDERS, start=1):
             order = Message(body=item, properties={"order": number, "cents": cents})
@@ -26,7 +26,7 @@ async def shop() -> None:
 
 
 async def billing() -> None:
-    """Bills each order, and only then accepts it. The client connects again by itself."""
+    """Bill each order, and only then accept it. The client reconnects by itself."""
     async with connect(URL) as client:
         async for order in client.subscribe("billing", topic="orders", prefetch=10):
             await bill(order)
@@ -39,12 +39,12 @@ async def bill(order: ReceivedMessage) -> None:
             await order.accept()
         case said:
             print(f"rejected order {said.get('order')}: {said.get('cents')} cents", flush=True)
-            await order.reject()  # for ever: it becomes a dead letter
+            await order.reject()  # it becomes a dead letter
 
 
 async def until_stopped() -> None:
-    """Bills until a signal. What has come and has no outcome goes to others; the subscription
-    stays."""
+    """Bill until a signal. Received orders without an outcome go to other consumers; the
+    subscription stays."""
     task = asyncio.create_task(billing())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

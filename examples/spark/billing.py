@@ -3,8 +3,8 @@
     spark-submit billing.py FOLDER
 
 It takes all orders that are owed now, each once into a Delta table under FOLDER, and ends. A query
-accepts its batch as a whole, so what it can't bill goes to a table of its own, where a worker would
-reject it. Killed at any moment, it goes on from its checkpoint.
+accepts its batch as a whole, so orders that it can't bill go to a table of their own, while a
+worker would reject them. Killed at any moment, it goes on from its checkpoint.
 """
 
 import os
@@ -43,7 +43,7 @@ def main(folder: str) -> None:
     query = (
         orders.writeStream.foreachBatch(bill)
         .option("checkpointLocation", f"{folder}/checkpoint")
-        .trigger(availableNow=True)  # or processingTime="2 seconds", to go on for ever
+        .trigger(availableNow=True)  # or processingTime="2 seconds", to run without end
         .start()
     )
     query.awaitTermination()

@@ -1,4 +1,4 @@
-"""Who billed what: a report from the tables of a gateway's home.
+"""Report of each consumer's bills, from the tables of a gateway's home.
 
 distributary jobs materialize --home HOME
 spark-submit report.py HOME

@@ -1,9 +1,9 @@
-"""The folder of a backup: pieces, and the manifest that names those of the last whole backup.
+"""The folder of a backup: pieces, and the manifest that names the pieces of the last whole backup.
 
-Rule 1: a piece is on the disk before it has its name, and all names are before the manifest is
-        put in the former one's place. So a kill leaves the former backup, and pieces that the next
-        one uses or removes.
-Rule 2: one process writes: it holds a flock on the file `lock`. Who restores shares it.
+Rule 1: a piece is on the disk before it has its name, and all names are on the disk before the
+        manifest replaces the former one. So a kill leaves the former backup, and pieces that the
+        next backup uses or removes.
+Rule 2: one process writes: it holds a flock on the file `lock`. Restores share the lock.
 """
 
 import fcntl
@@ -43,16 +43,16 @@ class BackupFolder:
         self.written_bytes = 0
 
     def manifest(self) -> BackupManifest | None:
-        """The last whole backup; None if there is none. Raises StoreError for a damaged one,
-        InvalidRequest for a newer format."""
+        """Return the manifest of the last whole backup; None if there is none. Raises StoreError
+        for a damaged one, InvalidRequest for a newer format."""
         data = manifest_bytes(self.root)
         return None if data is None else BackupManifest.decode(data, str(self.root / MANIFEST))
 
     def keep(
         self, path: str, mode: int, read: Callable[[int, int], bytes], size: int
     ) -> BackedFile:
-        """Copy `size` bytes, which `read` gives by bytes and offset, as the file `path`. Pieces
-        that are there already aren't written. Raises EOFError where `read` gives less."""
+        """Copy `size` bytes, which `read` gives by size and offset, as the file `path`. Existing
+        pieces aren't written again. Raises EOFError where `read` gives fewer bytes."""
         pieces: list[str] = []
         for at in range(0, size, PIECE_BYTES):
             due = min(PIECE_BYTES, size - at)
@@ -71,22 +71,22 @@ class BackupFolder:
         return piece
 
     def complete(self, manifest: BackupManifest) -> None:
-        """The manifest in the place of the former one; the backup is whole on return."""
+        """Replace the former manifest; the backup is whole on return."""
         sync_directory(self._pieces)
         complete(self.root, manifest.encode())
 
     def remove(self, names: list[str]) -> None:
-        """Remove pieces that no manifest needs, and what a kill has left half written."""
+        """Remove pieces that no manifest needs, and half written files."""
         for name in names:
             (self._pieces / name).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
-        """All that lies among the pieces."""
+        """Return the names of all files in the folder of pieces."""
         return _names(self._pieces)
 
     def piece(self, name: str) -> bytes:
-        """A piece, whose bytes are as its name says. Raises StoreError for one that is gone or
-        damaged."""
+        """Return a piece's bytes, compared with its name's digest. Raises StoreError for a missing
+        or damaged one."""
         path = self._pieces / name
         try:
             data = path.read_bytes()
@@ -101,8 +101,8 @@ class BackupFolder:
 
 @contextmanager
 def writing(root: Path) -> Iterator[BackupFolder]:
-    """The folder, made if it is absent, to write a backup to. Raises InvalidRequest for one with
-    other things in it, BackupLocked while another process has it."""
+    """Open a folder, made if it is absent, to write a backup to. Raises InvalidRequest for one with
+    other files in it, BackupLocked while another process has it."""
     new = not root.exists()
     make_folder(root, "the folder of a backup")
     if new:
@@ -110,7 +110,7 @@ def writing(root: Path) -> Iterator[BackupFolder]:
     foreign = set(_names(root)) - {MANIFEST, _PIECES, _LOCK}
     if foreign - {MANIFEST + _TEMPORARY}:
         raise InvalidRequest(
-            f"{root} has other things in it than a backup, such as {min(foreign)}. Name an empty "
+            f"{root} has other files in it than a backup, such as {min(foreign)}. Name an empty "
             "folder, or one that doesn't exist yet"
         )
     make_folder(root / _PIECES, "the folder of a backup")
@@ -120,8 +120,8 @@ def writing(root: Path) -> Iterator[BackupFolder]:
 
 @contextmanager
 def reading(root: Path) -> Iterator[BackupFolder]:
-    """The folder, to restore from it. Raises InvalidRequest if it is none, BackupLocked while a
-    backup is being made."""
+    """Open a folder to restore from it. Raises InvalidRequest if it is no folder, BackupLocked
+    while a backup is being made."""
     if not root.is_dir():
         raise InvalidRequest(f"{root} is no folder; --from takes the folder of a backup")
     if not (root / _LOCK).exists():  # a copy of the folder needs none
@@ -133,7 +133,7 @@ def reading(root: Path) -> Iterator[BackupFolder]:
 
 @contextmanager
 def writing_of_lake(root: Path) -> Iterator[None]:
-    """The folder of a lake's backup, made if it is absent, in which those of its logs lie. Raises
+    """Open the folder of a lake's backup, made if it is absent; its logs' backups lie in it. Raises
     as `writing`."""
     new = not root.exists()
     make_folder(root, "the folder of a backup")
@@ -144,7 +144,7 @@ def writing_of_lake(root: Path) -> Iterator[None]:
 
 
 def manifest_bytes(root: Path) -> bytes | None:
-    """The manifest in the folder of a backup; None if there is none."""
+    """Return the manifest's bytes in the folder of a backup; None if there is none."""
     try:
         return (root / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -152,7 +152,7 @@ def manifest_bytes(root: Path) -> bytes | None:
 
 
 def complete(root: Path, manifest: bytes) -> None:
-    """A manifest in the place of the former one, durably."""
+    """Replace the former manifest, durably."""
     _write_durably(root / MANIFEST, manifest)
     sync_directory(root)
 
@@ -180,7 +180,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _write_durably(path: Path, data: bytes) -> None:
-    """A file that has its name when its bytes are on the disk; the name isn't synced."""
+    """Write a file that gets its name when its bytes are on the disk; the name isn't synced."""
     temporary = path.with_name(path.name + _TEMPORARY)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

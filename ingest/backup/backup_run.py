@@ -1,4 +1,4 @@
-"""One backup: rounds of reading until one saw nothing go, then the manifest, then what is old goes.
+"""One backup: rounds of reading until no file went during one, the manifest, removal of old pieces.
 
 The order of reading is `pipeline.backup.backup_plan`'s, which also says why the copy is a state
 that a crash could have left.
@@ -28,18 +28,18 @@ from distributary.pipeline.tables.delta.commits import json_name
 from distributary.pipeline.tables.delta.pinned_table import PinnedTable
 from distributary.pipeline.tables.topic_log.table_view import Replaced
 
-#: Rounds of reading until the home is called too quick. A later one copies what the former ones
-#: haven't, so each is shorter.
+#: Rounds of reading until the backup gives up. Each copies only files that the earlier rounds
+#: haven't, so it is shorter.
 ROUNDS_MAX: Final = 5
 
-#: Told what is copied, how many bytes of it are done, and how many there are.
+#: Called with the kind of file that is copied, bytes done, and bytes in all.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """What a backup has: the state, its files and their bytes; how many bytes were read and
-    written for it, how many pieces went, how many rounds and seconds it took."""
+    """Report of a backup: the state that it has, its files and bytes; bytes read and written for
+    it, pieces removed, rounds and seconds."""
 
     folder: Path
     point: BackupPoint
@@ -54,7 +54,7 @@ class BackupReport:
 
 @dataclass(slots=True)
 class _Reading:
-    """A backup that is being made. `known` are files that needn't be read again, by path."""
+    """A backup in the making. `known`: files that needn't be read again, by path."""
 
     home: HomeReader
     into: BackupFolder
@@ -75,9 +75,9 @@ def back_up(
     """Copy the home as it is now to the folder; whole and durable on return.
 
     `settings` are files that the settings name, by the name of their setting. Data files are read
-    at `bytes_a_second` at most; 0 is as quickly as it goes. Raises InvalidRequest
-    for what can't be meant, BackupLocked while another one uses the folder, StoreError when the
-    home changes faster than it can be read, or isn't sound.
+    at `bytes_a_second` at most; 0: no limit. Raises InvalidRequest for a wrong home or folder,
+    BackupLocked while another process uses the folder, StoreError when the home changes faster than
+    it can be read, or isn't sound.
     """
     began = time.monotonic()
     with _told(home):
@@ -108,7 +108,7 @@ def back_up(
 
 @contextmanager
 def _told(home: HomeReader) -> Iterator[None]:
-    """What a store says, which names no file, as a sentence."""
+    """Raise a store's error, which names no file, as StoreError with a sentence."""
     try:
         yield
     except OSError as error:
@@ -142,7 +142,7 @@ def _rounds(reading: _Reading, settings: Mapping[str, Path]) -> tuple[BackupMani
 
 
 def _round(reading: _Reading, settings: Mapping[str, Path]) -> BackupManifest:
-    """The home as it is now. Raises Replaced when something went before it was copied."""
+    """Copy the home as it is now. Raises Replaced when a file went before it was copied."""
     home, into, began = reading.home, reading.into, time.time()
     tables = _spark_tables(home, into)
     reading.progress("journal", 0, 0)
@@ -169,8 +169,8 @@ def _round(reading: _Reading, settings: Mapping[str, Path]) -> BackupManifest:
 
 
 def _spark_tables(home: HomeReader, into: BackupFolder) -> list[PinnedLog]:
-    """`cursors`, then the others of those that are there by then: a table of a topic is made with
-    its first row. Raises Replaced."""
+    """Pin `cursors`, then Spark's other tables that exist by then: a topic's table is made with its
+    first row. Raises Replaced."""
     first, last = backup_plan.FIRST_TABLE, backup_plan.LAST_TABLE
     cursors = [home_reader.pinned(home, first, into)] if first in home.table_names() else []
     names = home.table_names()
@@ -181,7 +181,7 @@ def _spark_tables(home: HomeReader, into: BackupFolder) -> list[PinnedLog]:
 
 
 def _copied(reading: _Reading, sources: list[backup_plan.SourceFile]) -> list[BackedFile]:
-    """All of these files; of those that the folder has none is read."""
+    """Copy all of these files; those that the folder has aren't read."""
     present = reading.into.present | reading.into.added
     work = backup_plan.work(sources, reading.known, present)
     files, done = list(work.kept), 0

@@ -19,7 +19,7 @@ from distributary.pipeline.tables.home.audit_reports import REPORT
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.journal import frame, segment
 
-#: Times that damage in a segment is looked at again: a frame that is being written looks torn.
+#: Times that a damaged segment is read again: a frame that is being written looks torn.
 LOOKS: Final = 5
 LOOK_SECONDS: Final = 0.05
 
@@ -66,14 +66,14 @@ class DiskReader:
         found: list[SourceFile] = []
         for report in sorted(self.home.audits.glob(f"*/{REPORT}")):
             for path in sorted(report.parent.rglob("*")):
-                with suppress(FileNotFoundError):  # an old report that made room for a new one
+                with suppress(FileNotFoundError):  # an old report was removed for a new one
                     if path.is_file():
                         name = path.relative_to(self.home.root).as_posix()
                         found.append(SourceFile(name, path.stat().st_size, fixed=False))
         return found
 
     def journal(self, into: BackupFolder, behind: int) -> list[CopiedSegment]:
-        """Segments that are used again meanwhile aren't among them."""
+        """Copy segments, but those that are used again meanwhile."""
         home = self.home
         if not home.journal_dir.is_dir():
             return []
@@ -87,7 +87,7 @@ class DiskReader:
 def file_copied(
     path: Path, name: str, into: BackupFolder, size: int | None = None, pace: Pace = UNPACED
 ) -> BackedFile:
-    """Copy a file under a name, by default as long as it is."""
+    """Copy `size` bytes of a file under a name, by default all."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         found = os.fstat(fd)

@@ -1,6 +1,6 @@
 """The restore of a home on a disk: see `restore_run`.
 
-The files are made in a folder within the home, and compared so, and get their places by renames:
+The files are made in a folder within the home, compared there, and get their places by renames:
 the journal first, the tables last. So a home with our marker and tables is whole.
 """
 
@@ -30,8 +30,8 @@ from distributary.pipeline.tables.journal.segment import sync_directory
 from distributary.pipeline.tables.lake.disk_lake import CHANGING, write_whole
 
 _MODE: Final = 0o644
-#: What an empty home may have: files of its lock, what a file system has at its root. What begins
-#: with a dot was being written when a restore was killed.
+#: Files that an empty home may have: its lock's, and those at a file system's root. Names with a
+#: dot are of a restore that was killed.
 _EMPTY: Final = frozenset(
     {"lock", "lock.takeover", "lock.new", "lock.standby", "lost+found", CHANGING, *OF_A_LAKE}
 )

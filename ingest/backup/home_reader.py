@@ -1,6 +1,6 @@
 """Reads a home that a gateway may be serving: nothing is locked, and nothing is written there.
 
-What goes while it is read is `Replaced`: whoever reads begins a new round.
+A file that goes while it is read raises `Replaced`: the reader begins a new round.
 """
 
 import time
@@ -22,15 +22,15 @@ from distributary.pipeline.tables.topic_log.table_view import Replaced
 
 @dataclass(frozen=True, slots=True)
 class PinnedLog:
-    """A table at one version, its name in the home, and the files of its own log at that version:
-    these are copied already, as only they are ever replaced under their names."""
+    """A table at one version, its name in the home, and the files of its Delta log at that version:
+    these are copied already, as only they may be replaced under their names."""
 
     name: str
     table: PinnedTable
     log: tuple[BackedFile, ...]
 
     def data(self) -> list[SourceFile]:
-        """Its data files."""
+        """Return the table's data files."""
         return [
             SourceFile(f"tables/{self.name}/{path}", size, fixed=True)
             for path, size in self.table.files
@@ -47,28 +47,27 @@ class CopiedSegment:
 
 
 class Pace:
-    """How quickly a home is read, so that its gateway finds the disk free: bytes a second, 0 for
-    as quickly as it goes."""
+    """Limit of reading, so that the gateway finds the disk free: bytes a second, 0: no limit."""
 
     def __init__(self, bytes_a_second: float) -> None:
         self._bytes_a_second = bytes_a_second
         self._next = time.monotonic()
 
     def wait(self, size: int) -> None:
-        """Until so many more bytes may be read."""
+        """Wait until `size` more bytes may be read."""
         if self._bytes_a_second:
             now = time.monotonic()
             time.sleep(max(0.0, self._next - now))
             self._next = max(self._next, now) + size / self._bytes_a_second
 
 
-#: For what is small or must be read before the gateway uses it again.
+#: For files that are small or must be read before the gateway uses them again.
 UNPACED: Final = Pace(0)
 
 
 class HomeReader(Protocol):
-    """A home on a disk or a store, as a backup reads it. Whatever copies raises FileNotFoundError
-    for what is gone, EOFError for what is shorter than was said."""
+    """A home on a disk or a store, as a backup reads it. Methods that copy raise FileNotFoundError
+    for a file that is gone, EOFError for one that is shorter than expected."""
 
     @property
     def on_a_store(self) -> bool: ...
@@ -80,10 +79,10 @@ class HomeReader(Protocol):
         """Raise InvalidRequest unless there is a home to copy to this folder."""
 
     def table(self, name: str) -> Store:
-        """Where a table of it lies."""
+        """Return the store of one of its tables."""
 
     def table_names(self) -> list[str]:
-        """Its Delta tables, in the order in which they are to be pinned."""
+        """Return its Delta tables, in the order in which they are to be pinned."""
 
     def small(self, path: str, into: BackupFolder) -> BackedFile:
         """Copy a small file, whole."""
@@ -92,19 +91,19 @@ class HomeReader(Protocol):
         """Copy a file of known size."""
 
     def audits(self) -> list[SourceFile]:
-        """The files of reports that are whole, which don't change any more."""
+        """Return the files of completed reports, which don't change any more."""
 
     def journal(self, into: BackupFolder, behind: int) -> list[CopiedSegment]:
-        """Copy what the journal has above the group `behind`, which the table has already. Raises
-        JournalBroken for damage."""
+        """Copy the journal's groups above `behind`, the last one in the table. Raises JournalBroken
+        for damage."""
 
     def needed(self, segments: list[SegmentGroups], group: int) -> list[SegmentGroups] | None:
-        """What of these a table that ends with `group` needs beside it, in order; None when groups
-        between the two are nowhere, so that all must be read again."""
+        """Return those segments that a table which ends with `group` needs beside it, in order;
+        None when groups between them are missing, so that all must be read again."""
 
 
 def pinned_now(home: HomeReader, name: str) -> PinnedTable:
-    """A table of the home as it is now, none of it copied. Raises Replaced."""
+    """Return a table of the home at its present version, without copying it. Raises Replaced."""
     try:
         return pin(home.table(name))
     except StoreError as error:
@@ -112,9 +111,9 @@ def pinned_now(home: HomeReader, name: str) -> PinnedTable:
 
 
 def pinned(home: HomeReader, name: str, into: BackupFolder) -> PinnedLog:
-    """A table of the home as it is now. Raises Replaced."""
+    """Pin a table at its present version, and copy its Delta log. Raises Replaced."""
     store = home.table(name)
-    pointed, pointer = _pointer(store)  # first: what comes meanwhile is then above it
+    pointed, pointer = _pointer(store)  # first: later checkpoints are then above it
     table = pinned_now(home, name)
     names = log_of_version(store.files(LOG), table.version, pointed)
     if names is None:
@@ -127,7 +126,8 @@ def pinned(home: HomeReader, name: str, into: BackupFolder) -> PinnedLog:
 
 
 def _pointer(store: Store) -> tuple[int | None, bytes]:
-    """Which checkpoint readers look at first, and the file that says so; None when none does."""
+    """Return the version of the checkpoint that readers look at first, and the file that names it;
+    None if none is named."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         data = store.read(checkpoint.POINTER)
         return checkpoint.pointed_by(data), data
@@ -135,7 +135,7 @@ def _pointer(store: Store) -> tuple[int | None, bytes]:
 
 
 def copied(home: HomeReader, source: SourceFile, into: BackupFolder, pace: Pace) -> BackedFile:
-    """Copy a file. Raises Replaced when it is gone, StoreError when it isn't as long as its table
+    """Copy a file. Raises Replaced when it is gone, StoreError when it is shorter than its table
     says."""
     path = f"{home.address}/{source.path}"
     try:

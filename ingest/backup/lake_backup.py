@@ -1,8 +1,8 @@
 """The backup of a lake: a folder with the backup of each log under its name, and a manifest, which
 comes last (`pipeline.backup.lake_manifest`).
 
-Each log is copied as of a moment of its own: nothing that is promised spans logs. A log that no
-gateway has served yet has nothing to copy, and no backup.
+Each log is copied as of a moment of its own: no guarantee spans logs. A log that no gateway has
+served yet has no files to copy, and no backup.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,8 +40,8 @@ def back_up_lake(
     reader: Callable[[str], HomeReader],
     copied: Callable[[str, Path], BackupReport],
 ) -> dict[str, BackupReport]:
-    """Copy each log of a lake, whole and durable on return. `reader` gives that of a home, `copied`
-    copies one to a folder. Raises InvalidRequest for a folder with something else in it,
+    """Copy each log of a lake, whole and durable on return. `reader` gives the reader of a home,
+    `copied` copies a home to a folder. Raises InvalidRequest for a folder with other files in it,
     StoreError."""
     with writing_of_lake(folder):
         former = manifest_bytes(folder)
@@ -61,8 +61,9 @@ def back_up_lake(
 
 
 def in_folder(folder: Path, root: str) -> tuple[LakeManifest, list[LoggedFolder]] | None:
-    """What a restore makes of this folder at `root`, `main` last. None for the backup of one log.
-    Raises StoreError for a log whose backup isn't there, OSError, InvalidRequest."""
+    """Return the logs that a restore makes of this folder at `root`, `main` last; None for the
+    backup of one log. Raises StoreError for a log whose backup is missing, OSError,
+    InvalidRequest."""
     said = manifest_bytes(folder)
     if said is None or not is_of_lake(said):
         return None

@@ -1,16 +1,16 @@
-"""A home, or all logs of a lake, from a backup: all of it, each byte as its digest says, or nothing
-that anybody serves.
+"""Restore of a home, or of all logs of a lake: whole, each byte compared with its digest, or left
+with a marker so that no gateway serves it.
 
 Order: look at all homes; own and mark all; compare all pieces; place all; the lake's own files;
 take the markers away.
 
-Rule 1: a home with the marker `restoring` is served by nobody. All have it before anything gets its
-        place, until all has. Who is refused before that leaves none.
-Rule 2: a marker says which backup it is of, and a repeat takes homes with its marker for its own. A
-        lake's own files are put when each log is whole and marked; so beside them, and a log with
-        our marker, a log without it was whole, and may have been served since: it is left alone.
-Rule 3: nothing is overwritten: a home is empty, or has our marker and nothing that isn't of the
-        backup. That is asked again once the marker stands.
+Rule 1: no gateway serves a home with the marker `restoring`. All homes have it before any file gets
+        its place, and until all files have theirs. A restore that is refused before leaves none.
+Rule 2: a marker names its backup, and a repeated restore takes homes with its marker for its own. A
+        lake's own files are put when each log is whole and marked; so if these files and a log with
+        our marker exist, a log without it is whole, and may have been served: it is left alone.
+Rule 3: no file is overwritten: a home is empty, or has our marker and only files of the backup.
+        That is checked again once the marker stands.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,60 +27,61 @@ from distributary.pipeline.errors import InvalidRequest, StoreError, of_a_file
 from distributary.pipeline.log_names import LOGS, PLACEMENT
 from distributary.pipeline.tables.lake.lake import ADDRESS, MEMBERS, MOVE, SECRET, Lake
 
-#: What of a lake isn't in its log `main`, and may be in that one's home.
+#: Files of a lake that aren't its log `main`'s, and may lie in that log's home.
 OF_A_LAKE: Final = frozenset({PLACEMENT, SECRET, ADDRESS, MEMBERS, MOVE, LOGS})
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a home has: whether our marker, and something that isn't ours; empty if all is."""
+    """Contents of a home: whether it has our marker, and a foreign file; empty if it has none."""
 
     marked: bool
     foreign: str
 
 
 class HomeRestore(Protocol):
-    """The restore of one home; its steps in their order. `digest` is that of its backup, from
-    `open` on. `fresh`: it has left nothing but, at most, the marker. Raises StoreError for damage
-    and what can't be written."""
+    """The restore of one home; its steps in their order. `digest`: its backup's, from `open` on.
+    `fresh`: it has written at most the marker. Raises StoreError for damage and for files that
+    can't be written."""
 
     digest: str
     fresh: bool
 
     def open(self) -> None:
-        """Read what there is to restore. Raises InvalidRequest when there is no backup, or of
+        """Read the backup's manifest. Raises InvalidRequest when there is no backup, or one of
         another kind of home; changes nothing."""
 
     def look(self, marker: str) -> Look:
-        """What the home has; changes nothing. Raises InvalidRequest where none can be."""
+        """Return the home's contents; changes nothing. Raises InvalidRequest where no home can
+        be."""
 
     def begin(self, marker: str) -> None:
-        """Own the home, and mark it. Raises InvalidRequest when somebody has put anything there
-        meanwhile; HomeLocked while a gateway uses it."""
+        """Own the home, and mark it. Raises InvalidRequest when other files came there meanwhile;
+        HomeLocked while a gateway uses it."""
 
     def undo(self) -> None:
         """Take the marker back."""
 
     def check(self, progress: Progress) -> None:
-        """Compare each piece with its digest; nothing gets its place."""
+        """Compare each piece with its digest; no file gets its place."""
 
     def place(self, progress: Progress) -> None:
-        """Put all of it in its place. Raises HomeLost when another one owns the home."""
+        """Put all files in their places. Raises HomeLost when another process owns the home."""
 
     def require_ours(self) -> None:
-        """Raises HomeLost unless the home is ours yet."""
+        """Check that the home is still ours. Raises HomeLost."""
 
     def end(self) -> None:
-        """It may be served."""
+        """Remove the marker: the home may be served."""
 
     def report(self) -> RestoreReport:
-        """What was restored."""
+        """Return the report of the restore."""
 
     def close(self) -> None:
         """Let go of the home and the backup, whether it was restored or not."""
 
 
 class RestoredLake(msgspec.Struct, frozen=True):
-    """The lake that a backup is of, at its new address; `is_there`: there is a lake already."""
+    """A backup's lake at its new address; `is_there`: there is a lake already."""
 
     lake: Lake
     manifest: LakeManifest
@@ -95,7 +96,7 @@ class RestoredLake(msgspec.Struct, frozen=True):
             )
 
     def put(self) -> None:
-        """It is a lake from now on. Raises InvalidRequest when it has become another one."""
+        """Write the lake's own files. Raises InvalidRequest when another lake is there."""
         if not self.is_there:
             self.lake.make(self.manifest.placement, self.manifest.secret)
 
@@ -103,8 +104,8 @@ class RestoredLake(msgspec.Struct, frozen=True):
 def restore(
     restores: Sequence[HomeRestore], progress: Progress, lake: RestoredLake | None = None
 ) -> list[RestoreReport]:
-    """Restore all of these, of one lake if there is more than one, and say what each has then.
-    Raises as HomeRestore does."""
+    """Restore all of these, of one lake if there is more than one; return their reports. Raises as
+    HomeRestore does."""
     with ExitStack() as held, _told():
         for one in restores:
             held.callback(one.close)
@@ -130,7 +131,8 @@ def restore(
 def _due(
     restores: Sequence[HomeRestore], marker: str, lake: RestoredLake | None
 ) -> list[HomeRestore]:
-    """Those that aren't whole yet. Raises InvalidRequest when something is in the way of one."""
+    """Return the restores that aren't whole yet. Raises InvalidRequest for a home with foreign
+    files."""
     looks = [(one, one.look(marker)) for one in restores]
     if lake is not None and lake.is_there:
         lake.require_ours()
@@ -143,14 +145,14 @@ def _due(
 
 
 def require_empty(one: HomeRestore, look: Look) -> None:
-    """Raises InvalidRequest when something else is in a home."""
+    """Raise InvalidRequest for a home with foreign files."""
     if look.foreign:
         raise not_empty(str(one), look.foreign, "a home that is empty or doesn't exist")
 
 
 @contextmanager
 def _undone(restores: Sequence[HomeRestore]) -> Iterator[None]:
-    """If one of them is refused, none has begun; what a restore before had begun stays so."""
+    """Undo all beginnings if one restore is refused, but those of an earlier run."""
     try:
         yield
     except BaseException:
@@ -162,7 +164,7 @@ def _undone(restores: Sequence[HomeRestore]) -> Iterator[None]:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What a store says, which names no file, as a sentence."""
+    """Raise a store's error, which names no file, as StoreError with a sentence."""
     try:
         yield
     except OSError as error:

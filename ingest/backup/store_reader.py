@@ -26,7 +26,7 @@ from distributary.pipeline.tables.object_home.object_home import (
 )
 from distributary.pipeline.tables.topic_log.table_view import open_view
 
-#: Seconds of one request, and for which it is tried again.
+#: Seconds of one request, and of its retries.
 _REQUEST_SECONDS: Final = 30.0
 _MODE: Final = 0o644
 
@@ -37,7 +37,7 @@ class StoreReader:
     on_a_store: Final = True
 
     def __init__(self, home: ObjectHome) -> None:
-        """Raises InvalidRequest for an address that can't be."""
+        """Raises InvalidRequest for a wrong address."""
         self.home, self.address = home, home.url
         self._store = ObjectStore(
             home.url, home.options, seconds_max=_REQUEST_SECONDS, patience=_REQUEST_SECONDS
@@ -78,18 +78,18 @@ class StoreReader:
         return into.keep(source.path, _MODE, read, source.size)
 
     def audits(self) -> list[SourceFile]:
-        """None are kept on a store."""
+        """Return none: no reports are kept on a store."""
         return []
 
     def journal(self, into: BackupFolder, behind: int) -> list[CopiedSegment]:
-        """All groups of the live journal, also those behind a gap: what is missing may be in the
-        table by now."""
+        """Copy all groups of the live journal, even those after a gap: the missing groups may be in
+        the table by now."""
         live = self._live()
         kinds = self._store.sizes(journal_folder(live))
         found: list[CopiedSegment] = []
         for group in sorted(_groups(kinds)):
             if group > behind:
-                with suppress(FileNotFoundError):  # the table has it by now
+                with suppress(FileNotFoundError):  # the table has the group by now
                     found.append(self._entry(live, group, into))
         return found
 
@@ -102,12 +102,12 @@ class StoreReader:
         return CopiedSegment(SegmentGroups(path, group, group + 1, after), file)
 
     def needed(self, segments: list[SegmentGroups], group: int) -> list[SegmentGroups] | None:
-        """Without a gap: what is behind one was never accepted."""
+        """Return the groups up to the first gap: later ones were never accepted."""
         return backup_plan.standing(segments, group)
 
 
 def _groups(sizes: Mapping[str, int]) -> list[int]:
-    """The groups of these entries; seals aren't among them."""
+    """Return the groups of these entries, without seals."""
     found = {
         name: entry.group_of(name)
         for name, size in sizes.items()

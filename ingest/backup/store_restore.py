@@ -1,8 +1,8 @@
 """The restore of a home without a disk: see `restore_run`.
 
 The marker is an object, put first and removed last, so the order of all others doesn't matter. The
-lease is ours from before the marker on: whoever takes it after that sees the marker. Each object is
-put where nothing is, and nobody puts anything, or says that it is whole, once the lease is lost.
+lease is ours before the marker is put: a process that takes it later sees the marker. Each object
+is put where none exists. Once the lease is lost, no object is put, and success isn't reported.
 """
 
 import time
@@ -23,18 +23,18 @@ from distributary.pipeline.tables.object_home.lease import BEATS, LeaseOwner, ac
 from distributary.pipeline.tables.object_home.object_home import LEASE, ObjectHome
 from distributary.pipeline.tables.object_home.store_conditions import PROBE
 
-#: Seconds of one request, and for which it is tried again.
+#: Seconds of one request, and of its retries.
 _REQUEST_SECONDS: Final = 60.0
 #: The lease of a gateway's default; a gateway that takes it finds the marker.
 _LEASE_SECONDS: Final = 3.0
 #: Objects that are put at the same time; each is in memory meanwhile.
 _PUTS: Final = 4
 _AGAIN_SECONDS: Final = 0.1
-#: A larger object has a client of its own, with a second more for so many bytes: it is put in one
-#: request, too, as stores know no condition for what is put in parts, or don't say if they do.
+#: A larger object has a client of its own, with a second more for `_BYTES_PER_SECOND`: it is put in
+#: one request, too, as stores have no conditions for uploads in parts, or don't document them.
 _LARGE_BYTES: Final = 4 << 20
 _BYTES_PER_SECOND: Final = 256 << 10
-#: What an empty home may have.
+#: Names that an empty home may have.
 _EMPTY: Final = frozenset({LEASE, PROBE, *OF_A_LAKE})
 
 
@@ -47,7 +47,7 @@ class StoreRestore:
         self._store = _store(home)
         self._held = ExitStack()
         self._owner: LeaseOwner | None = None
-        self._asked = 0.0  #: when the store last said that the lease is ours
+        self._asked = 0.0  #: when the store last confirmed the lease
         self.digest, self.fresh, self._marked = "", True, False
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class StoreRestore:
         return self._looked(marker)[0]
 
     def _looked(self, marker: str) -> tuple[Look, Tag | None]:
-        """What the home has, and the tag of our marker."""
+        """Return the home's contents, and the tag of our marker."""
         names = {*self._store.files(""), *self._store.folders("")} - _EMPTY
         tag = self._tag(marker) if RESTORING in names else None
         if tag is not None:
@@ -117,17 +117,17 @@ class StoreRestore:
             raise StoreError(f"{file.path} of the backup has {len(data)} bytes, not {file.size}")
         self._owned.check()
         if time.monotonic() - self._asked > _LEASE_SECONDS:
-            self._ask()  # this process may have stood still: then `check` knows nothing yet
+            self._ask()  # this process may have been paused, which `check` doesn't notice at once
         store = _store(self._home, file.size) if file.size > _LARGE_BYTES else self._store
         if not store.create(file.path, data):
             raise StoreError(
-                f"{self._home.url} has another {file.path} than the backup: somebody else writes "
-                "there, and nothing is overwritten. Name another address"
+                f"{self._home.url} has another {file.path} than the backup: another process "
+                "writes there, and nothing is overwritten. Name another address"
             )
         return file.size
 
     def require_ours(self) -> None:
-        """Ask the store whether the home and the marker are ours yet. Raises HomeLost."""
+        """Ask the store whether the home and the marker are still ours. Raises HomeLost."""
         self._ask()
         self._require_marker()
 
@@ -142,7 +142,7 @@ class StoreRestore:
         self._held.close()
 
     def _ask(self) -> None:
-        """Have the store say that the lease is ours. Raises HomeLost, StoreError."""
+        """Have the store confirm that the lease is ours. Raises HomeLost, StoreError."""
         until = time.monotonic() + _REQUEST_SECONDS
         while True:
             try:
@@ -169,6 +169,6 @@ class StoreRestore:
 
 
 def _store(home: ObjectHome, size: int = 0) -> ObjectStore:
-    """The home's, for objects of so many bytes."""
+    """Return the home's store, for objects of `size` bytes."""
     seconds = _REQUEST_SECONDS + size / _BYTES_PER_SECOND
     return ObjectStore(home.url, home.options, seconds_max=seconds, patience=_REQUEST_SECONDS)

@@ -1,4 +1,4 @@
-"""What a restore makes: the files that a backup has, and how they are made of its pieces."""
+"""Files that a restore makes, and their making from the backup's pieces."""
 
 import os
 import shutil
@@ -22,14 +22,14 @@ from distributary.pipeline.tables.journal.segment import sync_directory, write_a
 
 #: The folder in which files are made until they get their places.
 STAGE: Final = ".restoring"
-#: What of a home gets its place last.
+#: The part of a home that gets its place last.
 LAST: Final = "tables"
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What was restored: files of the home with their bytes, files of the settings; and how many
-    of these nobody asked for."""
+    """Report of a restore: files of the home with their bytes, files of the settings; and how many
+    of the latter weren't asked for."""
 
     home: str
     point: BackupPoint
@@ -42,7 +42,7 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a backup has: files of the home by their paths, those of the settings by theirs."""
+    """A backup's files: of the home and of the settings, by their paths."""
 
     point: BackupPoint
     of_home: Mapping[PurePosixPath, BackedFile]
@@ -53,8 +53,8 @@ class Wanted:
     def of(
         cls, source: BackupFolder, home: str, settings: Path | None, *, on_a_store: bool
     ) -> Self:
-        """Raises InvalidRequest when there is no backup, it is of another kind of home, or
-        `settings` has other files than these."""
+        """Return a backup's files. Raises InvalidRequest when there is no backup, it is of another
+        kind of home, or `settings` has other files than these."""
         manifest = source.manifest()
         if manifest is None:
             raise InvalidRequest(
@@ -73,16 +73,16 @@ class Wanted:
 
     @property
     def tops(self) -> set[str]:
-        """What of it lies in the home's own folder."""
+        """Names of the home's own folder that the backup has."""
         return {path.parts[0] for path in self.of_home}
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all files."""
         return sum(file.size for file in (*self.of_home.values(), *self.of_settings.values()))
 
     def report(self, home: str, began: float, *, settings: bool) -> RestoreReport:
-        """What was made of them since `began`."""
+        """Return the report of a restore since `began`."""
         return RestoreReport(
             home,
             self.point,
@@ -96,7 +96,7 @@ class Wanted:
 
 @dataclass(slots=True)
 class Making:
-    """Files being made of pieces; `done` bytes of `total`."""
+    """Files that are made of pieces; `done` bytes of `total`."""
 
     source: BackupFolder
     progress: Progress
@@ -110,7 +110,7 @@ class Making:
                 self._came("compared", len(self.source.piece(name)))
 
     def make(self, files: Mapping[PurePosixPath, BackedFile], root: Path) -> None:
-        """The files below STAGE of the folder, durable. After an error none of them is there."""
+        """Make the files below STAGE of the folder, durably. After an error none of them exists."""
         stage = root / STAGE
         shutil.rmtree(stage, ignore_errors=True)
         try:
@@ -146,7 +146,7 @@ class Making:
 
 
 def place(root: Path) -> None:
-    """What was made gets its place in the folder, durably, LAST last."""
+    """Move the made files to their places in the folder, durably, LAST last."""
     stage = root / STAGE
     for made in sorted(stage.iterdir(), key=lambda one: (one.name == LAST, one.name)):
         made.rename(root / made.name)
@@ -155,8 +155,8 @@ def place(root: Path) -> None:
 
 
 def make_settings(wanted: Wanted, source: BackupFolder, folder: Path, progress: Progress) -> None:
-    """The files of the settings in a folder, made if it is absent; without those that a restore
-    which was cut off has placed."""
+    """Make the files of the settings in a folder, made if it is absent; skip files that an
+    interrupted restore has placed."""
     make_folder(folder, "the folder of the settings")
     missing = {
         path: file for path, file in wanted.of_settings.items() if not (folder / path).exists()
@@ -168,8 +168,8 @@ def make_settings(wanted: Wanted, source: BackupFolder, folder: Path, progress: 
 def _require_same(
     folder: Path, source: BackupFolder, files: Mapping[PurePosixPath, BackedFile]
 ) -> None:
-    """Raises InvalidRequest for a folder of settings with anything else in it than these files:
-    those may be what a restore that was cut off has placed."""
+    """Raise InvalidRequest for a folder of settings with files that differ from these; equal ones
+    may be of an interrupted restore."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -185,7 +185,7 @@ def _require_same(
 
 
 def not_empty(place: str, found: str, other: str) -> InvalidRequest:
-    """That something is in the way; `other` is what to name in its place."""
+    """Return the error for a place that isn't empty; `other`: the place to name instead."""
     return InvalidRequest(
         f"{place} isn't empty, it has {found}: nothing is overwritten. Name {other}, or move that "
         "away"

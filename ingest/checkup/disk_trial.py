@@ -1,4 +1,4 @@
-"""How fast a disk is, and what it is: tried in a folder of its own, which is removed."""
+"""Speed and kind of a disk: tried in a folder of its own, which is removed."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ WRITE_BYTES: Final = 32 << 20
 
 
 def tried(folder: Path) -> DiskFacts:
-    """The disk of this folder, which is there and may be written. Raises OSError."""
+    """Try the disk of this folder, which exists and may be written. Raises OSError."""
     trial = Path(tempfile.mkdtemp(prefix=".doctor-", dir=folder))
     try:
         times = sorted(_syncs(trial / "appends"))
@@ -37,7 +37,7 @@ def tried(folder: Path) -> DiskFacts:
 
 
 def _syncs(file: Path) -> list[float]:
-    """Seconds of each `fdatasync`, the first ones left out."""
+    """Return the seconds of each `fdatasync`, without the first ones."""
     took: list[float] = []
     data, until = os.urandom(APPEND_BYTES), time.monotonic() + APPEND_SECONDS_MAX
     fd = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -55,7 +55,7 @@ def _syncs(file: Path) -> list[float]:
 
 
 def _speed(file: Path) -> float:
-    """Bytes a second of one large write that is durable at its end."""
+    """Return the bytes a second of one large write with its fsync."""
     data = os.urandom(1 << 20)
     fd = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
@@ -69,8 +69,8 @@ def _speed(file: Path) -> float:
 
 
 def filesystem(folder: Path) -> str:
-    """The kind of file system that a folder lies on, as the kernel calls it; `unknown` where it
-    doesn't say (proc(5), mountinfo)."""
+    """Return the kind of file system of a folder, as the kernel calls it; `unknown` where the
+    kernel doesn't list it (proc(5), mountinfo)."""
     device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     found = "unknown"

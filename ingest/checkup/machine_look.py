@@ -20,17 +20,17 @@ from distributary.pipeline.checkup.findings import (
 from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.tables.home.home import Home
 
-#: How an AMQP connection with a login begins (AMQP 1.0, 5.3.2).
+#: First bytes of an AMQP connection with a login (AMQP 1.0, 5.3.2).
 GREETING: Final = b"AMQP\x03\x01\x00\x00"
 GREETING_SECONDS: Final = 2.0
-#: What `adjtimex` returns, and the bit of its status, when nobody keeps the clock in step.
+#: Result of `adjtimex`, and the bit of its status, for a clock that isn't synchronised.
 _TIME_ERROR, _STA_UNSYNC = 5, 1 << 6
 #: Bytes of `struct timex`, and where its status lies (64-bit Linux).
 _TIMEX_BYTES, _STATUS_AT = 208, 40
 
 
 def limits(settings: Settings, own_files: int) -> LimitFacts:
-    """`own_files`: those that a gateway needs beside its connections'."""
+    """Return the process's limits. `own_files`: files that a gateway needs beside connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a gateway raises the soft one
     return LimitFacts(
         None if hard == resource.RLIM_INFINITY else hard,
@@ -48,7 +48,7 @@ def _memory() -> int | None:
 
 
 def clock_synchronised() -> bool | None:
-    """What the kernel says of the clock; None where it doesn't say."""
+    """Whether the kernel says that the clock is synchronised; None where it doesn't say."""
     adjtimex = getattr(ctypes.CDLL(None), "adjtimex", None)
     if adjtimex is None:
         return None
@@ -61,7 +61,7 @@ def clock_synchronised() -> bool | None:
 
 
 def port(setting: str, host: str, number: int) -> PortFacts:
-    """What happens to one who wants to listen there; nobody listens afterwards."""
+    """Try to listen there, and stop listening at once."""
     at = f"{host}:{number}"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -69,7 +69,7 @@ def port(setting: str, host: str, number: int) -> PortFacts:
             return PortFacts(setting, at, PortState.FREE)
     except OSError as error:
         why = error.strerror or str(error)
-    place = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (who listens everywhere is met here)
+    place = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (a listener on all addresses is reached there)
     with (
         suppress(OSError),
         socket.create_connection((place, number), timeout=GREETING_SECONDS) as there,
@@ -84,7 +84,7 @@ def port(setting: str, host: str, number: int) -> PortFacts:
 
 
 def home(at: Home) -> HomeFacts:
-    """What lies under the path of a home."""
+    """Return the facts of a home's folder."""
     root = at.root
     try:
         names = {one.name for one in root.iterdir() if not one.name.startswith(".doctor-")}
@@ -113,13 +113,13 @@ def _absent(root: Path) -> HomeFacts:
 
 
 def first_there(path: Path) -> Path:
-    """The path itself, or the nearest above it that is there."""
+    """Return the path itself, or its nearest parent that exists."""
     return next(one for one in (path, *path.parents) if one.exists())
 
 
 def _owner(at: Home) -> int:
-    """The pid that has the lock; 0 for none. The kernel's list is read: to try the lock would be to
-    have it for a moment."""
+    """Return the pid that has the lock; 0 for none. The kernel's list is read, as trying the lock
+    would take it for a moment."""
     with suppress(OSError):
         lock = at.lock_path.stat()
         wanted = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"

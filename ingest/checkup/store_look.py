@@ -26,8 +26,8 @@ _BYTES: Final = 4_096
 
 
 def store_facts(home: ObjectHome, table: str, lease_seconds: float) -> StoreFacts:
-    """What is known of it; its log's table lies at `table`. Blocks for some of a lease where
-    somebody has it."""
+    """Return the facts of a home without a disk; its log's table lies at `table`. Blocks for a part
+    of a lease where the home has an owner."""
     try:
         return _facts(home, ObjectStore(table, home.options), lease_seconds)
     except (OSError, StoreError, InvalidRequest) as error:
@@ -57,7 +57,7 @@ def _facts(home: ObjectHome, table: ObjectStore, lease_seconds: float) -> StoreF
 
 
 def _puts(store: ObjectStore) -> tuple[list[float], float]:
-    """How long puts take, and how far the store's clock is before ours."""
+    """Return the seconds of puts, and how far the store's clock is ahead of ours."""
     path, data, times = f"{PROBE}/{token_hex(8)}", os.urandom(_BYTES), []
     try:
         for _ in range(PUTS):
@@ -71,7 +71,7 @@ def _puts(store: ObjectStore) -> tuple[list[float], float]:
 
 
 def _owner(home: ObjectHome, lease_seconds: float) -> tuple[str, bool]:
-    """Who says that it owns the home, and whether it says so again."""
+    """Return the home's owner by its lease, and whether the lease is renewed."""
     claim, lives = shown_life(lease_of(home, lease_seconds))
     if claim is None:
         return "", False
@@ -79,7 +79,7 @@ def _owner(home: ObjectHome, lease_seconds: float) -> tuple[str, bool]:
 
 
 def _left(store: ObjectStore, live: int) -> int:
-    """Groups in journals that aren't live."""
+    """Return the number of groups in journals that aren't live."""
     objects = JournalObjects(store)
     epochs = (int(name) for name in store.folders("journal") if name.isdigit())
     others = [epoch for epoch in epochs if entry.folder(epoch) != entry.folder(live)]

@@ -16,7 +16,7 @@ from distributary.pipeline.log_names import MAIN
 if TYPE_CHECKING:
     from distributary.jobs.client.management_client import Listed
 
-#: What stands in one piece: names and ids.
+#: Columns that are never wrapped: names and ids.
 NAMES = frozenset({"name", "log", "topic", "example"})
 #: Columns of a list: the key, its heading.
 SUBSCRIPTIONS = (
@@ -92,7 +92,7 @@ SEEN_PLACES = (
 def show_rows(
     columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], what: str, *, err: bool = False
 ) -> None:
-    """Several entities, one a line; `err`: on standard error."""
+    """Print several entities, one a line; `err`: on standard error."""
     if not rows:
         Console(stderr=err).print(f"There are no {what}.")
         return
@@ -109,14 +109,14 @@ def show_rows(
 def print_rows(
     columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], what: str, *, as_json: bool
 ) -> None:
-    """What a list has, for programs or for people; the log of each where there are others than
+    """Print a list, for programs or for people; with the log of each where there are others than
     `main`."""
     if as_json:
         print_json(rows)
     elif all(row.get("log", MAIN) == MAIN for row in rows):
         show_rows(columns, rows, what)
     else:
-        # A floor is a place in its own log: beside others it says nothing.
+        # A floor is a place in its own log: floors of several logs can't be compared.
         shown = [one for one in columns if one[0] != "floor"]
         show_rows([("log", "Log"), *shown], rows, what)
 
@@ -124,13 +124,13 @@ def print_rows(
 def print_listed(
     columns: Sequence[tuple[str, str]], listed: "Listed", what: str, *, as_json: bool
 ) -> None:
-    """What a gateway lists; and which logs that is without."""
+    """Print a gateway's list, and name the logs that are missing from it."""
     print_rows(columns, listed.rows, what, as_json=as_json)
     say_missing(listed.missing)
 
 
 def show_row(row: dict[str, Any]) -> None:
-    """One entity, one attribute a line."""
+    """Print one entity, one attribute a line."""
     table = Table(show_header=False, box=SIMPLE)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -141,7 +141,7 @@ def show_row(row: dict[str, Any]) -> None:
 
 
 def _in_a_list(value: object) -> str:
-    """A map in one line."""
+    """Return a value as text; a map in one line."""
     if isinstance(value, dict):
         said = {key: _said(key, one) for key, one in value.items() if one is not None}
         return ", ".join(f"{key} {text}" for key, text in said.items())
@@ -149,7 +149,7 @@ def _in_a_list(value: object) -> str:
 
 
 def _said(key: str, value: object) -> str:
-    """A timestamp is known by its key: Proton's is a number of milliseconds."""
+    """Return a value as text; a key that ends with `_at` has a timestamp in milliseconds."""
     if key.endswith("_at") and isinstance(value, int):
         return datetime.fromtimestamp(value / 1_000, UTC).isoformat(timespec="milliseconds")
     return _text(value)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from distributary.pipeline.backup.backup_manifest import BackupPoint
 
 _path = click.Path(path_type=Path)
-#: How far the process steps behind others that want the processor: the gateway comes first.
+#: Niceness of the process: the gateway has the processor first.
 _NICE: Final = 10
 #: MB a second: a third of what a slow SSD writes.
 RATE: Final = 50.0
@@ -93,7 +93,7 @@ def backup(home: str, folder: str, config: Path | None, rate: float, as_json: bo
 
 
 def _reader(place: str, settings: Settings) -> "HomeReader":
-    """What reads the home at a path or an address. Raises InvalidRequest."""
+    """Return the reader of the home at a path or an address. Raises InvalidRequest."""
     from distributary.ingest.commit.table_location import is_address, object_home  # noqa: PLC0415 (as above)
 
     if is_address(place):
@@ -139,7 +139,7 @@ def restore(folder: Path, home: str, settings: Path | None, as_json: bool) -> No
     Nothing is overwritten. What was accepted after the backup isn't in it; what was delivered or
     settled after it comes again, marked as redelivered.
     Exit code 0: the home is whole, of a lake each log. 1: the backup is damaged or can't be read,
-    and no home was made; or it was cut off: what was made is served by nobody, repeat it.
+    and no home was made; or it was interrupted: no gateway serves the home, repeat the restore.
     2: there is no backup, it is of a newer format, or the home isn't empty.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (as above)
@@ -157,7 +157,7 @@ def restore(folder: Path, home: str, settings: Path | None, as_json: bool) -> No
 def _restored(
     folder: Path, home: str, settings: Path | None, progress: "Progress"
 ) -> "dict[str, RestoreReport]":
-    """A home of one log (""), or of each log of a lake."""
+    """Restore a home of one log (""), or each log of a lake; return the reports by log."""
     from distributary.ingest.backup import lake_backup  # noqa: PLC0415 (with the tables half a second)
     from distributary.ingest.backup.restore_run import RestoredLake, restore  # noqa: PLC0415 (as above)
     from distributary.ingest.commit.table_location import is_lake, new_lake  # noqa: PLC0415 (as above)
@@ -168,7 +168,7 @@ def _restored(
         return {"": restore([_restore_of(folder, home, settings, options)], progress)[0]}
     manifest, logs = found
     lake = RestoredLake(new_lake(home, options), manifest, is_lake(home, options))
-    restores = [  # of their settings, which are the same, the first one's
+    restores = [  # settings are the same in all: the first one's are restored
         _restore_of(one.folder, one.home, None if at else settings, options)
         for at, one in enumerate(logs)
     ]
@@ -177,7 +177,7 @@ def _restored(
 
 
 def _restore_of(folder: Path, home: str, files: Path | None, settings: Settings) -> "HomeRestore":
-    """What restores the home at a path or an address. Raises InvalidRequest."""
+    """Return the restore of the home at a path or an address. Raises InvalidRequest."""
     from distributary.ingest.commit.table_location import is_address, object_home  # noqa: PLC0415 (as above)
 
     if is_address(home):
@@ -207,8 +207,8 @@ def _tell_restore(report: "RestoreReport", log: str, settings: Path | None) -> N
 
 
 def _named_by(config: Path) -> dict[str, Path]:
-    """The settings' file and those that it names, by the setting. Keys and certificates aren't
-    among them: who issued them does so again. Raises InvalidRequest."""
+    """Return the settings' file and those that it names, by the setting. Keys and certificates
+    aren't among them: their issuer makes new ones. Raises InvalidRequest."""
     settings = load_settings.load(config, flags={})
     if settings.tables.url:
         raise InvalidRequest(

@@ -25,7 +25,7 @@ _file = click.Path(path_type=Path)
     envvar="DISTRIBUTARY_GATEWAY",
     help="HOST:PORT of the gateway; amqps://HOST:PORT for TLS; once more for each standby.",
 )
-@click.option("--tls-ca", type=_file, help="PEM file: who signs the gateway's certificate.")
+@click.option("--tls-ca", type=_file, help="PEM file: the CA of the gateway's certificate.")
 @click.option("--home", type=_file, help="The gateway's folder, for its tables and audits.")
 @click.option(
     "--tables",
@@ -72,7 +72,7 @@ def console(
         --tls-cert me.pem --tls-key me.key
 
     People log in with the gateway's own users and may do what these may; where the gateway takes
-    peers without a login, nobody is asked for one. It ends with Ctrl-C.
+    peers without a login, no login is asked for. It ends with Ctrl-C.
     Exit code 1: its port is taken. 2: an argument is wrong.
     """
     try:
@@ -105,7 +105,7 @@ def console(
 
 
 def _log(home: "Home | None", tables: str | None) -> "Store":
-    """Where the gateway's topic_log lies. Raises InvalidRequest for what is no such place."""
+    """Return the store of the gateway's topic_log. Raises InvalidRequest if it isn't there."""
     if home is not None and not any(one.is_dir() for one in (home.topic_log, home.journal_dir)):
         text = f"{home.root} is no gateway's home: it has neither tables nor a journal"
         raise InvalidRequest(text)
@@ -117,14 +117,14 @@ def _log(home: "Home | None", tables: str | None) -> "Store":
 
         return ObjectStore(f"{tables.rstrip('/')}/topic_log", {})
     if home is None:
-        raise InvalidRequest("say by --home or --tables where the gateway's tables lie")
+        raise InvalidRequest("name the place of the gateway's tables by --home or --tables")
     from distributary.pipeline.tables.delta.store import LocalStore  # noqa: PLC0415 (the tables' libraries)
 
     return LocalStore(home.topic_log)
 
 
 def _check_files(tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None) -> None:
-    """Raises InvalidRequest for files of TLS that aren't there or aren't enough."""
+    """Check TLS's files. Raises InvalidRequest for missing ones."""
     if tls_key is not None and tls_cert is None:
         raise InvalidRequest("--tls-key is of no use without --tls-cert")
     for file in (tls_ca, tls_cert, tls_key):

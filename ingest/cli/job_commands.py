@@ -12,7 +12,7 @@ import click
 from distributary.jobs.session.job_names import JOBS, module
 from distributary.pipeline.errors import InvalidRequest
 
-#: What the extra `spark` brings: a gateway alone has none of it.
+#: Packages of the extra `spark`, which a gateway alone hasn't.
 OF_SPARK = frozenset({"delta", "jgo", "pandas", "py4j", "pyspark"})
 
 #: The job itself reads its arguments, `--help` too.

@@ -1,4 +1,4 @@
-"""`distributary log`: the logs of a lake, and which topics are placed in which."""
+"""`distributary log`: the logs of a lake, and the placement of topics in them."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ def log() -> None:
     and any of them serves any client.
     Exit code 0: done. 1: a disk, a store or a table can't be read or written. 2: the command line
     can't be. 4: not now: a gateway runs, a log has a topic that would be placed elsewhere, or
-    nobody stands by where a log is to move.
+    no gateway stands by where a log is to move.
     """
 
 
@@ -50,7 +50,7 @@ def log() -> None:
 @_config
 @json_option
 def list_logs(home: str, config: Path | None, as_json: bool) -> None:
-    """List the logs, where their owners listen, who stands by, and the rules for topics.
+    """List the logs, the addresses of their owners, the standbys, and the rules for topics.
 
     \b
     Examples:
@@ -140,8 +140,8 @@ def place(
     The first rule whose pattern matches a topic says its log; without one it is main. Patterns
     have * for a word and # for any number of words, whatever style consumers use. With
     --partitions each topic is in several logs at once, and a message in one of them.
-    Stop all gateways of the lake first. What a log has doesn't move: a rule that would place a
-    topic elsewhere of which there are messages, a subscription or a schema is refused.
+    Stop all gateways of the lake first. No topic moves: a rule is refused that would place a topic
+    elsewhere which has messages, a subscription or a schema.
     """
     from distributary.ingest.placing import topic_placing  # noqa: PLC0415 (with the tables half a second)
 
@@ -171,7 +171,7 @@ def move(name: str, to: str, home: str, config: Path | None, as_json: bool) -> N
       distributary log move orders machine-b --home /srv/log
       distributary log move orders 10.0.0.9:5672 --home s3://bucket/log
 
-    `distributary log list` shows who stands by. Clients of the owner connect anew; links through
+    `distributary log list` shows the standbys. Clients of the owner connect anew; links through
     other gateways pause for less than a second. The former owner stands by from then on.
     If the gateway there isn't ready in time, the owner serves on and this ends with exit code 4.
     """
@@ -190,7 +190,7 @@ def move(name: str, to: str, home: str, config: Path | None, as_json: bool) -> N
 def _removed(
     pattern: str, logs: tuple[str, ...], before: str | None, partitions: int | None
 ) -> "Callable[[Placement], Placement]":
-    """A rule is taken away. Raises InvalidRequest for words that don't go with that."""
+    """Return the removal of a rule. Raises InvalidRequest for options that don't fit it."""
     from distributary.pipeline.lake.placement import without_rule  # noqa: PLC0415 (as above)
 
     if logs or before is not None or partitions is not None:
@@ -207,17 +207,17 @@ def _placed(
     partitions: int,
     settings: "Settings",
 ) -> "Callable[[Placement], Placement]":
-    """A rule is made, or has other logs. Raises InvalidRequest where none are named."""
+    """Return the change that makes or replaces a rule. Raises InvalidRequest without logs."""
     from distributary.pipeline.lake.placement import with_rule  # noqa: PLC0415 (as above)
 
     if not logs:
-        raise InvalidRequest(f"say the log of {pattern}, or --remove")
+        raise InvalidRequest(f"name the log of {pattern}, or give --remove")
 
     def changed(placement: "Placement") -> "Placement":
         new = with_rule(placement, pattern, logs, before, partitions)
         most = settings.fleet.rules_max
         if len(new.rules) > most:
-            raise InvalidRequest(f"{most} rules are the most (fleet.rules_max)")
+            raise InvalidRequest(f"there may be {most} rules at most (fleet.rules_max)")
         return new
 
     return changed
@@ -225,7 +225,7 @@ def _placed(
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """What can't be done now has an exit code of its own."""
+    """End a refused command with an exit code of its own."""
     try:
         yield
     except (PlacementRefused, MoveRefused) as error:
@@ -234,7 +234,7 @@ def _refusing() -> Iterator[None]:
 
 
 def _lake(home: str, settings: "Settings") -> "Lake":
-    """The lake at the address. Raises InvalidRequest where the home has one log alone."""
+    """Return the lake at the address. Raises InvalidRequest where the home has one log alone."""
     from distributary.ingest.commit.table_location import lake_at  # noqa: PLC0415 (with the tables half a second)
 
     found = lake_at(home, settings)
@@ -247,7 +247,7 @@ def _lake(home: str, settings: "Settings") -> "Lake":
 
 
 def _show(lake: "Lake", *, as_json: bool) -> None:
-    """What there is."""
+    """Print the logs and the rules."""
     from distributary.ingest.fleet.asked_moves import living  # noqa: PLC0415 (as above)
 
     placement, members = lake.placement(), living(lake)
@@ -291,14 +291,14 @@ def _listed(what: str, gateways: "list[_Gateway]") -> str:
 
 
 class _Gateway(msgspec.Struct, frozen=True):
-    """A gateway, as it is shown."""
+    """A gateway, as it is printed."""
 
     machine: str
     url: str
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """A log, as it is shown: `machine` is its owner's while that one lives."""
+    """A log, as it is printed; `machine`: its owner's while the owner lives."""
 
     log: str
     home: str

@@ -12,7 +12,7 @@ from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a
 
 #: Exit codes that scripts can use.
 FAILED, MISUSED = 1, 2
-#: Where each command stands, below this room.
+#: The module of each command, below this room.
 COMMANDS: Final = {
     "serve": "serve_command",
     "doctor": "inspection.doctor_command",
@@ -38,7 +38,7 @@ COMMANDS: Final = {
 
 
 class _Commands(click.Group):
-    """A command is imported when it is asked for: none waits for what the others need."""
+    """Commands, each imported when it is used: none waits for imports of the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
         return sorted(COMMANDS)
@@ -62,7 +62,7 @@ def cli() -> None:
 
 
 def main(command: click.Command = cli) -> None:
-    """Run the command; errors that a person can mend are one sentence, without a traceback."""
+    """Run the command; errors that a user can correct are one sentence, without a traceback."""
     try:
         command()
     except InvalidRequest as error:

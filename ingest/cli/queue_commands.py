@@ -1,4 +1,4 @@
-"""`distributary queue` and `distributary topic`: those of a running gateway."""
+"""`distributary queue` and `distributary topic`: queues and topics of a running gateway."""
 
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def queue() -> None:
 @json_option
 @connected
 def list_queues(client: "Client", as_json: bool) -> None:
-    """List all queues that last.
+    """List all queues but temporary ones.
 
     \b
     Example:
@@ -55,7 +55,7 @@ def list_queues(client: "Client", as_json: bool) -> None:
 @json_option
 @connected
 def show_queue(client: "Client", name: str, as_json: bool) -> None:
-    """Show one: who uses it, how far it has come, its policy.
+    """Show one: its links, its position, its policy.
 
     \b
     Example:
@@ -97,7 +97,7 @@ def delete(client: "Client", name: str, force: bool, yes: bool) -> None:
 
 @queue.command()
 @_name
-@click.option("--subscription", help="Those of this one alone, by its id.")
+@click.option("--subscription", help="Dead letters of this one alone, by its id.")
 @click.option("--max", "most", type=click.IntRange(1), help="So many at most.")
 @connected
 def redrive(client: "Client", name: str, subscription: str | None, most: int | None) -> None:
@@ -115,10 +115,10 @@ def redrive(client: "Client", name: str, subscription: str | None, most: int | N
 @queue.command(name="set")
 @_name
 @click.argument("policy", nargs=-1, metavar="KEY=VALUE...")
-@click.option("--clear", is_flag=True, help="Forget what it said before.")
+@click.option("--clear", is_flag=True, help="Drop its former policy first.")
 @connected
 def set_(client: "Client", name: str, policy: tuple[str, ...], clear: bool) -> None:
-    """Change its own policy: these keys, over what it said before. KEY= takes a key away.
+    """Change its own policy: these keys, the others stay. KEY= removes a key.
 
     \b
     Example:
@@ -129,7 +129,7 @@ def set_(client: "Client", name: str, policy: tuple[str, ...], clear: bool) -> N
 
 @click.group()
 def topic() -> None:
-    """List topics and show who uses them.
+    """List topics and show their users.
 
     \b
     Examples:
@@ -145,7 +145,7 @@ def topic() -> None:
 @json_option
 @connected
 def list_topics(client: "Client", as_json: bool) -> None:
-    """List the topics that somebody uses.
+    """List the topics that are in use.
 
     \b
     Example:
@@ -159,7 +159,7 @@ def list_topics(client: "Client", as_json: bool) -> None:
 @json_option
 @connected
 def show_topic(client: "Client", name: str, as_json: bool) -> None:
-    """Show who uses one, and what holds for it.
+    """Show a topic's producers, subscriptions and policy.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`distributary subscription stuck`: what the tables and a running gateway say together."""
+"""`distributary subscription stuck`: reasons by the tables and a running gateway together."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +23,7 @@ from distributary.jobs.tables.folders import require_tables
 @json_option
 @gateway_options
 def stuck(gateway: GatewayFactory, id_: str, place: Path, as_json: bool) -> None:
-    """Say why its messages are still owed: in flight, delayed, nobody connected, ...
+    """Say why its messages are still owed: in flight, delayed, no consumer, ...
 
     \b
     Examples:

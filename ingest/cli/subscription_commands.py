@@ -70,7 +70,7 @@ def list_(client: "Client", topic: str | None, as_json: bool) -> None:
 @json_option
 @connected
 def show(client: "Client", id_: str, as_json: bool) -> None:
-    """Show one: whom it serves, how far it has come, its policy.
+    """Show one: its consumers, its position, its policy.
 
     \b
     Example:
@@ -86,10 +86,10 @@ def show(client: "Client", id_: str, as_json: bool) -> None:
 
 @subscription.command()
 @_id
-@click.option("--topic", required=True, help="What it claims.")
-@click.option("--selector", help="Of that, what fits this alone.")
+@click.option("--topic", required=True, help="Its topic or pattern.")
+@click.option("--selector", help="Messages that match this alone.")
 @click.option("--shared/--exclusive", default=None, help="Several consumers at once.")
-@click.option("--no-local", is_flag=True, help="But not what its own container publishes.")
+@click.option("--no-local", is_flag=True, help="Not the messages of its own container.")
 @click.option("--policy", multiple=True, metavar="KEY=VALUE", help="A policy of its own.")
 @click.option("--since", help="Also what was published since: a sequence, a time, how long ago.")
 @click.option(
@@ -107,8 +107,8 @@ def create(
     since: str | None,
     from_what_is_there: bool,
 ) -> None:
-    """Make one before anybody consumes: it keeps what is published from now on, and with --since
-    what was published before, as far as the log has it.
+    """Make one before any consumer comes: it keeps messages published from now on, and with --since
+    earlier ones, as far as the log has them.
 
     \b
     Examples:
@@ -134,7 +134,7 @@ def create(
 @_id
 @connected
 def pause(client: "Client", id_: str) -> None:
-    """Deliver nothing until it is resumed; what is published waits.
+    """Deliver no messages until it is resumed; published ones wait.
 
     \b
     Example:
@@ -161,13 +161,13 @@ def resume(client: "Client", id_: str) -> None:
 @yes_option
 @connected
 def purge(client: "Client", id_: str, yes: bool) -> None:
-    """Drop its backlog, also what consumers hold.
+    """Drop its backlog, with the messages that consumers hold.
 
     \b
     Example:
       distributary subscription purge queue/orders --yes
 
-    What is dropped stays in the log as long as all else; `rewind` brings it back.
+    Dropped messages stay in the log as long as all others; `rewind` brings them back.
     """
     sure(f"Drop all that {id_} is owed?", yes=yes)
     click.echo(client.ask(Verb.PURGE, _SUBSCRIPTION, id_)["said"])
@@ -190,7 +190,7 @@ def rewind(
     tables: str | None,
     as_json: bool,
 ) -> None:
-    """Owe it all that lies from a place on, whatever was settled.
+    """Owe it all messages from a place on, settled or not.
 
     \b
     Examples:
@@ -199,8 +199,8 @@ def rewind(
       distributary subscription rewind global/billing --to 120000
       distributary subscription rewind global/billing --to 2h --dry-run --home ~/orders
 
-    Its consumers go on, and get again what they had. What it was owed before that place it isn't
-    owed any more. With --dry-run no gateway is asked and nothing is done.
+    Its consumers go on, and get messages again. Messages before that place aren't owed any more.
+    With --dry-run no gateway is asked and nothing is done.
     """
     if dry_run:
         preview_rewind(home, tables, id_, to, as_json=as_json)
@@ -218,7 +218,8 @@ def rewind(
 def preview_rewind(
     home: Path | None, tables: str | None, id_: str, to: str, *, as_json: bool
 ) -> None:
-    """Print what a rewind would bring. Raises InvalidRequest when it isn't said where to look."""
+    """Print the messages that a rewind would bring. Raises InvalidRequest without a place of
+    tables."""
     if home is None and tables is None:
         raise InvalidRequest("--dry-run needs --home DIR, or --tables DIR, to look at")
     from distributary.jobs.session.job_options import in_a_sentence  # noqa: PLC0415
@@ -235,7 +236,7 @@ def preview_rewind(
 @yes_option
 @connected
 def skip(client: "Client", id_: str, to: str | None, yes: bool) -> None:
-    """Drop what lies before a place ahead of it.
+    """Drop the messages that it is owed before a place.
 
     \b
     Example:
@@ -282,7 +283,7 @@ def close(client: "Client", id_: str, consumer: str | None) -> None:
 @yes_option
 @connected
 def delete(client: "Client", id_: str, force: bool, yes: bool) -> None:
-    """End it: it is owed nothing any more.
+    """Delete it: it is owed no messages any more.
 
     \b
     Example:
@@ -295,10 +296,10 @@ def delete(client: "Client", id_: str, force: bool, yes: bool) -> None:
 @subscription.command(name="set")
 @_id
 @click.argument("policy", nargs=-1, metavar="KEY=VALUE...")
-@click.option("--clear", is_flag=True, help="Forget what it said before.")
+@click.option("--clear", is_flag=True, help="Drop its former policy first.")
 @connected
 def set_(client: "Client", id_: str, policy: tuple[str, ...], clear: bool) -> None:
-    """Change its own policy: these keys, over what it said before. KEY= takes a key away.
+    """Change its own policy: these keys, the others stay. KEY= removes a key.
 
     \b
     Examples:
@@ -315,7 +316,7 @@ subscription.add_command(stuck)
 def set_policy(
     client: "Client", entity: Entity, name: str, said: tuple[str, ...], *, clear: bool
 ) -> None:
-    """Give it a policy of its own: the keys that are said over those that it had."""
+    """Set an entity's own policy: the given keys over its former ones."""
     before = {} if clear else client.ask(Verb.READ, entity, name)["policy"]
     kept = {key: value for key, value in {**before, **policy_of(said)}.items() if value is not None}
     done = client.ask(Verb.UPDATE, entity, name, {"policy": kept})

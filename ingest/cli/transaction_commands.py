@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _id = click.argument("id_", metavar="ID")
 _force = click.option(
-    "--force", is_flag=True, help="Though another user's transaction manager or log is to end it."
+    "--force", is_flag=True, help="Even if another user's transaction manager or log is to end it."
 )
-_of = click.option("--of", default="", help="Whose it is, if several users have this ID.")
+_of = click.option("--of", default="", help="Its user, if several users have this ID.")
 
 
 @click.group()
@@ -34,8 +34,8 @@ def transaction() -> None:
       distributary transaction list
       distributary transaction commit 131077:0a1b:01
 
-    What is prepared waits for its transaction manager for ever. End it here only if that one is
-    gone: it may have decided otherwise.
+    A prepared transaction waits for its transaction manager without a limit. End it here only if
+    the manager is gone: it may have decided otherwise.
     Exit codes as of `distributary subscription`.
     """
 

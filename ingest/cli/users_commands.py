@@ -1,4 +1,4 @@
-"""`distributary user`: who may log in.
+"""`distributary user`: the users that may log in.
 
 A password comes from a prompt or from standard input, never from the command line, which every
 process of the machine can read.
@@ -34,7 +34,7 @@ _no_scram = click.option(
 
 @click.group()
 def user() -> None:
-    """Add, remove and list those who may log in.
+    """Add, remove and list the users that may log in.
 
     \b
     Examples:
@@ -117,7 +117,7 @@ def list_users(file: Path, as_json: bool) -> None:
 
 
 def _asked(*, scram: bool) -> User:
-    """What to keep of the password that was typed or piped in."""
+    """Return the hashes of the password that was typed or piped in."""
     if sys.stdin.isatty():
         text = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
@@ -133,7 +133,7 @@ def _checked(make: Callable[[Given], Made], given: Given) -> Made:
 
 
 def _known(name: str, users: dict[str, User]) -> str:
-    """The name under which the file has the user."""
+    """Return the name under which the file has the user."""
     prepared = _checked(saslprep, name)
     if prepared not in users:
         raise InvalidRequest(f"there is no user '{name}'")

@@ -1,4 +1,4 @@
-"""The way to durability: what waits, the group being written, the commit into the table.
+"""The way to durability: the pending group, its write to the journal, the commit into the table.
 
 It may import `runtime` and `native`. Start with `group_log`, then `committer`.
 """

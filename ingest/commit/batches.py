@@ -1,4 +1,4 @@
-"""Runs of messages: joined by topic for a group, and as the batches that are delivered."""
+"""Runs of messages: joined by topic for a group, and turned into the batches that are delivered."""
 
 from array import array
 from bisect import bisect_left
@@ -15,14 +15,14 @@ from distributary.pipeline.model.message import Group, PublishBatch
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: Where the first message of a batch lies.
+#: The offset of a batch's first message.
 _ZERO = bytes(4)
 
 
 def joined(runs: Sequence[PublishBatch], patterns: PatternIndex) -> tuple[PublishBatch, ...]:
-    """The same messages in fewer and longer runs: one for each topic, in the order in which the
-    topics came. Where a pattern matches any of the topics somebody sees the order over topics: then
-    only runs that follow each other are joined."""
+    """Join messages into fewer and longer runs: one for each topic, in the order in which the
+    topics came. Where a pattern matches any of the topics a subscription sees the order over
+    topics: then only adjacent runs of one topic are joined."""
     if len(runs) <= 1:
         return tuple(runs)
     if patterns and any(patterns.of(run.topic) for run in runs):
@@ -53,7 +53,7 @@ def _joined(topic: str, runs: list[PublishBatch]) -> PublishBatch:
 
 
 def _times(columns: list[Bytes], counts: list[int]) -> bytes:
-    """A column that is empty where it is all zeros."""
+    """Join columns of times. An empty column stands for zeros alone, also in the result."""
     if not any(columns):
         return b""
     pairs = zip(columns, counts, strict=True)
@@ -61,7 +61,7 @@ def _times(columns: list[Bytes], counts: list[int]) -> bytes:
 
 
 def part(run: PublishBatch, start: int, stop: int, begin: int, end: int) -> PublishBatch:
-    """Messages `start .. stop - 1` of a run, whose bytes lie from `begin` to `end` of its blob."""
+    """Return messages `start .. stop - 1` of a run; their bytes are `begin .. end - 1` of it."""
     if start == 0 and stop == run.count:
         return run
     return PublishBatch(
@@ -79,8 +79,8 @@ def part(run: PublishBatch, start: int, stop: int, begin: int, end: int) -> Publ
 
 
 def parts_without(run: PublishBatch, places: Sequence[int]) -> list[tuple[PublishBatch, int]]:
-    """What is left of a run when the messages at these places (ascending) aren't there, and where
-    each part began in it."""
+    """Return the parts of a run without the messages at these places (ascending), and the place of
+    each part's beginning in the run."""
     if not places:
         return [(run, 0)]
     offsets = array("i", bytes(pump.offsets(run.lengths, run.count)))
@@ -94,7 +94,7 @@ def parts_without(run: PublishBatch, places: Sequence[int]) -> list[tuple[Publis
 
 
 def batches_of(group: Group) -> tuple[tuple[str, RecordBatch], ...]:
-    """The group's messages as they will be delivered, each run's topic with its batch."""
+    """Return the group's messages as they will be delivered: each run's topic with its batch."""
     batches = []
     first = group.first_sequence
     for run in group.messages:
@@ -111,8 +111,8 @@ def batches_of(group: Group) -> tuple[tuple[str, RecordBatch], ...]:
 
 
 def _with_attributes(batch: RecordBatch, run: PublishBatch, grouped: bool) -> RecordBatch:
-    """The batch of a run with the header attributes of its messages; the same batch if all are
-    plain."""
+    """Return the batch of a run with the header attributes of its messages; the same batch if all
+    are plain."""
     usual = bytes(run.priority).count(PRIORITY) == batch.count
     if usual and not (run.expires_at or run.deliver_at or grouped):
         return batch
@@ -123,7 +123,7 @@ def _with_attributes(batch: RecordBatch, run: PublishBatch, grouped: bool) -> Re
 
 
 def message_at(batch: RecordBatch, sequence: int) -> bytes:
-    """The bytes of a message of the batch."""
+    """Return a message of the batch."""
     listed = batch.sequences
     at = sequence - batch.first if listed is None else bisect_left(listed, sequence)
     assert listed is None or listed[at] == sequence, f"{sequence} isn't in its batch"  # noqa: S101
@@ -132,7 +132,7 @@ def message_at(batch: RecordBatch, sequence: int) -> bytes:
 
 
 def size_of(batch: RecordBatch, run: Run) -> int:
-    """The bytes of these messages of the batch."""
+    """Return the number of bytes of these messages of the batch."""
     listed, first = batch.sequences, batch.first
     offsets = memoryview(batch.offsets).cast("B").cast("i")
     if listed is None and isinstance(run, range) and run.step == 1:
@@ -142,7 +142,7 @@ def size_of(batch: RecordBatch, run: Run) -> int:
 
 
 def run_of(topic: str, copies: Sequence[Copy]) -> PublishBatch:
-    """Copies as messages of this topic; they neither expire nor wait."""
+    """Return copies as a run of this topic; they have neither expiry nor delay."""
     return PublishBatch(
         topic,
         len(copies),

@@ -1,7 +1,6 @@
-"""What the gateway and the process that builds files for it say to each other.
+"""Messages between the gateway and the process that builds files for it.
 
-Messages of MessagePack (`ingest.processes.child_process`), and behind an answer the bytes of its
-files.
+They are MessagePack (`ingest.processes.child_process`); an answer is followed by its files' bytes.
 """
 
 import msgspec
@@ -11,8 +10,9 @@ from distributary.pipeline.tables.journal.segment import FrameRef
 
 
 class BuildRequest(msgspec.Struct, frozen=True):
-    """Encode these frames, each with the file in which it lies, behind the last group and the first
-    free sequence that the table has. Frames that lie in no file come with it."""
+    """A request to encode frames, which follow the table's last group and have sequences from its
+    first free one on. `places` has frames by the file in which they are; `frames` has the bytes of
+    frames that are in no file."""
 
     places: list[tuple[str, list[FrameRef]]]
     group: int
@@ -21,8 +21,8 @@ class BuildRequest(msgspec.Struct, frozen=True):
 
 
 class BuildAnswer(msgspec.Struct, frozen=True):
-    """What a commit of them adds, `CommitFiles` without the bytes; or (`error`) why there is
-    nothing."""
+    """The files that a commit of the frames adds (`CommitFiles` without the bytes), or (`error`)
+    why there are none."""
 
     group: int = 0
     sequence: int = 0

@@ -1,9 +1,9 @@
-"""The way into the table: what is due, when it is committed, what happens if it can't be.
+"""The way into the table: the frames that are due, the time of their commit, failed commits.
 
-About once a second, or when enough has gathered, what the journal holds becomes one Delta commit,
-and only then its segments are used again. While the journal holds too much, producers' credit is
-kept back here. Without a journal (`durability = "delta"`) each group is a commit of its own, and
-durable with it. All methods run on the loop's thread; the committer is a thread of its own.
+About once a second, or when enough bytes have gathered, the journal's frames become one Delta
+commit, and only then its segments are used again. While the journal holds too much, producers'
+credit is kept back here. Without a journal (`durability = "delta"`) each group is a commit of its
+own, and durable with it. All methods run on the loop's thread; commits run on the committer's.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ _events = structlog.get_logger("log")
 
 
 class Committer:
-    """Commits the journal's frames, in order. When the table can't go on, all stops. `floors` says
-    which messages the table needn't keep, `served_floor` below which nothing is owed to anybody;
-    `complete` is told of credit that was kept back and has been given."""
+    """Commits the journal's frames, in order. When the table can't go on, the gateway stops.
+    `floors` says which messages the table needn't keep; below `served_floor` no subscription is
+    owed a message; `complete` is told when kept-back credit has been given."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Committer:
         #: Frame, sequence after it, and when it was durable (the monotonic clock, as the loop's).
         self._refs: deque[tuple[FrameRef, int, float]] = deque()
         limits = host.settings.journal
-        #: Bytes that the journal may have to commit until a producer isn't read any more.
+        #: Uncommitted bytes of the journal above which a sending producer isn't read.
         self.held_above = limits.backlog_bytes_max + limits.waiting_bytes_max
         self._backlog_bytes_max = limits.backlog_bytes_max
         self._commit_bytes = host.settings.commit.bytes
@@ -64,17 +64,17 @@ class Committer:
         self._committing = False
         self._timer: asyncio.TimerHandle | None = None
         self._deferred: dict[Link, int] = {}  # credit kept back while the journal is full
-        self._held: list[Link] = []  # producers that aren't read while it is fuller yet
-        self._stuck = False  # the last commit failed; the journal keeps what it was to have
+        self._held: list[Link] = []  # producers that aren't read while it is even fuller
+        self._stuck = False  # the last commit failed; the journal keeps its frames
         self._parked = False
         self._ending = False
-        # The first segment is 64 MiB of zeros: nobody waits for them but the first message.
+        # Prepared beside the start: the first segment is 64 MiB of zeros, and takes a while.
         if host.settings.journal.durability == "journal":
             self._worker.submit(store.journal.prepare, self._prepared)
         self._arm(self._settings.commit.interval_ms)
 
     def add(self, ref: FrameRef, through: int) -> None:
-        """A frame is durable in the journal; `through` is the first sequence after it."""
+        """Note a durable frame of the journal; `through` is the first sequence after it."""
         self._refs.append((ref, through, monotonic()))
         self._uncommitted_bytes += ref.size
 
@@ -123,7 +123,7 @@ class Committer:
     # Credit.
 
     def grant(self, credit: dict[Link, int]) -> None:
-        """Give producers back what their accepted messages took, or keep it for later."""
+        """Give producers back the credit of their accepted messages, or keep it for later."""
         if self._journal.backlog_bytes <= self._backlog_bytes_max:
             _grant(credit)
             return
@@ -131,8 +131,8 @@ class Committer:
             self._deferred[link] = self._deferred.get(link, 0) + count
 
     def hold(self, link: Link) -> bool:
-        """Stop reading from a producer that goes on sending, with credit that it had, although the
-        journal is full; whether that was so. It is read again when its credit is paid."""
+        """Stop reading from a producer that goes on sending on earlier credit although the journal
+        is full; return whether that was so. It is read again when kept-back credit is given."""
         if self._journal.backlog_bytes <= self.held_above:
             return False
         link.connection.hold(True)
@@ -153,7 +153,7 @@ class Committer:
     # The commit.
 
     def commit(self) -> None:
-        """Begin a commit of what is due, unless one runs or nothing is due."""
+        """Begin a commit of the due frames, unless one runs or none is due."""
         self._arm(self._settings.commit.interval_ms)
         if self._committing or not self._refs or self._halt.on:
             return
@@ -177,7 +177,7 @@ class Committer:
         self._timer = self._loop.call_later(after_ms / 1_000, self.commit)
 
     def _job(self, refs: list[FrameRef]) -> Commit:
-        """On the committer's thread."""
+        """Commit these frames; on the committer's thread."""
         self._owned()
         commit = self._table.commit_files(
             lambda group, sequence: self._builder.encode(refs, group, sequence)
@@ -223,7 +223,7 @@ class Committer:
         self._upkeep.tick()
 
     def _failed(self, error: BaseException, *, then: str) -> bool:
-        """Whether the same may be tried again; if not, all is stopped."""
+        """Whether the same may be tried again; if not, stop the gateway."""
         dead = self._table.dead or self._journal.dead
         again = isinstance(error, StoreError | OSError) and dead is None
         if not again or isinstance(error, ForeignCommit | HomeLost):
@@ -236,14 +236,14 @@ class Committer:
     # The end.
 
     def flush_soon(self) -> None:
-        """From now on commit again as soon as a commit ends; a stuck one is tried once more."""
+        """Commit again as soon as a commit ends, from now on; try a stuck one once more."""
         self._ending, self._stuck = True, False
         self._journal.leave()
         self._upkeep.end()
 
     def catch_up(self, group: int) -> Callable[[], bool]:
-        """Commit all frames up to this group, while more may come; whether the table has them, or
-        can't get them now."""
+        """Commit all frames up to this group, while more may come. The result tells whether the
+        table has them, or can't get them now."""
         self.flush_soon()
         self.commit()
         return lambda: not self.busy or (bool(self._refs) and self._refs[0][0].group > group)
@@ -254,12 +254,12 @@ class Committer:
         return self._committing or (bool(self._refs) and not self._stuck and not self._halt.on)
 
     def works(self) -> bool:
-        """Whether its thread keeps the interpreter or the disk busy now."""
+        """Whether the committer's thread keeps the interpreter or the disk busy now."""
         return (self._committing and not self._builder.elsewhere) or self._upkeep.running
 
     @property
     def parked(self) -> bool:
-        """Whether a group that goes into the table by itself waits for space."""
+        """Whether a group that is a commit of its own waits for space."""
         return self._parked
 
     def stop(self) -> None:

@@ -1,10 +1,10 @@
-"""Who encodes the files of a commit: the committer's thread, or for many groups a process.
+"""Encoding of a commit's files, by the committer's thread, or for many groups by a process.
 
 A commit of many small groups is work for the interpreter, and while a thread does it the loop waits
-for the interpreter at every step. A process of its own has one of its own. It is asked for commits
-of `commit.builder_groups` groups and more, and started when there are such; the thread does what is
-smaller, what comes before the process is ready, and all that the process doesn't do for whatever
-reason. It makes bytes: nothing durable hangs on it.
+for the interpreter at every step. A separate process has its own interpreter. It encodes commits of
+`commit.builder_groups` groups and more, and is started for the first of them; the thread encodes
+smaller commits, those that come before the process is ready, and those at which the process fails.
+The process only makes bytes: durability doesn't depend on it.
 """
 
 import select
@@ -25,23 +25,23 @@ from distributary.pipeline.tables.topic_log.commit_content import CommitFiles
 _events = structlog.get_logger("log")
 
 PROCESS = "distributary.ingest.commit.builder_process"
-#: Seconds that it may take for one commit; then it is ended, and the thread does it.
+#: Seconds that the process may take for one commit; then it is ended, and the thread encodes it.
 BUILD_SECONDS_MAX = 30.0
-#: Seconds until one that has failed is started again, the first time and at most.
+#: Seconds until a failed process is started again, the first time and at most.
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 60.0
-#: Seconds in which a process that has closed its socket has ended.
+#: Seconds that a process may take to end after it has closed its socket.
 END_SECONDS_MAX = 5.0
 
 
 class FileBuilder:
-    """Encodes commits of one journal's frames. All methods run on the committer's thread, but for
-    `elsewhere`, which any thread may ask."""
+    """Encodes commits of one journal's frames. All methods run on the committer's thread; any
+    thread may read `elsewhere`."""
 
     def __init__(
         self, journal: GroupJournal, groups_min: int, seconds_max: float = BUILD_SECONDS_MAX
     ) -> None:
-        """`groups_min`: groups of a commit from which on a process encodes it; 0: never.
-        `seconds_max`: how long it may take for one."""
+        """`groups_min`: the least groups of a commit that the process encodes; 0: it encodes none.
+        `seconds_max`: seconds that the process may take for one commit."""
         self._journal, self._groups_min, self._seconds_max = journal, groups_min, seconds_max
         self._child: ChildProcess | None = None
         self._ready = False
@@ -52,20 +52,20 @@ class FileBuilder:
         self.elsewhere = False
 
     def encode(self, refs: Sequence[FrameRef], group: int, sequence: int) -> CommitFiles | None:
-        """The files of a commit of these frames, as `commit_files.encode` has them."""
+        """Return the files of a commit of these frames, as `commit_files.encode` does."""
         if self._groups_min and len(refs) >= self._groups_min and self._there():
             places = [(str(path), list(some)) for path, some in self._journal.places(refs)]
             frames = [] if places else self._journal.read(refs)
             answer = self._ask(BuildRequest(places, group, sequence, frames))
             if answer is not None:
                 return answer if answer.group > group else None
-        # With Arrow, which `TopicLog.commit_files` has loaded by now.
+        # It imports Arrow, which `TopicLog.commit_files` has loaded by now.
         from distributary.pipeline.tables.topic_log import commit_files  # noqa: PLC0415
 
         return commit_files.encode(self._journal.read(refs), group=group, sequence=sequence)
 
     def _there(self) -> bool:
-        """Whether the process is ready; if there is none, one is started."""
+        """Whether the process is ready; start it if there is none."""
         child = self._child
         if child is None:
             if time.monotonic() >= self._again_at:
@@ -82,7 +82,7 @@ class FileBuilder:
             self._failed(str(error))
 
     def _ask(self, request: BuildRequest) -> CommitFiles | None:
-        """The answer; None if there is none that can be used."""
+        """Return the process' answer; None if there is no valid one."""
         assert self._child is not None  # noqa: S101
         connection, self.elsewhere = self._child.socket, True
         try:
@@ -120,7 +120,7 @@ class FileBuilder:
         return CommitFiles(answer.group, answer.sequence, answer.added, [*data])
 
     def _gone(self) -> None:
-        """It has closed its socket: it had nothing to do for long, or it has died."""
+        """Handle a closed socket: the process was idle for too long, or it has died."""
         assert self._child is not None  # noqa: S101
         try:
             code = self._child.process.wait(END_SECONDS_MAX)
@@ -133,8 +133,7 @@ class FileBuilder:
             self._end()
 
     def _failed(self, reason: str) -> None:
-        """What should not be: it is ended, and started again after a while, a longer one each
-        time."""
+        """End a process that has failed; it is started again after a pause, longer each time."""
         seconds = self._again_seconds
         _events.warning(
             "commit.builder_failed",

@@ -1,7 +1,7 @@
-"""The way to durability: what waits, the group being written, the accept.
+"""The way to durability: the pending groups, the groups being written, the accept.
 
 Order of durable steps (architecture, "the ways"): a run waits, its group is written and fsynced,
-only then it is accepted and offered to subscriptions. The commit that follows is the committer's.
+only then it is accepted and offered to subscriptions. The committer commits it afterwards.
 
 All methods run on the loop's thread; `GroupWriter` says which thread writes.
 """
@@ -48,8 +48,8 @@ __all__ = ["Inside", "Log", "Receipt", "answer"]
 
 
 class Log:
-    """The gateway's end of the one log. `complete` is told of each group that is durable, in order,
-    once. What can't be written stops all."""
+    """The gateway's end of the one log. `complete` gets each durable group, in order, once. A group
+    that can't be written stops the gateway."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class Log:
         served_floor: Callable[[], int],
         complete: Callable[[GroupDurable | CreditGiven], None],
     ) -> None:
-        """`patterns`: those that subscriptions will have. Below `lowest_floor` nothing is owed to
-        durable subscriptions, as memory has it, below `served_floor` to nobody who is served."""
+        """`patterns`: an index that subscriptions will fill. Below `lowest_floor` no durable
+        subscription is owed a message, as memory has it; below `served_floor` none at all."""
         self._loop, self._settings, self._halt = host.loop, host.settings, host.halt
         self._pace, self._under_way_max = store.pace, store.pace.under_way
         self._counts, self._turn = host.counts, host.turn
@@ -76,11 +76,11 @@ class Log:
         #: The messages of the last minutes, by topic.
         self.recent = RecentMessages(head=head, bytes_max=cache_bytes, patterns=patterns)
         self._waiting = PendingGroup()
-        self._full_groups: deque[PendingGroup] = deque()  # what waits before it, large enough each
-        self._waiting_bytes = self._brought = 0  # all; since a peer was last asked to wait
+        self._full_groups: deque[PendingGroup] = deque()  # earlier ones, each large enough
+        self._waiting_bytes = self._brought = 0  # of all groups; since `slow` was last asked
         #: Groups that are being written, in order.
         self._writing: deque[SealedGroup] = deque()
-        #: How many groups have become durable since the start, and how many were closed to more.
+        #: Numbers of groups, since the start, that are durable, and that take no more content.
         self._durable_count = self._closed_count = 0
         self._committer = Committer(host, store, self.recent, self._floors, served_floor, complete)
         self._writer = store.writer(host, self._committer.works, self._written)
@@ -93,27 +93,27 @@ class Log:
         served = self._served_floor() if self._settings.upkeep.limits.retains_less else 0
         return Floors(self.last_group, self._lowest_floor(), served)
 
-    # What comes in.
+    # Input.
 
     @property
     def next_sequence(self) -> int:
-        """The first sequence that waits: what a new subscription is owed from."""
+        """The first sequence that waits: a new subscription is owed messages from it on."""
         return self._next_sequence
 
     @property
     def full(self) -> bool:
-        """Whether the disk takes nothing more: a group waits for it."""
+        """Whether the disk is full, and a group waits for space."""
         return self._writer.full or self._committer.parked
 
     @property
     def last_group(self) -> int:
-        """The last group that holds anything of what was said until now."""
+        """The last group that holds any input given until now."""
         return self._next_group - 1 + len(self._full_groups) + bool(self._waiting)
 
     @property
     def forming(self) -> int:
-        """The number, since the start, of the group that waits: what is given to the log now is
-        durable when it is."""
+        """The number, since the start, of the pending group: input given to the log now becomes
+        durable with it."""
         return self._closed_count + 1
 
     def durable(self, number: int) -> bool:
@@ -122,7 +122,7 @@ class Log:
 
     def when_durable(self, number: int, then: Callable[[], None]) -> None:
         """Call `then` when the group that had this number while it was `forming` is durable, at
-        once if it is. No later group is waited for."""
+        once if it is already."""
         if self.durable(number):
             then()
             return
@@ -130,7 +130,7 @@ class Log:
         groups[number - self._durable_count - 1].then.append(then)
 
     def publish(self, run: PublishBatch, receipt: Receipt) -> None:
-        """A run of messages waits for the next group, its sender for the accept."""
+        """Add a run of messages to the pending group; its sender waits for the accept."""
         waiting, link, size = self._waiting, receipt.link, len(run.blob)
         if not waiting.receipts:
             waiting.since = monotonic()
@@ -144,7 +144,7 @@ class Log:
             self._committer.hold(link)
 
     def publish_together(self, runs: Sequence[PublishBatch], receipt: Receipt) -> None:
-        """Runs of messages wait for one group, in which what was settled just before lies, too;
+        """Add runs of messages to one group, together with the settlements given just before;
         their sender waits for the accept."""
         waiting = self._waiting
         if not waiting.receipts:
@@ -156,8 +156,8 @@ class Log:
             self._committer.hold(receipt.link)
 
     def slow(self, link: Link) -> bool:
-        """What this link's peer brought waits, as a whole: if that is more than may, it isn't read
-        until the group goes; whether that is so."""
+        """Return whether too much input waits. If so, and this link's peer has just added to it,
+        the peer isn't read until the group is written."""
         brought, self._brought = self._brought, 0
         held = self._waiting_bytes > self._settings.journal.waiting_bytes_max and brought > 0
         if held:
@@ -167,8 +167,8 @@ class Log:
         return held
 
     def acknowledge(self, receipt: Receipt) -> None:
-        """Its messages are in the log, or wait for it as well as any: the sender hears that they
-        are accepted when all that waits now is durable."""
+        """Accept messages that are in the log already, or wait for it: their sender is told when
+        all input that waits now is durable."""
         busy = self._waiting or self._full_groups or self._writing
         if busy or self._halt.on:
             self._waiting.receipts.append(receipt)
@@ -178,8 +178,8 @@ class Log:
     def write(
         self, runs: Sequence[PublishBatch], settlements: Sequence[Settlement], origin: Publisher
     ) -> None:
-        """What the gateway publishes, itself or of a prepared transaction, and settlements that are
-        true only with it: all of it lies in one group."""
+        """Add runs that the gateway publishes, of its own or of a prepared transaction, and the
+        settlements that depend on them, all to one group."""
         for one in settlements:
             self.settle(one)
         self._waiting.aimed |= isinstance(origin, Inside) and origin.only is not None
@@ -188,7 +188,7 @@ class Log:
         self._close_if_full()
 
     def grant(self, link: Link, credit: int) -> None:
-        """Give a producer credit back for what waits for nothing, or keep it for later."""
+        """Give a producer credit back for messages that need no accept, or keep it for later."""
         self._committer.grant({link: credit})
 
     def _add(self, run: PublishBatch, publisher: Publisher) -> None:
@@ -208,19 +208,19 @@ class Log:
             self._close_full()
 
     def _close_full(self) -> None:
-        """A commit takes in whole groups, so no group is larger than a commit should be."""
+        """Close the pending group. A commit has whole groups, so none may be larger than one."""
         self._full_groups.append(self._waiting)
         self._waiting = PendingGroup()
         self._closed_count += 1
 
     def coming(self, topic: str) -> tuple[int, int]:
-        """How many messages of this topic or pattern aren't durable yet, and their bytes."""
+        """Return the number of a topic's or pattern's messages that aren't durable, and bytes."""
         groups = [*(one.waiting for one in self._writing), *self._full_groups, self._waiting]
         runs = [run for group in groups for run in group.runs if matches(topic, run.topic)]
         return sum(run.count for run in runs), sum(len(run.blob) for run in runs)
 
     def settle(self, settlement: Settlement) -> None:
-        """An outcome rides in the next group."""
+        """Add a settlement to the pending group."""
         waiting, size = self._waiting, settled_bytes(settlement)
         waiting.settlements.append(settlement)
         waiting.size += size
@@ -228,42 +228,42 @@ class Log:
         self._brought += size
 
     def confirm(self, receipt: Receipt) -> None:
-        """A consumer wants to know when its outcome is durable."""
+        """Answer a consumer's deliveries when its outcome is durable."""
         self._waiting.confirmations.append(receipt)
         self._weigh(len(receipt.deliveries))
 
     def record(self, record: LogEvent, then: Callable[[], None]) -> None:
-        """An event of a subscription or a schema; `then` is called when it is durable."""
+        """Add a subscription's or schema's event; `then` is called when it is durable."""
         self._waiting.records.append(record)
         self._weigh(recorded_bytes(record))
         self._waiting.then.append(then)
 
     def begin_group(self) -> int:
-        """What comes from now on lies in a later group: the sequence of its first message."""
+        """Put later input into a new group; return the sequence of its first message."""
         if self._waiting:
             self._close_full()
         waiting = sum(run.count for group in self._full_groups for run in group.runs)
         return self._next_sequence + waiting
 
     def after(self, then: Callable[[], None]) -> None:
-        """Call `then` when all that waits now is durable."""
+        """Call `then` when all input that waits now is durable."""
         self._waiting.then.append(then)
 
     def commit(self) -> None:
-        """Begin a commit now, of what is durable, and don't wait for its time."""
+        """Begin a commit of the durable groups now, before its time."""
         self._committer.commit()
 
     def forget(self, topic: str) -> None:
-        """Nobody reads this topic any more: its messages leave memory when they are durable."""
+        """Drop a topic's messages from memory when they are durable: it has no reader any more."""
         self.recent.forget(topic)
         if self._waiting.runs or self._full_groups or self._writing:
             self.after(partial(self.recent.forget, topic))
 
     def flush(self, *, last: bool = False) -> None:
-        """Write what waits, unless as many groups are being written as may be: then it goes next.
-        First what else comes in this turn of the loop joins it, or in the time of its `Pace`. If
-        this is the `last` that its caller does, in a turn that serves its peer alone, there is
-        nobody to wait for: it is written before this returns."""
+        """Write the pending group soon, or next, if the most allowed groups are being written.
+        Input of the same turn of the loop, or of the time of its `Pace`, still joins it. If this is
+        the `last` act of the caller, in a turn that serves one peer alone, no other input can come:
+        then the group is written before this returns."""
         if self._full_groups or self._ending:
             self._begin_full()
         if len(self._writing) >= self._under_way_max or self._halt.on:
@@ -278,16 +278,15 @@ class Log:
                 self._timer.set(seconds)
 
     def _begin_full(self) -> None:
-        """Begin what is large enough, and at the end all that waits, as far as may be under way."""
+        """Begin the full groups, and at the end the pending one, as many as may be under way."""
         while len(self._writing) < self._under_way_max and not self._halt.on:
             if not self._full_groups and not (self._ending and self._waiting):
                 return
             self._begin(own_turn=False)
 
     def _begin(self, *, own_turn: bool = True) -> None:
-        """What waits longest becomes a group, and the group is written. In a turn of its own the
-        loop may write it by itself, and all that follows is done before this returns; in the middle
-        of something else a thread does."""
+        """Seal and write the oldest pending group. With `own_turn` the loop may write it by itself,
+        and finish all its consequences before this returns; amid other work a thread writes it."""
         self._timer.clear()
         if len(self._writing) >= self._under_way_max or self._halt.on:
             return
@@ -325,7 +324,7 @@ class Log:
                 link.connection.hold(False)
         try:
             parts = frame.encode(group)
-        except StoreError as error:  # nothing of it is durable: the home is as it was
+        except StoreError as error:  # nothing of the group is durable: the home is unchanged
             self._halt.now(str(error))
             return
         if self._settings.journal.durability == "delta":
@@ -334,7 +333,7 @@ class Log:
             self._writer.write(parts, own_turn=own_turn)
 
     def _written(self, ref: FrameRef) -> None:
-        """The first of the groups that are being written lies in the journal, durably."""
+        """Go on with the oldest group that is being written: it is durable in the journal."""
         first = self._writing[0]
         self._committer.add(ref, first.group.first_sequence + first.count)
         self._durable()
@@ -347,17 +346,17 @@ class Log:
         self._durable_count += 1
         waits = self._waiting.awaited
         if self._under_way_max > 1:
-            self._close_if_full()  # it waited for this place alone
+            self._close_if_full()  # the pending group may only have waited for this place
             self._begin_full()
         elif self._full_groups or (waits and not self._writer.by_loop(self._waiting.size)):
-            self._begin(own_turn=False)  # it goes to the disk while this one is handed out
+            self._begin(own_turn=False)  # the next one is written while this one is handed out
         self._handing_out = True
         self._complete(GroupDurable(sealed))
         self._handing_out = False
         self.flush()
 
     def accept(self, waiting: PendingGroup) -> None:
-        """What these receipts are for is durable: their peers hear so, and get their credit."""
+        """Answer a durable group's receipts, and give their peers the credit back."""
         if waiting.since:
             self._counts.accept_seconds.observe(monotonic() - waiting.since)
         credit: dict[Link, int] = {}
@@ -371,14 +370,14 @@ class Log:
     # The end.
 
     def catch_up(self) -> Callable[[], bool]:
-        """Commit what was begun until now, before the end; whether that is done."""
+        """Commit all groups that were begun until now; the result tells whether that is done."""
         return self._committer.catch_up(self._next_group - 1)
 
     async def close(self) -> None:
         """Write and commit all that waits, then end the threads.
 
-        A full disk is not waited for: what it can't take was not accepted, and what can't be
-        committed is in the journal.
+        Don't wait for a full disk: groups that it can't take were not accepted, and groups that
+        can't be committed are in the journal.
         """
         self._ending = True
         self.flush()
@@ -391,7 +390,7 @@ class Log:
         self._journal.close()
 
     def _busy(self) -> bool:
-        """Whether there is something to write or to commit, and a disk that takes it."""
+        """Whether there is a group to write or to commit, and the disk isn't full."""
         halted = self._writer.full or self._halt.on or self._committer.parked
         return (bool(self._writing) and not halted) or self._committer.busy
 

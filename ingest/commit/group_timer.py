@@ -1,8 +1,7 @@
-"""When the group that waits is written: when the loop has turned, or after a while.
+"""The time at which the pending group is written: when the loop has turned, or after a while.
 
-A timer of the loop for each group would cost more than what is waited for: one that was set for a
-group which went before its time stays, and is set anew when it rings. All methods run on the loop's
-thread.
+A timer of the loop for each group would cost more than it gains. So the timer of a group that was
+written early stays, and is set anew when it rings. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -10,8 +9,8 @@ from collections.abc import Callable
 
 
 class GroupTimer:
-    """Calls `begin` when the group that waits is due. Whoever begins a group, for this or any other
-    cause, says `clear`."""
+    """Calls `begin` when the pending group is due. A caller that begins a group, for this or any
+    other cause, must call `clear`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, begin: Callable[[], None]) -> None:
         self._loop, self._begin = loop, begin
@@ -20,7 +19,7 @@ class GroupTimer:
         self._timer: asyncio.TimerHandle | None = None  # rings when it is due, or before
 
     def set(self, seconds: float) -> None:
-        """It is due in so long, if it isn't sooner; with 0 when the loop has turned."""
+        """Make the group due in `seconds`, if it isn't sooner; 0: when the loop has turned."""
         if not seconds:
             if self._soon is None:
                 self._soon = self._loop.call_soon(self._begin)
@@ -36,7 +35,7 @@ class GroupTimer:
             self._timer = self._loop.call_at(at, self._ring)
 
     def clear(self) -> None:
-        """It is due no more."""
+        """Make the group due at no time."""
         self._due = 0.0
         if self._soon is not None:
             self._soon.cancel()

@@ -1,7 +1,7 @@
-"""How a sealed group gets to the disk: by the loop itself, or by the journal's thread.
+"""Writing of sealed groups to the disk, by the loop itself or by the journal's thread.
 
-One group is written at a time, so `Journal.append` never runs twice at once, whichever thread it
-runs on. A group that finds no space is tried again until there is some; after any other error
+One group is written at a time, so two calls of `Journal.append` never run at once, on whatever
+thread. A group that finds no space is tried again until there is some; after any other error
 nothing is ever written again.
 """
 
@@ -26,27 +26,27 @@ REST_SECONDS = 1.0
 
 
 class Writer(Protocol):
-    """Makes sealed groups durable, and tells of each on the loop, in order, once."""
+    """Makes sealed groups durable, and reports each on the loop, in order, once."""
 
     @property
     def full(self) -> bool:
-        """Whether what lies below takes nothing, and a group waits for it."""
+        """Whether the disk or store takes nothing, and a group waits for it."""
 
     def by_loop(self, size: int) -> bool:
-        """Whether the loop would write a group of so many bytes by itself now."""
+        """Whether the loop would now write a group of `size` bytes by itself."""
 
     def write(self, parts: Sequence[Bytes], *, own_turn: bool = False) -> None:
-        """Make these parts of one frame durable. They may not change until that is told, which may
-        be before this returns if the loop has a turn for it (`own_turn`)."""
+        """Make these parts of one frame durable. They may not change until that is reported, which
+        may be before this returns if the loop has a turn for it (`own_turn`)."""
 
     def stop(self) -> None:
-        """End its threads; what they do is finished first. Blocks."""
+        """End its threads, after their current work. Blocks."""
 
 
 class GroupWriter:
-    """Appends encoded groups to the journal. `written` is told of each on the loop, once, with the
-    place of its frame; `committing`: whether the committer's thread works now, beside which the
-    loop writes nothing by itself: both would wait for the same disk and the same interpreter."""
+    """Appends encoded groups to the journal. `written` gets each frame's place on the loop, once.
+    `committing` says whether the committer's thread works now: then the loop writes nothing by
+    itself, as both would wait for the same disk and the same interpreter."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class GroupWriter:
         self.full = False  #: the disk has no space, and a group waits for it
 
     def by_loop(self, size: int) -> bool:
-        """Whether the loop would write a group of so many bytes by itself now."""
+        """Whether the loop would now write a group of `size` bytes by itself."""
         return (
             not self._committing()
             and self._own.allows(size, monotonic())
@@ -73,8 +73,8 @@ class GroupWriter:
         )
 
     def write(self, parts: Sequence[Bytes], *, own_turn: bool = False) -> None:
-        """Make these parts of one frame durable. They may not change until `written` is told, which
-        may be before this returns if the loop has a turn for it (`own_turn`)."""
+        """Make these parts of one frame durable. They may not change until `written` is called,
+        which may be before this returns if the loop has a turn for it (`own_turn`)."""
         if self._halt.on:
             return
         if not (own_turn and self.by_loop(sum(map(len, parts)))):
@@ -88,7 +88,7 @@ class GroupWriter:
         self._done(parts, result)
 
     def _append(self, parts: Sequence[Bytes]) -> FrameRef:
-        """On the journal's thread, or on the loop's."""
+        """Append a frame; on the journal's thread, or on the loop's."""
         begun = perf_counter()
         ref = self._journal.append(parts)
         self._seconds = perf_counter() - begun
@@ -111,5 +111,5 @@ class GroupWriter:
         self._written(result)
 
     def stop(self) -> None:
-        """End the thread; what it writes is finished first. Blocks."""
+        """End the thread, after its current write. Blocks."""
         self._worker.stop()

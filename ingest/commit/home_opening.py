@@ -1,4 +1,4 @@
-"""What a gateway finds in its home at the start: opened, checked, and the journal emptied."""
+"""Opening of a home at a gateway's start: journal and table are checked, the journal emptied."""
 
 import threading
 import time
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 _events = structlog.get_logger("gateway")
 
-#: Makes what writes groups: given the host, whether the committer's thread works now, and who is
-#: told of each group that is durable.
+#: Makes the writer of groups, given the host, a function that says whether the committer's thread
+#: works now, and the callback for each durable group.
 MakeWriter: TypeAlias = Callable[[Host, Callable[[], bool], Callable[[FrameRef], None]], Writer]
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How groups go to the journal: for how long one waits for more, one for which nobody waits,
-    how many may be on their way at once, and with how many bytes one waits for no more (0: with
-    those of a commit)."""
+    """The pace of groups into the journal: how long a group waits for more content, how long if it
+    has only settlements without a waiting peer, how many may be under way at once, and the bytes
+    with which a group waits no longer (0: those of a commit)."""
 
     linger_seconds: float
     settlement_linger_seconds: float
@@ -48,21 +48,21 @@ class Pace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, limits: JournalLimits) -> Self:
-        """One at a time, on a disk or into the table."""
+        """Return the pace for a disk or the table: one group at a time."""
         settlements = max(limits.linger_ms, limits.settlement_linger_ms)
         return cls(limits.linger_ms / 1_000, settlements / 1_000)
 
     def full_from(self, before: int, commit_bytes: int) -> int:
-        """The bytes with which the next group is full, when so many are before it. Where that are
-        as many as may be, it waits in any case, and goes as a larger one."""
+        """Return the bytes with which the next group is full, with `before` earlier groups. If the
+        most allowed are under way it has to wait in any case, and may become larger."""
         lingers = self.full_bytes and before < self.under_way
         return min(self.full_bytes, commit_bytes) if lingers else commit_bytes
 
 
 class Store(msgspec.Struct, frozen=True):
-    """What was found at the start: the journal is empty, and the table has all. `owned` raises
-    HomeLost when another gateway has the home by now; each commit asks it first. `writer` makes
-    what writes groups, at this `pace`."""
+    """An opened home: the journal is empty, and the table has all groups. `owned` raises HomeLost
+    when another gateway has the home by now; each commit asks it first. `writer` makes the writer
+    of groups, which come at this `pace`."""
 
     journal: GroupJournal
     table: TopicLog
@@ -75,18 +75,18 @@ class Store(msgspec.Struct, frozen=True):
 
 
 class TableAhead:
-    """What a standby has read of the table of a home that another process owns: a start that comes
-    later goes on from there. `read` on one thread at a time, `taken` on any, once: what is read
-    after that is dropped."""
+    """A standby's reading of the table of a home that another process owns; a later start goes on
+    from there. Call `read` on one thread at a time, `taken` on any, once; what is read after that
+    is dropped."""
 
     def __init__(self, open_table: Callable[[], TopicLog]) -> None:
-        """`open_table` opens it as a reader does; it may raise StoreError and OSError."""
+        """`open_table` opens the table as a reader; it may raise StoreError and OSError."""
         self._open = open_table
         self._ahead: ReadAhead | None = None
         self._over, self._lock = False, threading.Lock()
 
     def read(self) -> None:
-        """Read what is new. Where that can't be read now, a start will read it all. Blocks."""
+        """Read the table's new rows. If that fails, a start will read all rows. Blocks."""
         with self._lock:
             before, self._ahead = self._ahead, None
         try:
@@ -101,7 +101,7 @@ class TableAhead:
             return
 
     def taken(self) -> "ReadAhead | None":
-        """What was read; it is the caller's from then on."""
+        """Return what was read, and give it to the caller."""
         with self._lock:
             self._over = True
             ahead, self._ahead = self._ahead, None
@@ -109,7 +109,7 @@ class TableAhead:
 
 
 def being_restored(address: str) -> InvalidRequest:
-    """What is said of a home with the mark of a restore."""
+    """Return the error for a home with the marker of a restore."""
     return InvalidRequest(
         f"{address} is being restored, or a restore of it was cut off: wait for it, or run "
         "`distributary restore` again"
@@ -117,7 +117,7 @@ def being_restored(address: str) -> InvalidRequest:
 
 
 def table_ahead(home: Home, settings: Settings) -> TableAhead:
-    """Of the table of a home with a journal on a disk."""
+    """Return the reading ahead of the table of a home on a disk."""
     limits = settings.upkeep.limits
     return TableAhead(
         lambda: TopicLog.open(
@@ -129,12 +129,12 @@ def table_ahead(home: Home, settings: Settings) -> TableAhead:
 def open_store(
     home: Home, settings: Settings, owner: Owner, ahead: "ReadAhead | None" = None
 ) -> Store:
-    """Open the home's journal and table, and commit what the table lacks, exactly once. `ahead`
-    is what was read of the table before.
+    """Open the home's journal and table, and commit the groups that the table lacks, exactly once.
+    `ahead` is the part of the table that was read before.
 
-    After a take-over from an owner that may still live its commits are fenced off first, and its
-    files are read and left. On an object store that is done at every start: a commit of the last
-    owner may still be on its way. Raises StoreError, InvalidRequest.
+    After a take-over from an owner that may still live, its commits are fenced off first, and its
+    journal's files are only read, not used again. A table on an object store is fenced at every
+    start: a commit of the last owner may still be under way. Raises StoreError, InvalidRequest.
     """
     with home.used():
         return _open_store(home, settings, owner, ahead)
@@ -145,8 +145,8 @@ def _open_store(home: Home, settings: Settings, owner: Owner, ahead: "ReadAhead 
     if (home.root / RESTORING).exists():
         raise being_restored(str(home.root))
     place = table_store(home, settings)
-    # What can't be read is refused before the table becomes one of today: then the version that
-    # wrote it can still open the home.
+    # Files of unknown formats are refused before the table is upgraded to this version's format:
+    # so the version that wrote them can still open the home.
     segment.refuse_other_versions(home.journal_dir)
     dispatch_marks.look(home.marks)
     table = TopicLog.open(home.topic_log, store=place, limits=settings.upkeep.limits)
@@ -195,7 +195,7 @@ def _open_store(home: Home, settings: Settings, owner: Owner, ahead: "ReadAhead 
 
 
 def tell_opened(store: Store, began: float) -> None:
-    """Say what a start found; `began` by `time.perf_counter`."""
+    """Log what a start has found; it began at `began` by `time.perf_counter`."""
     found, uncertain = store.snapshot, store.uncertain.values()
     _events.info(
         "store.opened",
@@ -209,8 +209,9 @@ def tell_opened(store: Store, began: float) -> None:
 
 
 def recovered(table: TopicLog, ahead: "ReadAhead | None") -> Snapshot:
-    """Where all subscriptions stand, with what was read ahead. Folding rows needs Arrow, which is
-    a tenth of a second and 35 MB: a home that has none starts without it."""
+    """Return the state of all subscriptions; rows that were read ahead aren't read again. Folding
+    rows needs Arrow, which costs a tenth of a second and 35 MB: a home without rows starts without
+    it."""
     if not table.state.files:
         return at_the_beginning(table.journal_version + 1, table.sequence_version)
     table.prepare()

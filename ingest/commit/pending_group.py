@@ -1,4 +1,4 @@
-"""A group on its way to the disk: what gathers in it, and what of it is being written."""
+"""A group on its way to the disk: pending while it gathers content, then sealed."""
 
 import weakref
 from collections import deque
@@ -23,7 +23,7 @@ from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEve
 
 
 class Receipt(msgspec.Struct, frozen=True, eq=False):
-    """Deliveries whose peer waits for our word, and the credit that it gets back with it."""
+    """Deliveries whose peer waits for our settlement, and the credit that it gets back with it."""
 
     link: Link
     deliveries: bytes
@@ -32,51 +32,51 @@ class Receipt(msgspec.Struct, frozen=True, eq=False):
 
 
 class Inside(msgspec.Struct, frozen=True):
-    """What the gateway itself publishes. `only`: of all subscriptions of the topic no other one is
-    owed it."""
+    """The gateway itself, as a publisher. With `only`, that subscription alone is owed the
+    messages."""
 
     only: SubscriptionKey | None = None
 
 
 class Former(msgspec.Struct, frozen=True, eq=False):
-    """Who published in a transaction that was prepared: a connection of this container, which may
-    have ended since. A transaction waits for long, so it keeps nothing of that."""
+    """The publisher of a prepared transaction: a connection of this container, which may have ended
+    since. A transaction may wait for long, so it doesn't keep the connection in memory."""
 
     container: str
     connection: "weakref.ref[Peer] | None" = None
 
     @property
     def client(self) -> "Peer | Former":
-        """Whose connection it was, if that one is there yet."""
+        """The connection's client, if the connection still exists; else this."""
         found = None if self.connection is None else self.connection()
         return self if found is None else found.client
 
 
-#: Who publishes.
+#: The publisher of a run of messages.
 Publisher: TypeAlias = Peer | Inside | Former
 
 
 class NoLocalRule(Protocol):
-    """Which subscriptions aren't owed all that is published to their topics."""
+    """The subscriptions that aren't owed all messages of their topics."""
 
     def __contains__(self, topic: str) -> bool:
-        """Whether there is any on this topic."""
+        """Whether this topic has such a subscription."""
 
     def exclude(self, topic: str, publisher: Publisher, run: range) -> list[Settlement]:
-        """This publisher's messages get these sequences: what is to be recorded for those that
-        aren't owed them."""
+        """Return settlements for the subscriptions that aren't owed this publisher's messages,
+        which get the sequences of `run`."""
 
 
-#: Bytes of a row beside its names, of a sequence in it, and of a receipt for a delivery.
+#: Bytes that a row takes beside its names, and each sequence in it.
 ROW_BYTES = 512
 SEQUENCE_BYTES = 8
 
 
 class PendingGroup(msgspec.Struct, eq=False):
-    """What the next group will hold, and who is told when it is durable.
+    """The content of a future group, and the receipts and callbacks for when it is durable.
 
-    `size` is the bytes of messages and of what was settled and recorded; the connections of `held`
-    are not read until the group goes.
+    `size` is the bytes of its messages, settlements and records; the connections of `held` aren't
+    read until the group is written.
     """
 
     runs: list[PublishBatch] = msgspec.field(default_factory=list)
@@ -87,22 +87,22 @@ class PendingGroup(msgspec.Struct, eq=False):
     confirmations: "list[Receipt]" = msgspec.field(default_factory=list)
     then: list[Callable[[], None]] = msgspec.field(default_factory=list)
     size: int = 0
-    since: float = 0.0  #: when its first messages came, in seconds of the loop's clock
+    since: float = 0.0  #: when its first messages came, in seconds of the monotonic clock
     held: dict[Link, None] = msgspec.field(default_factory=dict)
-    aimed: bool = False  #: some run is for one subscription alone
+    aimed: bool = False  #: at least one run is for one subscription alone
 
     def __bool__(self) -> bool:
         return bool(self.settlements) or self.awaited
 
     @property
     def awaited(self) -> bool:
-        """Whether anybody waits for it, or for what it brings: all but settlements whose consumers
-        have forgotten their deliveries."""
+        """Whether a peer, a subscription or a callback waits for it: true for all content but
+        settlements whose consumers don't wait for an answer."""
         return bool(self.runs or self.receipts or self.confirmations or self.then or self.records)
 
     def note_begun(self, begun: dict[str, int], group: int) -> None:
-        """The group has this number: `begun` has for each durable subscription that lives, by its
-        id, the group in which its incarnation began."""
+        """Update `begun` by the records of this group, which gets the number `group`: it has the id
+        of each living durable subscription, with the group in which its incarnation began."""
         for record in self.records:
             if not isinstance(record, SubscriptionRecord):
                 continue
@@ -113,7 +113,7 @@ class PendingGroup(msgspec.Struct, eq=False):
 
 
 def settled_bytes(settlement: Settlement) -> int:
-    """What a settlement takes until it is in the table: its row, and each sequence of it."""
+    """Return the bytes of a settlement, until it is in the table: its row, and its sequences."""
     names = len(settlement.subscription) + len(settlement.topic) + len(settlement.consumer)
     runs = settlement.sequences
     count = len(runs[0]) if len(runs) == 1 else sum(map(len, runs))
@@ -121,7 +121,7 @@ def settled_bytes(settlement: Settlement) -> int:
 
 
 def recorded_bytes(record: LogEvent) -> int:
-    """What an event takes until it is in the table."""
+    """Return the bytes of an event, until it is in the table."""
     if isinstance(record, TransactionRecord):
         return ROW_BYTES + len(record.transaction) + len(record.work)
     if isinstance(record, SchemaRecord):
@@ -134,13 +134,13 @@ def recorded_bytes(record: LogEvent) -> int:
 def excluded(
     no_local: NoLocalRule, waiting: PendingGroup, runs: Sequence[PublishBatch], first: int
 ) -> tuple[list[Settlement], list[Settlement]]:
-    """What the group's messages, which get the sequences from `first` on in the order of `runs`,
-    are to the subscriptions that aren't owed all of their topic: to be recorded in it, and in the
-    next. Each of `runs` has some that wait joined, as a whole and in their order.
+    """Return settlements for the subscriptions that aren't owed some of the group's messages: those
+    to record in this group, and those for the next one. The messages get the sequences from `first`
+    on, in the order of `runs`; each of `runs` consists of whole runs of `waiting`, in their order.
 
-    It becomes durable with the messages: nobody can see one without the other. Only for a
-    subscription that begins in this very group it waits for the next one: whatever is settled
-    in a group belongs to what there was before it.
+    The settlements become durable with the messages: no reader can see one without the other. Only
+    the settlements of a subscription that begins in this very group wait for the next one, because
+    settlements in a group belong to incarnations that began before it.
     """
     if not waiting.aimed:
         for run in runs:
@@ -168,8 +168,8 @@ def excluded(
 
 class SealedGroup(msgspec.Struct, frozen=True, eq=False):
     """A group that has its sequences and goes to the disk: nothing is added to it any more.
-    `batches` are its messages as they will be delivered, by topic, `count` is how many they are;
-    `waiting` is who is told."""
+    `batches` are its messages as they will be delivered, by topic, `count` is their number;
+    `waiting` has the receipts and callbacks."""
 
     group: Group
     waiting: PendingGroup
@@ -178,21 +178,21 @@ class SealedGroup(msgspec.Struct, frozen=True, eq=False):
 
 
 class GroupDurable(msgspec.Struct, frozen=True, eq=False):
-    """The log tells the message loop: what this group holds is on the disk."""
+    """The log tells the message loop that this group is on the disk."""
 
     sealed: SealedGroup
 
 
 class CreditGiven(msgspec.Struct, frozen=True):
-    """The committer tells the message loop: producers got the credit that was kept back while the
-    journal was full, and what waited for that may be said."""
+    """The committer tells the message loop that producers got the credit that was kept back while
+    the journal was full, so that it writes their flows."""
 
 
 def answer(receipt: Receipt, state: int) -> None:
     """Settle a receipt's deliveries with `state`, or (0) with their peer's own."""
     link = receipt.link
     if not link.alive:
-        return  # the peer went without waiting; its deliveries are gone
+        return  # the peer has gone without waiting; its deliveries are freed
     if receipt.unsettled:
         pump.settle(receipt.deliveries, state)
         link.connection.touch()

@@ -1,5 +1,4 @@
-"""Where a home without a disk is, where the log's table lies, and which lake a home is, as the
-settings say."""
+"""Locations by the settings: a home without a disk, the log's table, the lake that a home is."""
 
 import os
 from pathlib import Path
@@ -15,9 +14,9 @@ if TYPE_CHECKING:
     from distributary.pipeline.tables.lake.lake import Lake
     from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
-#: Seconds that a look whether a home is a lake may take.
+#: Seconds that the request whether a home is a lake may take.
 _REQUEST_SECONDS = 5.0
-#: The stores that a home may lie in, by the first word of its address.
+#: The stores in which a home may be, by the scheme of its address.
 STORES = ("s3", "gs", "az", "abfs", "abfss")
 
 
@@ -27,7 +26,8 @@ def is_address(home: str) -> bool:
 
 
 def table_store(home: Home, settings: Settings) -> Store:
-    """In the home, or under `tables.url`. Raises InvalidRequest for an address that can't be."""
+    """Return the table's store: in the home, or under `tables.url`. Raises InvalidRequest for an
+    invalid address."""
     url = settings.tables.url.rstrip("/")
     if not url:
         return LocalStore(home.topic_log)
@@ -38,7 +38,7 @@ def table_store(home: Home, settings: Settings) -> Store:
 
 
 def object_home(address: str, settings: Settings) -> "ObjectHome":
-    """The home at a store's address. Raises InvalidRequest for one of another kind."""
+    """Return the home at a store's address. Raises InvalidRequest for another address."""
     from distributary.pipeline.tables.object_home.object_home import ObjectHome  # noqa: PLC0415 (as above)
 
     store, _, place = address.partition("://")
@@ -50,13 +50,13 @@ def object_home(address: str, settings: Settings) -> "ObjectHome":
 
 
 def table_url(home: "ObjectHome", settings: Settings) -> str:
-    """The address of the log's table of a home without a disk."""
+    """Return the address of the log's table of a home without a disk."""
     return f"{settings.tables.url.rstrip('/') or home.tables}/topic_log"
 
 
 def is_lake(address: str, settings: Settings) -> bool:
     """Whether the home at this address is a lake. Blocks; no code of lakes is loaded. Raises
-    InvalidRequest for an address that can't be, StoreError when its store doesn't answer."""
+    InvalidRequest for an invalid address, StoreError when its store doesn't answer."""
     if not is_address(address):
         return os.path.exists(Path(address) / PLACEMENT)  # noqa: PTH110 (raises nothing)
     store = object_home(address, settings).store(_REQUEST_SECONDS)
@@ -67,14 +67,14 @@ def is_lake(address: str, settings: Settings) -> bool:
 
 
 def lake_at(address: str, settings: Settings) -> "Lake | None":
-    """The lake that the home at this address is; None where it is none. Blocks. Raises as
+    """Return the lake at this address; None where the home is no lake. Blocks. Raises as
     `is_lake`."""
     return new_lake(address, settings) if is_lake(address, settings) else None
 
 
 def new_lake(address: str, settings: Settings) -> "Lake":
-    """The lake at this address, whether it has been made or not. Raises InvalidRequest for an
-    address that can't be."""
+    """Return the lake at this address, whether it has been made or not. Raises InvalidRequest for
+    an invalid address."""
     # Loading the client of object stores takes a while, and most homes need none.
     if is_address(address):
         from distributary.pipeline.tables.lake.object_lake import ObjectLake  # noqa: PLC0415 (as above)

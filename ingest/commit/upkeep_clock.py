@@ -1,8 +1,8 @@
-"""When the table's upkeep is done: between commits, one bounded step at a time.
+"""The times of the table's upkeep: between commits, one bounded step at a time.
 
-A step runs in the committer's thread, so a commit that comes due waits for one step at most. What
-may be forgotten follows the subscriptions: their floors are taken on the loop, and hold once the
-table has every group in which the outcomes behind them may lie.
+A step runs on the committer's thread, so a commit that comes due waits for one step at most. The
+subscriptions' floors say which messages may be removed: the floors are read on the loop, and apply
+once the table has every group that may have the outcomes below them.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from distributary.pipeline.tables.upkeep.upkeep_limits import Upkeep
 
 _events = structlog.get_logger("log")
 
-#: After a step that took so long the next one waits for so many times as long: upkeep has half of
-#: the committer's time, and a tenth of it while commits are behind.
+#: Pause after a step, in multiples of the step's time: upkeep gets half of the committer's time,
+#: and a tenth of it while commits are behind.
 REST = 1.0
 REST_BEHIND = 9.0
-#: Seconds until it is asked again whether anything is due, when nothing was.
+#: Seconds without a step after a look that found nothing due.
 IDLE_SECONDS = 0.2
-#: Seconds until it is asked again without a commit, where what is settled goes before its day is
-#: over: outcomes make room, and need no commit for that.
+#: Seconds until the next look without a commit, where settled messages are removed before their day
+#: is over: outcomes alone make removals due.
 LOOK_SECONDS = 10.0
 
 
-#: What a job of the committer's thread gives back.
+#: The result of a job of the committer's thread.
 Result: TypeAlias = Commit | Upkeep | Failure | None
 
 
 class Floors(msgspec.Struct, frozen=True):
-    """Below `floor` nothing is owed to any durable subscription, and below `served` nothing to
-    anybody, once `group` is in the table."""
+    """Below `floor` no durable subscription is owed a message, and below `served` no subscription
+    at all, once `group` is in the table."""
 
     group: int
     floor: int
@@ -46,11 +46,11 @@ class Floors(msgspec.Struct, frozen=True):
 
 
 class UpkeepClock:
-    """Asks for a step after each commit, and again while there was something to do.
+    """Runs a step after each commit, and further ones while there is something to do.
 
-    `submit` hands a job to the committer's thread and its result back to the loop; `floors` says
-    what is owed to nobody, `behind` whether commits wait; `owned` raises HomeLost when the home is
-    another gateway's by now. When the table can't go on, all stops.
+    `submit` hands a job to the committer's thread and its result back to the loop; `floors` returns
+    the floors of now, `behind` whether commits wait; `owned` raises HomeLost when the home has
+    another owner by now. When the table can't go on, the gateway stops.
     """
 
     def __init__(
@@ -69,17 +69,17 @@ class UpkeepClock:
         self._looks = host.settings.upkeep.limits.retains_less
         self._taken: Floors | None = None
         self._floor = self._served = 0
-        self.running = False  #: the committer's thread does a step
+        self.running = False  #: a step runs on the committer's thread
         self._ended = False
         self._next = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def tick(self) -> None:
-        """A commit has ended well, or the pause after a step: do the next step, if its time is."""
+        """Do the next step, if it is due; called after a commit, and after a pause."""
         if self.running or self._ended or self._halt.on or self._loop.time() < self._next:
             return
         self._take_floors()
-        floors = self._floors()  # one may have begun further back meanwhile
+        floors = self._floors()  # a subscription may have begun further back meanwhile
         floor, served = min(self._floor, floors.floor), min(self._served, floors.served)
         self.running = True
         now = clock.now()
@@ -99,7 +99,7 @@ class UpkeepClock:
             self._taken = self._floors()
 
     def _step(self, now: int, floor: int, served: int) -> Upkeep | None:
-        """On the committer's thread."""
+        """Do one step; on the committer's thread."""
         self._owned()
         return self._table.upkeep(now=now, floor=floor, served=served)
 
@@ -125,7 +125,7 @@ class UpkeepClock:
         steps[result.kind] = steps.get(result.kind, 0) + 1
         self._counts.retained_out += result.messages
         if result.messages:
-            _events.warning("retention.dropped", messages=result.messages, owed_to="nobody")
+            _events.warning("retention.dropped", messages=result.messages, owed_to="none")
         self._rest(result.seconds * (REST_BEHIND if self._behind() else REST))
 
     def _failed(self, error: BaseException) -> None:
@@ -141,7 +141,7 @@ class UpkeepClock:
         self._arm(self._next)
 
     def _arm(self, at: float) -> None:
-        """The next look at `at`, if no commit comes before it."""
+        """Look again at `at`, if no commit comes before."""
         if self._timer is not None:
             self._timer.cancel()
         if not self._ended:

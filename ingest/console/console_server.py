@@ -1,4 +1,4 @@
-"""The console as a process: what its command line says, checked; then it serves until it is told
+"""The console as a process: its command line is checked; then it serves until it is told
 to stop."""
 
 import asyncio
@@ -44,16 +44,16 @@ class Place:
 
     @property
     def url(self) -> str:
-        """What to type into a browser."""
+        """Address to type into a browser."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the console shows: a gateway, at one of these addresses; where metrics are, of the
-    gateway and of those that stand by for it; its home, None where only its tables can be reached,
-    and its `topic_log`."""
+    """The gateway that the console shows, at one of these addresses; addresses of the metrics of
+    the gateway and its standbys; its home, None where only its tables can be reached, and its
+    `topic_log`."""
 
     gateways: tuple[Gateway, ...]
     metrics: tuple[str, ...]

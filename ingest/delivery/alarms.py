@@ -1,7 +1,7 @@
 """Alarms of subscriptions: the ends of delays and locks, with one timer for all.
 
-A dispatcher knows when it next has something to do (`next_due`); here the earliest of these times
-is found. All methods run on the loop's thread.
+A dispatcher knows when it next has something to do (`next_due`); this module finds the earliest of
+these times. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from itertools import count
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.runtime import clock
 
-#: Seconds after which the clock is looked at again, at the latest: it may have been set.
+#: Most seconds until the clock is read again: it may have been set.
 WAIT_SECONDS_MAX = 30.0
 #: Subscriptions whose alarm rings in one turn of the loop, 15 us each and more.
 RUNG_AT_ONCE = 100
@@ -26,14 +26,14 @@ class Alarms:
     ) -> None:
         self._loop, self._rung = loop, rung
         self._numbers = count()
-        #: Times (microseconds), the first one first. An entry that isn't its subscription's
-        #: `alarm` any more means nothing.
+        #: Times (microseconds), as a heap. An entry that isn't its subscription's `alarm` any more
+        #: is ignored.
         self._times: list[tuple[int, int, Subscription]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._set_for = 0
 
     def look(self, subscription: Subscription) -> None:
-        """A subscription's dispatcher has changed: it may be due earlier than before."""
+        """Note that a subscription's dispatcher has changed: it may be due earlier than before."""
         due = subscription.dispatcher.next_due
         if due is None or (subscription.alarm and subscription.alarm <= due) or subscription.ended:
             return
@@ -43,7 +43,7 @@ class Alarms:
             self._set()
 
     def forget(self, subscription: Subscription) -> None:
-        """The subscription has ended."""
+        """Forget the alarm of a subscription that has ended."""
         if subscription.alarm:
             subscription.alarm = 0
             self._times = [entry for entry in self._times if entry[2] is not subscription]

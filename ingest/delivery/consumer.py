@@ -1,4 +1,4 @@
-"""Consumers and their subscriptions, with what the delivery service knows of them."""
+"""Consumers and their subscriptions, with the delivery service's state of them."""
 
 from collections import deque
 from collections.abc import Hashable, Sequence
@@ -29,16 +29,16 @@ class Consumer(msgspec.Struct, eq=False):
     kind: LinkKind
     subscription: "Subscription"
     presettled: bool
-    #: What it wants of what its subscription is owed; None: everything.
+    #: Its own selector, over messages that its subscription is owed; None: it wants all of them.
     selector: str | None = None
-    #: Its credit is cut to what it may hold unsettled.
+    #: Its credit is cut, as it may hold only so many deliveries unsettled.
     cut: bool = False
-    #: The next message is larger than it takes, and how: its link ends when it holds nothing more.
+    #: Why the next message is too large for it: its link ends when it holds no deliveries more.
     too_large: str = ""
 
     @property
     def reader(self) -> Reader:
-        """It, to whoever traces messages."""
+        """This consumer in the form that the tracer takes."""
         subscription = self.subscription
         name = subscription.id
         topic, stream = subscription.definition.topic, subscription.stream
@@ -52,7 +52,7 @@ class Consumer(msgspec.Struct, eq=False):
 
 class Pages(msgspec.Struct, eq=False):
     """Older messages of one subscription, read from the table: those of `covered` (a range of
-    sequences) that are still to be delivered. `reading`: one more page is being read."""
+    sequences) that are still to be delivered. `reading`: another page is being read."""
 
     batches: deque[RecordBatch] = msgspec.field(default_factory=deque)
     covered: range = range(0)
@@ -66,17 +66,17 @@ class Pages(msgspec.Struct, eq=False):
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """A subscription of a topic, and what the service needs to serve it.
+    """A subscription of a topic, with the service's state of it.
 
-    `key` is None for a private one. `counts` are what metrics say of it. With a `stream` it reads
-    that, and its dispatcher knows the numbers there; without one it reads the log, and knows
-    sequences. `ahead` are the pages of its position, `aside` those of a message elsewhere: one that
-    was returned, or is delivered early. `mark_slot` is its slot of marks, 0 if it has none. `alarm`
-    is the time (microseconds) for which a timer is set, 0 if none is. `hint` is what is known of
-    what its selector matches. `unreadable` says why a page of it couldn't be read, while it waits
-    for that. `next_message` is a position at which the topic is known to have a message, `recorded`
-    the floor that the log has. `copying` messages were given up, and their copies
-    are in the log when the group that waits is durable. `ended`: no message is owed any more.
+    `key` is None for a private subscription. `counts` are its metrics. With a `stream` it reads
+    the stream, and its dispatcher uses the stream's numbers; without one it reads the log, and the
+    dispatcher uses sequences. `ahead` are the pages from its position on, `aside` those of a
+    message elsewhere: one that was returned, or is delivered early. `mark_slot` is its slot of
+    marks, 0 if it has none. `alarm` is the time (microseconds) for which a timer is set, 0: none.
+    `hint` says where its selector's matches are. `unreadable` says why a page of it couldn't be
+    read, while it waits for that page. `next_message` is a position at which the topic is known to
+    have a message, `recorded` the floor in the log. `copying` is the number of messages given up
+    whose copies are in the pending group. `ended`: it is owed no messages any more.
     """
 
     key: SubscriptionKey | None
@@ -108,11 +108,11 @@ class Subscription:
 
     @property
     def trace_key(self) -> Hashable:
-        """What is its own among all subscriptions; in the log it is the id, where it has one."""
+        """A key unique among all subscriptions: its id, if it has one."""
         return self.id if self.key is not None else self
 
     def head(self, of_log: int) -> int:
-        """What comes after the last message that there is for it; `of_log` is the log's."""
+        """Return the position after its last available message; `of_log` is the log's head."""
         return of_log if self.stream is None else self.stream.head
 
     @property
@@ -121,19 +121,19 @@ class Subscription:
         return self.ahead.reading or self.aside.reading
 
     def forget_pages(self) -> None:
-        """Forget all pages: none of them is needed any more."""
+        """Forget all pages."""
         self.ahead.clear()
         self.aside.clear()
 
     def consumer_name(self, number: int) -> str:
-        """The name of a consumer in the log; empty for a settlement without a consumer."""
+        """Return the name of a consumer in the log; empty for a settlement without a consumer."""
         consumer = self.consumers.get(number)
         return consumer.name if consumer is not None else ""
 
     def settle(
         self, holder: int, run: Run, said: DeliveryState, delivered_at: int, now: int
     ) -> Sequence[Settled | DeadLetter]:
-        """Its dispatcher is told that a run in flight to `holder` ends so."""
+        """Settle a run that is in flight to `holder` with this state, in its dispatcher."""
         return self.dispatcher.settle(
             holder,
             run,
@@ -145,8 +145,8 @@ class Subscription:
         )
 
     def settlement(self, settled: Settled, consumer: str, delivered: int, now: int) -> Settlement:
-        """The record of an outcome, with the subscription's floor as it is now. The subscription
-        has a name."""
+        """Return the record of an outcome, with the subscription's present floor. The subscription
+        must have a name."""
         assert self.key is not None  # noqa: S101
         self.recorded = self.dispatcher.floor
         if settled.run:

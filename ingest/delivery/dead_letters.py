@@ -1,8 +1,8 @@
-"""What subscriptions give up is kept: a copy in the queue of their dead letters.
+"""Copies of messages that subscriptions give up, in the queues of their dead letters.
 
-The copy and the settlement lie in one group: after a crash both are there or neither, and then the
-message is owed still. A peer that waits for our word on its outcome has it when that group is
-durable. All methods run on the loop's thread.
+The copy and the settlement are in one group: after a crash both are there or neither, and then the
+message is still owed. A peer that waits for our settlement gets it when that group is durable. All
+methods run on the loop's thread.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
 
 #: Messages that are copied without a break, about 30 us each.
 BREAK_MESSAGES = 64
-#: Bytes of copies that wait to be durable; above it the others wait as what they are in the log.
+#: Most bytes of copies that wait to be durable; above it no further copies are made for now.
 WAITING_BYTES_MAX = 8 << 20
-#: Reasons that come with an attempt which isn't among those that failed.
+#: Reasons that come with a last attempt, which isn't counted as failed.
 _IN_ONE_MORE = frozenset({Reason.REJECTED, Reason.UNDELIVERABLE})
 #: Reasons that a consumer's outcome gives.
 _SAID = _IN_ONE_MORE | {Reason.EXHAUSTED}
@@ -49,8 +49,8 @@ _events = structlog.get_logger("delivery")
 
 
 class _Pending(msgspec.Struct, frozen=True, eq=False):
-    """Messages that one consumer ("": none) gave up at one time (`at`), and what is done when their
-    copies are in a group of the log."""
+    """Messages that one consumer ("": none) gave up at one time (`at`), and the callback for when
+    their copies are in a group of the log."""
 
     subscription: Subscription
     consumer: str
@@ -76,7 +76,7 @@ class DeadLetters:
         self._lookup, self._ensure_queue = paging.lookup(), ensure_queue
         self._retry_seconds = paging.retry_seconds
         self._pending: deque[_Pending] = deque()
-        #: Dead letters whose messages couldn't be read: they are tried again, the others go on.
+        #: Dead letters whose messages couldn't be read: they are tried again, later ones go on.
         self._unreadable: list[_Pending] = []
         self._work = WhileWanted(self._run, lambda: bool(self._pending), loop, "dead letters")
         self._waiting_bytes = 0
@@ -92,8 +92,8 @@ class DeadLetters:
         delivered_at: int,
         then: Callable[[], None] | None = None,
     ) -> None:
-        """Write copies of these messages; `then` is called when the last copy is in the group that
-        waits, which is written next."""
+        """Write copies of these messages; `then` is called when the last copy is in the pending
+        group, which is written next."""
         last, now = len(given_up) - 1, clock.now()
         for nth, one in enumerate(given_up):
             done = then if nth == last else None
@@ -101,13 +101,13 @@ class DeadLetters:
         self._work.begin()
 
     def _again(self) -> None:
-        """Try once more what couldn't be read."""
+        """Try the unreadable dead letters once more."""
         self._pending.extend(self._unreadable)
         self._unreadable.clear()
         self._work.begin()
 
     async def finish(self, seconds: float) -> None:
-        """Write the copies that are known until now, for at most so many seconds."""
+        """Write the pending copies, for at most this time."""
         await self._work.finish(seconds)
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class DeadLetters:
             pending = self._pending.popleft()
             try:
                 await self._one(pending)
-            except StoreError:  # the log says which; what is written of it stays written
+            except StoreError:  # it was logged; copies that were written stay
                 if not self._unreadable:
                     self._loop.call_later(self._retry_seconds, self._again)
                 self._unreadable.append(pending)
@@ -139,7 +139,7 @@ class DeadLetters:
         at = 0
         while at < len(run) and not pending.subscription.ended:
             batch = await self._lookup.batch(topic, run[at], run[at] + 1)
-            if batch is None:  # what retention has taken can't be copied, nor is it owed for ever
+            if batch is None:  # retention has removed the message: it is settled without a copy
                 self._write(pending, None, run[at : at + 1], {})
                 at += 1
                 continue
@@ -160,9 +160,8 @@ class DeadLetters:
     def _write(
         self, pending: _Pending, batch: RecordBatch | None, run: Run, topics: dict[int, str]
     ) -> None:
-        """End those of these messages that are still given up: those whose time was over have
-        expired, whatever a consumer said of them then. `topics`
-        says where each was published."""
+        """End those of these messages that are still given up. A message that was past its expiry
+        counts as expired, whatever the consumer's outcome. `topics` has each message's topic."""
         reason = pending.dead_letter.reason
         if batch is None or reason not in _SAID:
             self._end(pending, reason, batch, run, topics)
@@ -189,7 +188,7 @@ class DeadLetters:
         keeps = why is said or giving_up.keeps(dispatcher.policy, why)
         consumer, delivered_at = pending.consumer, pending.delivered_at or now
         if said is Reason.EXHAUSTED and not keeps:
-            consumer, delivered_at = "", now  # the last attempt is recorded, as what it was
+            consumer, delivered_at = "", now  # the last attempt is recorded by itself already
         outcome = Outcome.DEAD_LETTERED if keeps else giving_up.OUTCOMES[why]
         settlements = [
             subscription.settlement(settled, consumer, delivered_at, now)
@@ -213,7 +212,7 @@ class DeadLetters:
         settlements: list[Settlement],
         topics: dict[int, str],
     ) -> None:
-        """Put the copies of what is settled so into the group, too."""
+        """Put the settlements and the copies of their messages into one group."""
         subscription, now = pending.subscription, settlements[0].settled_at
         said = pending.dead_letter.reason
         attempts = pending.dead_letter.delivery_count + (said in _IN_ONE_MORE)
@@ -246,7 +245,7 @@ class DeadLetters:
         self._written.set()
 
     def _tell(self, kind: tuple[str, ...], count: int) -> None:
-        """The first of a kind is said at once, what follows is summed up."""
+        """Log the first dead letters of a kind at once, and sum up later ones."""
         if count:
             self._lines.add(kind, count)
         for (subscription, queue, reason), messages in self._lines.due():
@@ -266,7 +265,7 @@ class DeadLetters:
 
 
 def dead_letters_of(subscription: Subscription, log: str) -> Destination:
-    """The queue of the dead letters of a subscription in this log."""
+    """Return the queue of a subscription's dead letters in this log."""
     assert subscription.key is not None  # noqa: S101
     own = dead_letter_queue(subscription.dispatcher.policy.dead_letter_address)
     return own or Destination(Kind.QUEUE, queue_of(subscription.key.id, log))

@@ -1,7 +1,7 @@
-"""The delivery service: performs what the dispatchers of all subscriptions decide.
+"""The delivery service: performs the decisions of all subscriptions' dispatchers.
 
-A subscription is a position over the log. Messages come from memory when they are new, else from
-`topic_log`, a page at a time; a slow one costs others nothing. All run on the loop's thread.
+A subscription is a position over the log. New messages come from memory, older ones from
+`topic_log`, a page at a time; a slow one doesn't delay others. All run on the loop's thread.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,12 +36,12 @@ from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.registry import LinkKind
 
-#: Seconds that dead-lettering may take at the end, when nobody is served any more.
+#: Seconds that dead-lettering may take at the end, when no consumer is served any more.
 FINISH_SECONDS = 5.0
 #: Subscriptions of a topic that are served until those of the next topic have their turn.
 TOPIC_SUBSCRIPTIONS = 64
-#: Bytes that one subscription may hand to the engine in one pass; then the others have a turn and
-#: the sockets a chance to say that they are full.
+#: Bytes that one subscription may hand to the engine in one pass; then others have their turn, and
+#: sockets can report that they are full.
 PASS_BYTES = 1 << 20
 #: Messages that selectors read for one subscription in one pass, 1 to 2 us each with one selector,
 #: fewer with many: 2 ms until others go on.
@@ -55,7 +55,7 @@ class DeliveryDue(msgspec.Struct, frozen=True):
 
 
 class DeliveryService:
-    """Serves subscriptions that have consumers with credit; knows nothing of the others."""
+    """Serves the subscriptions that have consumers with credit."""
 
     def __init__(
         self,
@@ -66,8 +66,7 @@ class DeliveryService:
         ensure_queue: Callable[[Destination], SubscriptionKey],
         complete: Callable[[PageRead | DeliveryDue | AnswerDue], None],
     ) -> None:
-        """`ensure_queue` makes a queue, in the pending group, if absent. `complete` is called with
-        pages that were read, and when there is something to serve that no frame caused."""
+        """`ensure_queue` makes a queue, in the pending group, if absent. `complete` gets events."""
         self._settings, self._log, self._complete = host.settings, log, complete
         self._traces = host.traces
         self._marks, self._topics = store.marks, topics
@@ -75,13 +74,13 @@ class DeliveryService:
         self.faults = SelectorFaults(host, complete)
         self._alarms = Alarms(host.loop, self._rung)
         self._dead_letters = DeadLetters(host, log, self.paging, ensure_queue)
-        #: What becomes of outcomes, and the answers that wait for that.
+        #: Records outcomes, and keeps the answers that wait for them.
         self.recording = OutcomeRecording(host, log, self._dead_letters, complete)
         self._expiry = Expiry(host, topics, self.paging, self.faults, self.give_up)
-        self._attached: dict[str, dict[Subscription, None]] = {}  # topic -> those with consumers
+        self._attached: dict[str, dict[Subscription, None]] = {}  # by topic; with consumers
         self._queue: FairQueue[Subscription] = FairQueue(TOPIC_SUBSCRIPTIONS)
-        self._again: list[Subscription] = []  # served, and not done: behind all when the loop turns
-        self._cut: dict[Consumer, None] = {}  # get more when what they settled is durable
+        self._again: list[Subscription] = []  # not done in their pass: last in the next turn
+        self._cut: dict[Consumer, None] = {}  # get more when their outcomes are durable
         most = host.settings.delivery.turn_subscriptions_max
         self._turn = Allowance(host.loop, most, self._turned)
         self._filter = SelectorFilter(self.faults)
@@ -97,7 +96,7 @@ class DeliveryService:
         kind: LinkKind,
         selector: str | None = None,
     ) -> Consumer:
-        """A consumer joins, with a selector of its own or without; its credit comes by `flowed`."""
+        """Add a consumer, perhaps with a selector of its own; its credit comes by `flowed`."""
         presettled = link.sends_settled or kind is LinkKind.BROWSER
         number = next(self._numbers)
         consumer = Consumer(number, link, name, kind, subscription, presettled, selector)
@@ -105,15 +104,15 @@ class DeliveryService:
             self._filter.join(subscription)
         subscription.consumers[consumer.number] = consumer
         self._filter.consume(consumer)
-        priority = link.attach.priority or 0  # a browser's is nobody's business
+        priority = link.attach.priority or 0  # a browser's is ignored
         subscription.dispatcher.attach(number, priority=priority, selector=selector)
         self._topics.add(subscription)
         self._attached.setdefault(subscription.definition.topic, {})[subscription] = None
         return consumer
 
     def detach(self, consumer: Consumer) -> None:
-        """A consumer goes; what it held is given back, and that is recorded. If its link was lost,
-        it may have seen that."""
+        """Remove a consumer; its unsettled deliveries are released, and that is recorded. If its
+        link was lost, its application may have seen them."""
         subscription = consumer.subscription
         if subscription.consumers.pop(consumer.number, None) is None:
             return
@@ -134,7 +133,7 @@ class DeliveryService:
         self._wake(subscription)
 
     def reacquire(self, consumer: Consumer, run: Run, now: int) -> list[Effect]:
-        """The consumer has all of these that are owed and that nobody has; no byte goes out."""
+        """Give the consumer those of these messages that are owed and not in flight."""
         subscription = consumer.subscription
         effects = subscription.dispatcher.reacquire(consumer.number, run, now)
         self._marks.deliver(subscription.mark_slot, subscription.dispatcher.reach)
@@ -142,7 +141,7 @@ class DeliveryService:
         return effects
 
     def flowed(self, consumer: Consumer) -> None:
-        """The link's credit or drain changed, or its socket can or can't take more."""
+        """Serve a consumer whose link's credit or drain, or whose socket's state, has changed."""
         if consumer.left:
             return
         self._set_credit(consumer)
@@ -164,8 +163,8 @@ class DeliveryService:
     # Subscriptions change.
 
     def changed(self, subscription: Subscription, *, repositioned: bool = False) -> None:
-        """Its dispatcher was told something: it may now deliver, or wake earlier. `repositioned`:
-        its position was set by an operator, and the pages that were read are of no use."""
+        """Serve a subscription whose dispatcher was changed: it may deliver, or wake earlier, than
+        before. `repositioned`: an operator has set its position, and pages read are useless."""
         if repositioned:
             subscription.forget_pages()
             self._topics.changed(subscription)
@@ -173,7 +172,7 @@ class DeliveryService:
         self._wake(subscription)
 
     def end(self, subscription: Subscription) -> None:
-        """It is owed nothing any more."""
+        """End a subscription: it is owed no messages any more."""
         subscription.ended = True
         self._alarms.forget(subscription)
         self.faults.forget(subscription)
@@ -186,16 +185,15 @@ class DeliveryService:
         reason: Reason,
         batch: RecordBatch | None = None,
     ) -> None:
-        """Of these messages, which expired or are too many, nobody shall get what nobody holds.
-        `batch` has those that expired."""
+        """Give up those of these messages that aren't in flight. `batch` has expired ones."""
         effects = subscription.dispatcher.give_up(run, reason)
         self.recording.perform(subscription, effects, clock.now(), batch)
         if effects and subscription.consumers:
-            self._wake(subscription)  # what comes behind may be delivered now
+            self._wake(subscription)  # later messages may be delivered now
         self._log.flush()
 
     def due(self) -> None:
-        """Serve those that were woken, though no frame came."""
+        """Serve the subscriptions that were woken, without waiting for a frame."""
         self._complete(DeliveryDue())
 
     def _rung(self, subscriptions: list[Subscription], now: int) -> None:
@@ -209,7 +207,7 @@ class DeliveryService:
     # Outcomes.
 
     def settled(self, consumer: Consumer, outcomes: Outcomes) -> None:
-        """A consumer's peer gave an outcome to a run of deliveries."""
+        """Settle a run of deliveries as a consumer's peer has said."""
         receipt: Receipt | None = None
         if outcomes.confirm:
             receipt = Receipt(consumer.link, outcomes.confirm, len(outcomes.confirm) // 8, 0)
@@ -227,8 +225,9 @@ class DeliveryService:
         delivered_at: int,
         receipt: Receipt | None = None,
     ) -> int:
-        """A run that is in flight to `holder`, the consumer's number or its transaction's, ends as
-        the consumer said; the receipt is answered when that is durable. Gives how many ended."""
+        """Settle a run that is in flight to `holder`, the consumer's or its transaction's number,
+        as the consumer said; the receipt is answered when that is durable. Return how many
+        deliveries have ended."""
         now, subscription = clock.now(), consumer.subscription
         effects = subscription.settle(holder, run, said, delivered_at, now)
         self.recording.concluded(consumer, effects, delivered_at, now, receipt)
@@ -243,14 +242,15 @@ class DeliveryService:
         said: DeliveryState,
         delivered_at: int,
     ) -> None:
-        """The same of a run that a transaction has, when the consumer (`name`) may be gone."""
+        """Settle as `settle` does, a run of a transaction whose consumer (`name`) may be gone."""
         now = clock.now()
         effects = subscription.settle(holder, run, said, delivered_at, now)
         self.recording.left(subscription, name, effects, delivered_at, now)
         self._wake(subscription)  # messages may be back, and groups may go on
 
     def _returned(self, subscription: Subscription, effects: Sequence[Settled | DeadLetter]) -> int:
-        """What may be delivered again by that is; how many deliveries have ended."""
+        """Serve the subscription if messages were returned to it; return how many deliveries have
+        ended."""
         ended = 0
         for one in effects:
             ended += len(one.run)
@@ -259,7 +259,7 @@ class DeliveryService:
         return ended
 
     def eased(self, consumer: Consumer) -> None:
-        """A consumer holds less than before."""
+        """Serve a consumer that holds fewer deliveries than before."""
         if consumer.cut and not consumer.left:
             self._set_credit(consumer)
             self._wake(consumer.subscription)
@@ -268,8 +268,8 @@ class DeliveryService:
     # Serving.
 
     def arrived(self, topics: Iterable[str]) -> None:
-        """Messages of these topics became durable, and outcomes did: `run` serves whoever may get
-        more by that."""
+        """Note that messages of these topics, and outcomes, have become durable: `run` serves the
+        consumers that may get more by that."""
         cut, self._cut = self._cut, {}
         for consumer in cut:
             self.eased(consumer)
@@ -280,26 +280,26 @@ class DeliveryService:
                     self._queue.add_all(attached, word)
 
     def run(self) -> None:
-        """Serve those that are due, as many as may be until the loop turns; the others then, in the
-        order in which they became due."""
+        """Serve due subscriptions, as many as this turn of the loop allows; the others later, in
+        the order in which they became due."""
         queue, turn = self._queue, self._turn
         while queue.order and turn.left > 0:
             sent, work = self._serve(queue.take())
             turn.spend(units(sent, work))
 
     def _turned(self) -> None:
-        """The sockets were written and others had their turn: go on."""
+        """Go on after a turn of the loop: sockets were written, and other peers had their turn."""
         while self._again:
             self._wake(self._again.pop(0))
         if self._queue.order:
             self._complete(DeliveryDue())
 
     def _wake(self, subscription: Subscription) -> None:
-        """There may be something to do for it: `run` serves it."""
+        """Have `run` serve the subscription: it may have something to deliver."""
         self._queue.add(subscription, subscription.definition.topic)
 
     def _serve(self, subscription: Subscription) -> tuple[int, int]:
-        """Serve one, as far as one pass goes: bytes that were sent, and evaluations."""
+        """Serve a subscription for one pass; return the bytes sent, and the evaluations made."""
         dispatcher, stream = subscription.dispatcher, subscription.stream
         head = self._log.recent.head if stream is None else stream.head
         selects = subscription.definition.selector is not None
@@ -338,8 +338,8 @@ class DeliveryService:
                 f"nothing becomes of {wanted}, read up to {dispatcher.position}, in the batch "
                 f"{batch.first} to {batch.stop - 1} of {subscription.definition}"
             )
-            # What was delivered may be back already, as too large, and what is of a low priority is
-            # asked for again when nothing follows it; both may have to wait for others then.
+            # A message that was too large may be back already, and one of low priority is wanted
+            # again when no other follows it; both may have to wait for other messages then.
             stuck = None if effects else wanted
             if batch.attributes is not None:
                 work += batch.count // MESSAGES_LIKE_ONE_EVALUATION
@@ -353,7 +353,7 @@ class DeliveryService:
     def _deliver(
         self, subscription: Subscription, batch: RecordBatch, effects: Sequence[Effect], now: int
     ) -> int:
-        """Perform what the dispatcher has made of a batch's messages; bytes that were sent."""
+        """Perform the dispatcher's effects on a batch's messages; return the bytes sent."""
         sent, limited, others = 0, list[Consumer](), list[Effect]()
         for effect in effects:
             if not isinstance(effect, Deliver):
@@ -379,11 +379,11 @@ class DeliveryService:
         return sent
 
     def resume(self, subscription: Subscription) -> None:
-        """It may go on: a page that it waited for is there, or is to be asked for again."""
+        """Serve a subscription again: its page is there, or is to be asked for again."""
         self._wake(subscription)
 
     def _answer_drains(self, subscription: Subscription) -> None:
-        """All there is has been sent: whoever drains gives its credit back."""
+        """Give back the credit of consumers that drain: all available messages were sent."""
         for consumer in subscription.consumers.values():
             link = consumer.link
             if link.alive and link.draining and link.connection.writable:
@@ -391,7 +391,7 @@ class DeliveryService:
                 self._set_credit(consumer)
 
     async def finish(self) -> None:
-        """The last peer has gone: dead-letter what is given up, and begin nothing more."""
+        """Write the copies of messages given up, and begin no more; the last peer has gone."""
         self._expiry.close()
         await self._dead_letters.finish(FINISH_SECONDS)
 

@@ -1,8 +1,8 @@
-"""Dispatch marks of subscriptions: when they are durable, and when they go back to 0.
+"""Dispatch marks of subscriptions: their syncs to disk, and their return to 0.
 
-A consumer's attach is answered when it is durable that its subscription has a consumer. When the
-last consumer has detached, and the outcome of each delivery is durable in the log, the subscription
-is quiet again. All methods run on the loop's thread.
+A consumer's attach is answered when the marks say durably that its subscription has a consumer.
+When the last consumer has detached, and the outcome of each delivery is durable in the log, the
+mark goes back to 0. All methods run on the loop's thread.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from distributary.pipeline.tables.recovery.dispatch_marks import DispatchMarks
 
 
 class MarksDurable(msgspec.Struct, frozen=True):
-    """The marks tell the message loop: a sync has let peers go on."""
+    """Tells the message loop that a sync of the marks has let peers go on."""
 
 
 class DispatchMarking:
-    """The gateway's end of the marks. `complete` is told when a sync has let peers go on; one that
-    failed stops all."""
+    """The gateway's end of the marks. `complete` is told when a sync has let peers go on; a failed
+    sync stops the gateway."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class DispatchMarking:
         self._halt, self._log, self._marks = host.halt, log, marks
         self._complete = complete
         self._worker: Worker[None] = Worker("marks", host.loop)
-        #: Slot -> how often a first consumer came or the last one went, to know what is past.
+        #: By slot: changes between no consumer and some, so that an outdated sync is noticed.
         self._changes: dict[int, int] = {}
         #: Slots that are known to be durable as attached.
         self._durable: set[int] = set()
@@ -44,7 +44,7 @@ class DispatchMarking:
         self._syncing = False
 
     def joined(self, subscription: Subscription, then: Callable[[], None]) -> None:
-        """A consumer attached to a durable subscription. `then` is called when that is durable,
+        """Mark that a durable subscription has a consumer. `then` is called when that is durable,
         at once if it was durable before. Raises StoreError when the file has no space for it."""
         assert subscription.key is not None  # noqa: S101
         slot = subscription.mark_slot
@@ -59,7 +59,7 @@ class DispatchMarking:
         self._sync()
 
     def left(self, subscription: Subscription) -> None:
-        """A consumer detached, and the release of its unsettled deliveries was given to the log."""
+        """Note that a consumer has detached, and the release of its deliveries is with the log."""
         slot = subscription.mark_slot
         if not slot or subscription.consumers:
             return
@@ -70,12 +70,12 @@ class DispatchMarking:
             quiet()
 
     def renewed(self, subscription: Subscription) -> None:
-        """The subscription was rewound or purged, that is durable, and nothing was delivered
-        since: its mark goes back to 0."""
+        """Set the mark back to 0: the subscription was rewound or purged, that is durable, and no
+        message was delivered since."""
         self._marks.renew(subscription.mark_slot)
 
     def deleted(self, subscription: Subscription) -> None:
-        """The subscription was deleted, and that is durable."""
+        """Free the marks of a subscription that was deleted durably."""
         assert subscription.key is not None  # noqa: S101
         self._changed(subscription.mark_slot)
         self._durable.discard(subscription.mark_slot)
@@ -83,8 +83,8 @@ class DispatchMarking:
         subscription.mark_slot = 0
 
     def close(self, *, failed: bool) -> None:
-        """Make the marks that went back to 0 at the end durable, unless that was a failure; call it
-        after the log is closed. Raises StoreError when it can't be done: the next start then takes
+        """Make the marks that went back to 0 at the end durable, unless the gateway `failed`; call
+        it after the log is closed. Raises StoreError when that fails: the next start then takes
         more messages for possibly delivered."""
         self._worker.stop()
         try:
@@ -99,15 +99,15 @@ class DispatchMarking:
         self._changes[slot] = self._changes.get(slot, 0) + 1
 
     def _quiet(self, slot: int, change: int) -> None:
-        """A stop that nobody asked for is a crash to consumers: whatever they still give back then
-        they may have seen, and no mark is taken back."""
+        """Set the mark of a slot back to 0, unless it has changed since. A halted gateway keeps its
+        marks: consumers may have seen the deliveries that they give back then."""
         if self._changes[slot] == change and not self._halt.on:
             self._changed(slot)
             self._durable.discard(slot)
             self._marks.quiet(slot)
 
     def _sync(self) -> None:
-        """One sync for all attaches that wait; those that come meanwhile wait for the next one."""
+        """Begin one sync for all waiting attaches; later attaches wait for the next one."""
         if self._syncing or not self._waiting:
             return
         self._syncing = True

@@ -1,8 +1,8 @@
-"""Expired messages are given up on every subscription of their topic, with consumers or without.
+"""Giving up of expired messages, on every subscription of their topic, with consumers or without.
 
-Every `delivery.expiry_scan_ms` the priority indexes say in which stretches of messages any has
-expired. These stretches are read, from memory or from the table, beside all other work. What
-somebody holds then is looked at again when it comes back.
+Every `delivery.expiry_scan_ms` the priority indexes name the stretches in which messages have
+expired. These stretches are read, from memory or from the table, beside all other work. Messages
+that consumers or transactions hold then are looked at again when they come back.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 #: Evaluations of a selector between two turns of the loop, and messages that are looked up.
 PART_EVALUATIONS = 1_000
 PART_MESSAGES = 1_000
-#: Subscriptions that give up what expired between two turns, 0.3 ms each for a thousand messages.
+#: Subscriptions that give up expired messages between two turns, 0.3 ms each for a thousand.
 PART_SUBSCRIPTIONS = 16
 
 
@@ -48,7 +48,7 @@ class Expiry:
     ) -> None:
         self._topics, self._give_up = topics, give_up
         self._faults = faults
-        #: What had expired while somebody held it, and where to look when it comes back.
+        #: Messages that had expired while they were held, and where to look when they come back.
         self._held: dict[Subscription, tuple[Lapsed, SequenceSet]] = {}
         self._lookup, self._retry_us = paging.lookup(), int(paging.retry_seconds * 1e6)
         seconds = host.settings.delivery.expiry_scan_ms / 1_000
@@ -64,7 +64,7 @@ class Expiry:
         for lapsed in self._topics.lapsed(now):
             try:
                 await self._look_through(lapsed, now)
-            except StoreError:  # the log says which
+            except StoreError:  # it was logged
                 self._topics.again(lapsed, now + self._retry_us)
         self._lookup.forget()
 
@@ -110,8 +110,8 @@ class Expiry:
             self._topics.again(lapsed, next_one)
 
     async def _batch(self, lapsed: Lapsed, at: int) -> RecordBatch | None:
-        """The batch of the stretch with this message or the first one after it. What a stream has
-        in the log isn't looked at: it expires when it is read."""
+        """Return the batch of the stretch with this message or the first one after it. A stream's
+        entries that are in the log are skipped: they expire when they are read."""
         if lapsed.stream is None:
             return await self._lookup.batch(lapsed.topic, at, lapsed.stretch.stop)
         entry = lapsed.stream.find(at)
@@ -126,7 +126,7 @@ class Expiry:
         batch: RecordBatch,
         expired: "array[int]",
     ) -> None:
-        """Give up what of these the subscription claims."""
+        """Give up those of these messages that the subscription claims."""
         if subscription.ended or subscription.dispatcher.floor > expired[-1]:
             return
         if subscription.definition.selector is not None:
@@ -142,7 +142,8 @@ class Expiry:
     async def _selected(
         self, definition: Definition, batch: RecordBatch, expired: "array[int]"
     ) -> "array[int]":
-        """What of these a selector selects; others have their turns while it is evaluated."""
+        """Return those of these messages that the selector selects; other work has its turns while
+        it is evaluated."""
         selections, wanted, found = Selections(BatchReader), frozenset(expired), array("q")
         selections.join(definition)
         for part in selected_parts(selections, definition, batch, PART_EVALUATIONS):
@@ -152,8 +153,8 @@ class Expiry:
 
 
 def _expired(batch: RecordBatch, within: range, now: int) -> "tuple[array[int], int]":
-    """Which of the batch's messages within these sequences have expired, and when the next one of
-    the others does; 0: none."""
+    """Return the batch's expired messages within these sequences, and when the next of the others
+    expires; 0: none does."""
     found, later = array("q"), 0
     attributes = batch.attributes
     if attributes is None or not attributes.expires_at:

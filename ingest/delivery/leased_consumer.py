@@ -2,9 +2,9 @@
 table.
 
 To the delivery service it is a link like any other: it has credit, gets runs in its turn, and ends.
-Its peer is a *holder*, a name of the client's choosing, which outlives a connection: after the
-connection is lost its sequences stay in flight for as long as the client asked for, so that it can
-come back for them.
+Its peer is a *holder*, a name that the client chooses and that outlives a connection. After the
+connection is lost, the holder's sequences stay in flight for the time that the client asked for, so
+that it can come back for them.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
 from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
-#: What one sequence counts among the bytes that a subscription hands out in one pass.
+#: Bytes for which a sequence counts, of those that a subscription hands out in one pass.
 SEQUENCE_BYTES = 8
 
 
@@ -60,10 +60,10 @@ class LeasedConsumer(Link):
         self.asked_by: Link | None = asked_by
         self.holder, self.user = holder, asked_by.connection.user
         self.linger_ms = 0
-        #: Done when it is durable that its subscription has a consumer; before, it gets nothing.
+        #: Done when it is durable that its subscription has a consumer; it gets nothing before.
         self.sure = sure
         self.timer: asyncio.TimerHandle | None = None
-        #: Set whenever it got sequences, or ended.
+        #: Set whenever it has got sequences, or has ended.
         self.changed = asyncio.Event()
         #: Why the lease was ended from our side.
         self.reason = ""
@@ -73,7 +73,7 @@ class LeasedConsumer(Link):
         self._fresh, self._fresh_since = SequenceSet(), 0
         self._since: dict[int, SequenceSet] = {}  #: time of delivery -> sequences
 
-    # What a link is to the service.
+    # The interface of a link to the service.
 
     @property
     def handle(self) -> tuple[int, int]:
@@ -136,7 +136,7 @@ class LeasedConsumer(Link):
                 times.extend([delivered_at] * len(run))
         return sequences, times
 
-    # What it is to its holder.
+    # The interface to its holder.
 
     def grant(self, credit: int) -> None:
         """Set how many more sequences it takes."""
@@ -151,14 +151,14 @@ class LeasedConsumer(Link):
         self.changed.set()
 
     def handed(self) -> list[tuple[Run, int]]:
-        """The runs that were added since the last call, each with its failed attempts."""
+        """Return the runs that were added since the last call, each with its failed attempts."""
         self._date()
         found, self._handed = self._handed, []
         return found
 
     def _date(self) -> None:
-        """What one answer hands over has one time, that of its last run: few times are few records.
-        An outcome counts for a delivery of its time or before."""
+        """Give all sequences of one answer one time, that of their last run: fewer times make fewer
+        records. An outcome applies to deliveries of its time or before."""
         if self._fresh:
             had = self._since.setdefault(self._fresh_since, SequenceSet())
             for run in self._fresh.runs():
@@ -166,8 +166,8 @@ class LeasedConsumer(Link):
             self._fresh, self._fresh_since = SequenceSet(), 0
 
     def ending(self, run: Run) -> list[tuple[int, Run]]:
-        """Remove those of these sequences that are in flight to it: (time of delivery, run) of
-        each."""
+        """Remove those of these sequences that are in flight to it; return (time of delivery, run)
+        of each part."""
         self._date()
         found: list[tuple[int, Run]] = []
         for delivered_at in [*self._since]:

@@ -1,10 +1,10 @@
-"""Messages at hand: those of the last minutes in memory, older ones in pages of the table.
+"""Sources of messages: memory for those of the last minutes, pages of the table for older ones.
 
-A page is read by a thread of its own while others are served; the message loop is told when it is
-there.
+The reader's thread reads a page while other subscriptions are served; the message loop is told when
+the page is there.
 A page that can't be read (a flipped bit, a store that is away) pauses the subscriptions that want
-it, which is said in the log and by management, and is asked for again after
-`delivery.page_retry_ms`; all others go on. All methods run on the loop's thread.
+it, which the log and management report. The page is asked for again after `delivery.page_retry_ms`;
+other subscriptions go on. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ _events = structlog.get_logger("delivery")
 
 
 class PageRead(msgspec.Struct, frozen=True):
-    """Paging, or a selector that is tried again, tells the message loop: this subscription may go
-    on."""
+    """Tells the message loop that a subscription may go on: its page was read, or it may be tried
+    again."""
 
     subscription: Subscription
 
 
 class Paging:
-    """Finds what subscriptions want. `complete` is told when a page is there, or may be asked for
-    again; a bug in reading stops all."""
+    """Finds the messages that subscriptions want. `complete` is told when a page is there, or may
+    be asked for again; a bug in reading stops the gateway."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Paging:
         self._reader: Worker[Page | dict[int, str]] = Worker("reader", host.loop)
 
     def find(self, subscription: Subscription, wanted: int) -> RecordBatch | None:
-        """The batch with `wanted` or the first one after it. None if there is none yet, a page
-        must be read first, or the hint says that nothing there can match."""
+        """Return the batch with `wanted` or the first one after it. None if there is none yet, a
+        page must be read first, or the hint says that no message there can match."""
         recent, dispatcher = self._recent, subscription.dispatcher
         if subscription.stream is not None:
             return self._streamed(subscription, subscription.stream, wanted)
@@ -83,7 +83,8 @@ class Paging:
     def _streamed(
         self, subscription: Subscription, stream: MemoryStream, wanted: int
     ) -> RecordBatch | None:
-        """The same of a stream: what it has in the log is in memory there, or in a page."""
+        """Find as `find` does, in a stream. Its entries that are in the log come from memory or a
+        page."""
         entry, recent, topic = stream.find(wanted), self._recent, subscription.definition.topic
         if entry is None:
             subscription.dispatcher.skip_to(stream.head)
@@ -98,16 +99,16 @@ class Paging:
         else:
             batch = next(iter(subscription.ahead.batches), None)
         if batch is None or batch.first >= entry.sequence + entry.count:
-            subscription.dispatcher.skip_to(entry.stop)  # retention has taken it
+            subscription.dispatcher.skip_to(entry.stop)  # retention has removed it
             return None
         return entry.numbered(batch)
 
     def _page(
         self, subscription: Subscription, pages: Pages, wanted: int, *, forward: bool
     ) -> bool:
-        """Whether the pages at hand lead to `wanted`; asks for the next one if they don't.
+        """Whether the pages at hand cover `wanted`; ask for the next page if they don't.
 
-        With no page left and True, nothing is owed below the floor of what is in memory.
+        If True without any batch at hand, no message is owed below the floor of those in memory.
         """
         floor = self._recent.floor
         if wanted not in pages.covered:
@@ -157,7 +158,7 @@ class Paging:
         self._complete(PageRead(subscription))
 
     def _again(self, subscription: Subscription, pages: Pages, start: int) -> None:
-        """Ask once more for a page that couldn't be read, if it is still wanted."""
+        """Ask again for a page that couldn't be read, if it is still wanted."""
         if pages.covered.stop == start and subscription.consumers and not subscription.ended:
             self._request(subscription, pages, start)
             return
@@ -177,7 +178,7 @@ class Paging:
         hint_filter: HintFilter | None = None,
         page_bytes: int = 0,
     ) -> None:
-        """`page_bytes`: 0 for those of the settings."""
+        """Read a page on the reader's thread. `page_bytes`: 0 for the settings' size."""
         size = page_bytes or self._limits.page_bytes
 
         def told(page: Page | dict[int, str] | Failure) -> None:
@@ -189,7 +190,7 @@ class Paging:
         self._reader.submit(lambda: self._table.page(topic, start, size, hint_filter), told)
 
     async def topics(self, pattern: str, sequences: Sequence[int]) -> dict[int, str]:
-        """Where these committed messages (ascending), which match the pattern, were published.
+        """Return the topics of these committed messages (ascending), which match the pattern.
         Raises as `page` does."""
         came: asyncio.Future[dict[int, str] | Failure] = self._loop.create_future()
 
@@ -205,7 +206,8 @@ class Paging:
         return found
 
     def _unread(self, topic: str, start: int, failure: Failure) -> StoreError | None:
-        """Say that the page can't be read; None if that is a bug, which stops everything."""
+        """Log that a page can't be read, and return the error; None if it is a bug, which stops the
+        gateway."""
         error = failure.error
         if not isinstance(error, StoreError | OSError):
             self._halt.now(f"{type(error).__name__}: {error}")
@@ -217,14 +219,14 @@ class Paging:
                 topic=topic,
                 sequence=start,
                 reason=str(error),
-                then=f"what wants them waits, and asks again every {self._limits.page_retry_ms} ms "
-                "(delivery.page_retry_ms); all others go on",
+                then="subscriptions that want them wait, and ask again every "
+                f"{self._limits.page_retry_ms} ms (delivery.page_retry_ms); others go on",
             )
         return StoreError(str(error))
 
     async def page(self, topic: str, start: int) -> Page:
-        """A page for work that nobody waits for at a link. Raises StoreError when it can't be
-        read; Failure, after all was stopped, when that is a bug."""
+        """Read a page for work beside serving consumers. Raises StoreError when it can't be read;
+        Failure, with the gateway stopped, when that is a bug."""
         came: asyncio.Future[Page | Failure] = self._loop.create_future()
 
         def done(page: Page | Failure) -> None:
@@ -238,7 +240,7 @@ class Paging:
         return page
 
     def lookup(self) -> "Lookup":
-        """A new `Lookup`, with a page of its own."""
+        """Make a `Lookup`, with a page of its own."""
         return Lookup(self, self._recent)
 
     def close(self) -> None:
@@ -246,7 +248,7 @@ class Paging:
 
 
 class Lookup:
-    """Messages by topic and sequence, for other work than serving consumers; it keeps one page."""
+    """Finds messages by topic and sequence, for work beside serving consumers. Keeps one page."""
 
     def __init__(self, paging: Paging, recent: RecentMessages) -> None:
         self._paging, self._recent = paging, recent
@@ -255,8 +257,8 @@ class Lookup:
         self._page = Page((), 0)
 
     async def batch(self, topic: str, sequence: int, stop: int) -> RecordBatch | None:
-        """The batch with this message or the first one after it that begins before `stop`. Raises
-        StoreError, as `Paging.page` does."""
+        """Return the batch with this message, or the first later one that begins before `stop`.
+        Raises StoreError, as `Paging.page` does."""
         while sequence < stop:
             if sequence >= self._recent.floor:
                 batch = self._recent.find(topic, sequence)
@@ -271,8 +273,8 @@ class Lookup:
         return None
 
     async def topics(self, topic: str, run: Run) -> dict[int, str]:
-        """Where each of these messages, ascending, was published, which is `topic` or matches it.
-        Raises StoreError, as `Paging.page` does."""
+        """Return the topics of these messages (ascending), which are `topic` or match it. Raises
+        StoreError, as `Paging.page` does."""
         if not is_pattern(topic):
             return dict.fromkeys(run, topic)
         found: dict[int, str] = {}
@@ -289,7 +291,8 @@ class Lookup:
 
 
 def _skipped(subscription: Subscription, wanted: int) -> bool:
-    """Whether its position moves on from `wanted`, as its hint says that nothing there matches."""
+    """Skip messages that by the hint can't match; return whether the position has moved on from
+    `wanted`."""
     hint, dispatcher = subscription.hint, subscription.dispatcher
     assert hint is not None  # noqa: S101
     if not hint.forget(dispatcher.position):
@@ -304,7 +307,7 @@ def _skipped(subscription: Subscription, wanted: int) -> bool:
 
 
 def _within(pages: Pages, wanted: int) -> RecordBatch | None:
-    """The batch with `wanted`, if it is there."""
+    """Return the batch with `wanted`, if the pages have it."""
     if wanted in pages.covered:
         for batch in pages.batches:
             if batch.stop > wanted:
@@ -313,7 +316,7 @@ def _within(pages: Pages, wanted: int) -> RecordBatch | None:
 
 
 def _grouped(batch: RecordBatch) -> RecordBatch:
-    """An older batch with the groups of its messages, which the table doesn't know."""
+    """Return an older batch with the message groups, which the table doesn't have."""
     groups = pump.groups(batch)
     if not groups:
         return batch

@@ -1,9 +1,9 @@
-"""What dispatchers make of outcomes: it is recorded in the group that waits, or its messages become
-dead letters; and the answers that wait until that is durable.
+"""Recording of outcomes: dispatchers' settlements go to the pending group, messages given up become
+dead letters; and the answers to peers that wait until the outcomes are durable.
 
-Rule: a peer that ends a link, a session or its connection hears our answer when the outcomes that
-      it gave there are durable, or an error that says that nobody knows. Where none waits nothing
-      is waited for. All methods run on the loop's thread.
+Rule: a peer that ends a link, a session or its connection is answered when the outcomes that it
+      gave there are durable, or after a while with an error that says that this isn't known. If no
+      outcome waits the answer comes at once. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from distributary.pipeline.model.record_batch import RecordBatch
 
 
 class AnswerDue(msgspec.Struct, frozen=True):
-    """The message loop is told: an answer had waited for too long, and was given."""
+    """Tells the message loop that an answer had waited for too long, and was given."""
 
 
 class _Waiting(msgspec.Struct, eq=False):
-    """An answer that waits for what was said on these links; `timer` bounds that."""
+    """An answer that waits for the outcomes given on these links; `timer` bounds the wait."""
 
     links: tuple[Link, ...]
     say: Callable[[str], None]
@@ -37,7 +37,7 @@ class _Waiting(msgspec.Struct, eq=False):
 
 
 class OutcomeRecording:
-    """Records for all subscriptions."""
+    """Records the outcomes of all subscriptions."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class OutcomeRecording:
         self._traces = host.traces
         self._ms_max = host.settings.amqp.close_answer_ms_max
         self._complete = complete
-        #: Answers that wait for copies of what was given up.
+        #: Answers that wait for copies of messages given up.
         self._for_copies: dict[_Waiting, None] = {}
 
     def concluded(
@@ -62,8 +62,8 @@ class OutcomeRecording:
         now: int,
         receipt: Receipt | None,
     ) -> None:
-        """What a dispatcher made of a consumer's outcomes is recorded, or becomes dead letters; the
-        receipt is answered when that is durable."""
+        """Record a dispatcher's effects of a consumer's outcomes; the receipt is answered when they
+        are durable."""
         subscription, link = consumer.subscription, consumer.link
         given_up = self._recorded(subscription, consumer.name, effects, delivered_at, now)
         if effects and subscription.durable:
@@ -85,8 +85,8 @@ class OutcomeRecording:
         delivered_at: int,
         now: int,
     ) -> None:
-        """What a dispatcher made of the end of the consumer `name`, or of what a transaction had of
-        it; nobody waits for that."""
+        """Record a dispatcher's effects of the end of the consumer `name`, or of deliveries that a
+        transaction had of it; no peer waits for an answer."""
         given_up = self._recorded(subscription, name, effects, delivered_at, now)
         if given_up:
             self._dead_letters.add(subscription, name, given_up, delivered_at)
@@ -98,8 +98,8 @@ class OutcomeRecording:
         now: int,
         batch: RecordBatch | None = None,
     ) -> None:
-        """What ended by itself: no peer said so. `batch` has the messages, where they are at
-        hand: whatever expires is."""
+        """Record effects that no peer's outcome has caused. `batch` has the messages, if they are
+        at hand; expired messages always are."""
         given_up: list[DeadLetter] = []
         for effect in effects:
             match effect:
@@ -117,7 +117,7 @@ class OutcomeRecording:
             )
 
     def when_durable(self, links: tuple[Link, ...], say: Callable[[str], None]) -> None:
-        """Call `say` when the outcomes that came on these links are durable, at once if they are;
+        """Call `say` with "" when the outcomes given on these links are durable, perhaps at once;
         with a sentence if that takes too long. `say` raises nothing."""
         if self._durable(links):
             say("")
@@ -158,7 +158,7 @@ class OutcomeRecording:
         self._complete(AnswerDue())
 
     def _copied(self, link: Link, receipt: Receipt | None) -> None:
-        """The copies of what an outcome has given up are in the group that waits."""
+        """Go on with an outcome whose messages' copies are in the pending group."""
         link.unburied -= 1
         link.outcomes_in = self._log.forming
         if receipt is not None:
@@ -175,7 +175,7 @@ class OutcomeRecording:
         delivered_at: int,
         now: int,
     ) -> list[DeadLetter]:
-        """Record these; gives those that are to become dead letters."""
+        """Record settlements; return the effects that are to become dead letters."""
         given_up: list[DeadLetter] = []
         for one in effects:
             if isinstance(one, DeadLetter):

@@ -1,8 +1,7 @@
-"""Messages that are larger than a consumer takes: its link ends before such a message, in good
-order.
+"""Messages that are larger than a consumer takes: its link ends before such a message.
 
-The messages before it are delivered, and the consumer may still settle those in flight. The message
-itself goes to another consumer that takes it.
+Earlier messages are delivered, and the consumer may still settle those in flight. The large message
+goes to another consumer that takes it.
 """
 
 from functools import partial
@@ -16,8 +15,8 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 
 def fitting(consumer: Consumer, batch: RecordBatch, deliver: Deliver, now: int) -> Run:
-    """The part of a delivery before the first message that is too large for the consumer. The
-    rest is released for other consumers, and this link gets no more."""
+    """Return the part of a delivery before the first message that is too large for the consumer.
+    The rest is released for other consumers, and this link gets no more."""
     link, run = consumer.link, deliver.run
     fits, size = 0, 0
     if not consumer.too_large:

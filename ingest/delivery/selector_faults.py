@@ -1,9 +1,9 @@
-"""Selectors that can't be evaluated, which is a bug of ours: what they cost, and to whom.
+"""Consequences of selectors that can't be evaluated, which is a bug of ours.
 
-A subscription's own selector decides what it is owed, and nothing else can decide it: the
-subscription waits, with an alarm in the log and by management, and is tried again after
-`delivery.page_retry_ms`. A selector of a consumer's own (on a queue, of a browser, of a
-subscription that is the link's own) ends the peer of that consumer. All others go on.
+Only a subscription's own selector can decide which messages it is owed. So the subscription waits,
+which the log and management report, and is tried again after `delivery.page_retry_ms`. A failing
+selector of a consumer (on a queue, of a browser, of a subscription that is the link's own) ends
+that consumer's peer. Other subscriptions and peers go on.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from distributary.pipeline.errors import SelectorFailed
 
 _events = structlog.get_logger("delivery")
 
-#: What management says of a subscription that waits.
+#: Beginning of management's report about a subscription that waits.
 WAITS = "its selector can't be evaluated: "
 
 
@@ -29,19 +29,19 @@ class SelectorFaults:
         self._loop, self._retry_ms = host.loop, host.settings.delivery.page_retry_ms
         self._complete = complete
         self._waiting: set[Subscription] = set()
-        self._told: dict[Subscription, str] = {}  #: what the log was told of each, until it works
+        self._told: dict[Subscription, str] = {}  #: the logged fault of each, until it works
 
     def waits(self, subscription: Subscription) -> bool:
-        """Whether the subscription isn't to be tried yet."""
+        """Whether the subscription must wait before it is tried again."""
         return subscription in self._waiting
 
     def works(self, subscription: Subscription) -> None:
-        """The subscription's selector was evaluated without a fault."""
+        """Note that the subscription's selector was evaluated without a fault."""
         if self._told:
             self._told.pop(subscription, None)
 
     def failed(self, subscription: Subscription, failure: SelectorFailed) -> None:
-        """A selector failed while the subscription was served."""
+        """Handle a selector that failed while the subscription was served."""
         if subscription.key is None or failure.selector != subscription.definition.selector:
             for consumer in tuple(subscription.consumers.values()):
                 own = consumer.selector or subscription.definition.selector
@@ -65,12 +65,12 @@ class SelectorFaults:
             selector=failure.selector,
             reason=str(failure),
             then=f"the subscription waits, and is tried again every {self._retry_ms} ms "
-            "(delivery.page_retry_ms); all others go on",
+            "(delivery.page_retry_ms); others go on",
             exc_info=failure,
         )
 
     def forget(self, subscription: Subscription) -> None:
-        """The subscription has ended."""
+        """Forget a subscription that has ended."""
         self._told.pop(subscription, None)
 
     def _retry(self, subscription: Subscription) -> None:

@@ -1,8 +1,8 @@
-"""What selectors let through: of a batch's messages those that a subscription claims, and of these
+"""The messages of a batch that selectors select: those that a subscription claims, and of these
 those that its consumers want.
 
-A subscription's own selector says what it is owed; a consumer's, on a queue, only what this
-consumer gets of it.
+A subscription's own selector decides which messages it is owed; a consumer's selector, on a queue,
+decides only which of these the consumer gets.
 """
 
 from array import array
@@ -19,8 +19,8 @@ from distributary.pipeline.selector.matching import Selections
 
 
 class Part(msgspec.Struct, frozen=True, eq=False):
-    """The part of a batch that a dispatcher is offered, as in its `offer`; `work` is how many
-    evaluations it took."""
+    """The part of a batch that a dispatcher is offered, as in its `offer`; `work` is the number of
+    evaluations."""
 
     first: int
     stop: int
@@ -37,21 +37,21 @@ class SelectorFilter:
         self._selections = Selections(BatchReader)
 
     def join(self, subscription: Subscription) -> None:
-        """The subscription is served from now on."""
+        """Add the selector of a subscription that is served from now on."""
         self._selections.join(subscription.definition)
 
     def leave(self, subscription: Subscription) -> None:
-        """The subscription is served no more."""
+        """Remove the selector of a subscription that is served no more."""
         self._selections.leave(subscription.definition)
 
     def consume(self, consumer: Consumer) -> None:
-        """A consumer attached, perhaps with a selector of its own."""
+        """Add the own selector, if any, of a consumer that has attached."""
         if consumer.selector is not None:
             definition = consumer.subscription.definition
             self._selections.join(replace(definition, selector=consumer.selector))
 
     def stop(self, consumer: Consumer) -> None:
-        """The consumer has detached."""
+        """Remove the own selector, if any, of a consumer that has detached."""
         if consumer.selector is not None:
             definition = consumer.subscription.definition
             self._selections.leave(replace(definition, selector=consumer.selector))
@@ -59,8 +59,8 @@ class SelectorFilter:
     def part(
         self, subscription: Subscription, batch: RecordBatch, wanted: int, work_max: int
     ) -> Part | None:
-        """The part of the batch to offer where selectors decide: the matches from `wanted` on,
-        as far as they are known. None: one of the selectors can't be evaluated."""
+        """Return the part of the batch to offer where selectors decide: the matches from `wanted`
+        on, as far as they are evaluated. None: a selector can't be evaluated."""
         if self._faults.waits(subscription):
             return None
         try:

@@ -1,9 +1,9 @@
-"""Which subscriptions there are on each topic, and what all of them know of its messages.
+"""The subscriptions of each topic, and their shared knowledge of its messages.
 
-A topic on which there is any subscription has a priority index
-(`pipeline.dispatch.priority_index`). Publishing to it costs nothing more for each of them: only
-messages that aren't plain are told, once for the topic. A pattern has its own, as if it were a
-topic that has all messages of those that match.
+A topic with any subscription has a priority index (`pipeline.dispatch.priority_index`). So
+publishing costs the same with many subscriptions as with one: only messages that aren't plain are
+added to the index, once for the topic. A pattern has an index of its own, with the messages of all
+topics that match it.
 A topic whose messages may stay in memory has a stream (`pipeline.log.memory_stream`) as long as any
 subscription reads it, with a priority index by its numbers. All methods run on the loop's thread.
 """
@@ -25,9 +25,9 @@ from distributary.pipeline.model.topic_pattern import is_pattern
 class _Topic(msgspec.Struct, eq=False):
     priority_index: PriorityIndex = msgspec.field(default_factory=PriorityIndex)
     subscriptions: dict[Subscription, None] = msgspec.field(default_factory=dict)
-    #: Its numbers, of which those are told that read the stream.
+    #: The priority index by the stream's numbers, for subscriptions that read the stream.
     memory_index: PriorityIndex = msgspec.field(default_factory=PriorityIndex)
-    #: Of those that read the log, and of those that read the stream.
+    #: Floors of subscriptions that read the log, and of those that read the stream.
     floors: LowestFloor = msgspec.field(default_factory=LowestFloor)
     memory_floors: LowestFloor = msgspec.field(default_factory=LowestFloor)
 
@@ -54,24 +54,24 @@ class TopicDirectory:
         changed: Callable[[Subscription], None],
         memory_bytes_max: int,
     ) -> None:
-        """The patterns of subscriptions are watched in `recent`. `changed` is told of a
-        subscription that came, went, or is another one than it was."""
+        """The patterns of subscriptions are watched in `recent`. `changed` gets each subscription
+        that was added, removed or changed."""
         self._recent, self._patterns = recent, recent.patterns
         self._topics: dict[str, _Topic] = {}
         self._budget = MemoryBudget(memory_bytes_max)
         #: The streams by topic.
         self.streams: dict[str, MemoryStream] = {}
-        #: Topics whose streams may have anything, and those whose memory indexes may.
+        #: Topics whose streams may have messages, and those whose memory indexes may have entries.
         self._filled: dict[str, None] = {}
         self._timed: dict[str, None] = {}
-        #: Of durable subscriptions, and of all that read the log.
+        #: Floors of durable subscriptions, and of all that read the log.
         self._durable_floors, self._served_floors = LowestFloor(), LowestFloor()
         self._changed = changed
-        #: Topics of which the priority index was told anything that may still be there.
+        #: Topics whose priority indexes may have entries.
         self._told: dict[str, None] = {}
 
     def priority_index(self, topic: str) -> PriorityIndex:
-        """The priority index of the topic, for a new dispatcher whose subscription will be
+        """Return the topic's priority index, for the dispatcher of a subscription that will be
         added."""
         return self._topics.setdefault(topic, _Topic()).priority_index
 
@@ -87,7 +87,7 @@ class TopicDirectory:
             self._changed(subscription)
 
     def changed(self, subscription: Subscription) -> None:
-        """It has another policy or another place in the log."""
+        """Note that a subscription has another policy or another position in the log."""
         topic = self._topics.get(subscription.definition.topic)
         if topic is not None:
             for floors in self._floors_of(topic, subscription):
@@ -95,7 +95,7 @@ class TopicDirectory:
         self._changed(subscription)
 
     def _floors_of(self, topic: _Topic, subscription: Subscription) -> Iterator[LowestFloor]:
-        """Where its floor counts."""
+        """Yield the sets of floors in which the subscription's floor counts."""
         yield topic.floors_of(subscription)
         if subscription.stream is None:
             yield self._served_floors
@@ -103,11 +103,11 @@ class TopicDirectory:
             yield self._durable_floors
 
     def __contains__(self, topic: str) -> bool:
-        """Whether it has any subscription."""
+        """Whether the topic has any subscription."""
         return topic in self._topics
 
     def remove(self, subscription: Subscription) -> None:
-        """The subscription has ended. To remove it again is no error."""
+        """Remove a subscription that has ended. A second call does nothing."""
         name = subscription.definition.topic
         topic = self._topics.get(name)
         if topic is not None:
@@ -124,7 +124,7 @@ class TopicDirectory:
                     self._recent.unwatch(name)
 
     def _leave_stream(self, topic: _Topic, subscription: Subscription) -> None:
-        """One reader fewer, if it was one; the last one takes the stream with it."""
+        """Remove the topic's stream if this subscription was its last reader."""
         if subscription.stream is not None and not topic.memory_floors:
             name = subscription.definition.topic
             self.streams.pop(name).clear()
@@ -135,8 +135,8 @@ class TopicDirectory:
     # Streams.
 
     def stream(self, topic: str) -> tuple[MemoryStream, PriorityIndex]:
-        """The topic's stream and its priority index, for a new subscription that reads it and will
-        be added."""
+        """Return the topic's stream and its priority index, for a subscription that will be added
+        and reads the stream."""
         known = self._topics.setdefault(topic, _Topic())
         if topic not in self.streams:
             self.streams[topic] = MemoryStream(self._budget)
@@ -148,8 +148,8 @@ class TopicDirectory:
         return self._budget.bytes
 
     def only_stream(self, topic: str) -> MemoryStream | None:
-        """The topic's stream, if all of its subscriptions read it, and none has a pattern that it
-        matches: those read the log."""
+        """Return the topic's stream if all of its subscriptions read it, and it matches no
+        subscription's pattern: subscriptions with patterns read the log."""
         known = self._topics.get(topic)
         if known is None or not known.memory_floors or known.floors:
             return None
@@ -158,7 +158,7 @@ class TopicDirectory:
         return self.streams[topic]
 
     def came(self, topic: str, batch: RecordBatch, at: int) -> None:
-        """Messages came at this time that are in the topic's stream alone."""
+        """Add messages that arrived at this time to the topic's stream; they aren't in the log."""
         stream = self.streams[topic]
         stream.add(batch, at)
         self._note(topic, batch)
@@ -166,8 +166,7 @@ class TopicDirectory:
             stream.trim(self._topics[topic].memory_floors.lowest(FOREVER))
 
     def logged(self, topic: str, batch: RecordBatch, at: int) -> None:
-        """Messages became durable: those who read the topic's stream, if it has one, get them
-        there."""
+        """Add durable messages to the topic's stream, if it has one."""
         stream = self.streams.get(topic)
         if stream is None:
             return
@@ -185,34 +184,34 @@ class TopicDirectory:
             self._timed[topic] = None
 
     def of(self, topic: str) -> Collection[Subscription]:
-        """The subscriptions of a topic, or of a pattern, as of now."""
+        """Return the present subscriptions of a topic or of a pattern."""
         found = self._topics.get(topic)
         return tuple(found.subscriptions) if found else ()
 
     def words(self, topic: str) -> Sequence[str]:
-        """What has subscriptions of those under which a topic's messages are found: its own word,
-        and the patterns that it matches."""
+        """Return the words under which subscriptions are owed a topic's messages: the topic, if it
+        has subscriptions, and the patterns that it matches."""
         patterns = self._patterns.of(topic) if self._patterns.claims else ()
         return (topic, *patterns) if topic in self._topics else patterns
 
     def owed(self, topic: str) -> Collection[Subscription]:
-        """The subscriptions that are owed a message of this topic, as of now."""
+        """Return the subscriptions that are now owed a message of this topic."""
         return [one for word in self.words(topic) for one in self.of(word)]
 
     def all(self) -> Iterator[Subscription]:
-        """All subscriptions."""
+        """Yield all subscriptions."""
         for topic in self._topics.values():
             yield from topic.subscriptions
 
     def arrived(self, topic: str, batch: RecordBatch) -> None:
-        """Messages with header attributes became durable."""
+        """Add durable messages with header attributes to the priority indexes."""
         if batch.attributes is not None:
             for word in self.words(topic):
                 self._topics[word].priority_index.add(batch.first, batch.stop, batch.attributes)
                 self._told[word] = None
 
     def seed(self, priority_statistics: Iterable[Ahead]) -> None:
-        """Add the messages from before the start, as the table's statistics have them."""
+        """Add the messages from before the start, by the table's statistics."""
         for ahead in priority_statistics:
             for word in self.words(ahead.topic):
                 self._topics[word].priority_index.seed(ahead)
@@ -221,18 +220,19 @@ class TopicDirectory:
     # Floors.
 
     def floor(self, topic: str) -> int:
-        """The first sequence that any subscription of the topic or pattern may be owed; FOREVER if
-        none reads the log."""
+        """Return the first sequence that any subscription of the topic or pattern may be owed;
+        FOREVER if none reads the log."""
         known = self._topics.get(topic)
         return FOREVER if known is None else known.floors.lowest(FOREVER)
 
     def durable_floor(self, head: int) -> int:
-        """No durable subscription is owed anything below it; `head` without any."""
+        """Return the sequence below which no durable subscription is owed a message; `head` without
+        any subscription."""
         return self._durable_floors.bound(head)
 
     def served_floor(self, head: int) -> int:
-        """Nobody is owed anything below it, `head` if there is nobody; what a stream has in the log
-        is owed, too."""
+        """Return the sequence below which no subscription is owed a message, and no stream needs
+        one of the log; `head` without any subscription."""
         floor = min(self._served_floors.bound(head), self._recent.head if self.streams else head)
         for name in self._filled:
             number = self._topics[name].memory_floors.lowest(0)
@@ -240,8 +240,8 @@ class TopicDirectory:
         return floor
 
     def trim(self) -> None:
-        """Remove from all priority indexes, and from the streams, what no subscription is owed any
-        more."""
+        """Remove messages that no subscription is owed any more from all priority indexes and
+        streams."""
         for name in tuple(self._told):
             topic = self._topics[name]
             topic.priority_index.trim(topic.floors.lowest(0))
@@ -259,8 +259,8 @@ class TopicDirectory:
                 del self._timed[name]
 
     def lapsed(self, now: int) -> Iterator[Lapsed]:
-        """The stretches in which a message has expired by `now`; they leave their priority
-        indexes."""
+        """Yield the stretches in which a message has expired by `now`, and remove them from their
+        priority indexes."""
         for name in tuple(self._told):
             topic = self._topics.get(name)
             if topic is not None:

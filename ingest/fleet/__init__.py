@@ -1,4 +1,4 @@
-"""A gateway among those of its lake: what it says of itself, what it does when a log is to move.
+"""A gateway as a member of its lake: its reports of itself, and moves of logs.
 
 It imports `runtime` and `gateway/ownership`; the rules are those of `pipeline.fleet`. Start with
 `membership`. Loaded where the home is a lake.

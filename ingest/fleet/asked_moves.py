@@ -1,6 +1,6 @@
-"""A move of a log that an operator asks for, and who of a fleet lives, seen from beside it.
+"""Moves of logs that an operator asks for, and a fleet's living members, seen from outside.
 
-All of it blocks.
+All functions block.
 """
 
 import time
@@ -12,13 +12,13 @@ from distributary.pipeline.fleet.members import Member, Sightings
 from distributary.pipeline.fleet.moves import OLD_SECONDS, OPERATOR, Move, State, ask
 from distributary.pipeline.tables.lake.lake import Lake
 
-#: Seconds between two looks how far a move is.
+#: Seconds between two looks at a move.
 _LOOK_SECONDS: Final = 0.05
 
 
 def living(lake: Lake) -> list[Member]:
-    """The members that live. One that says when it spoke last, not long ago by this machine's
-    clock, is believed; others are looked at again. Raises StoreError."""
+    """Return the living members. A member whose last beat is recent by this machine's clock counts
+    as living; the others are watched for new beats. Raises StoreError."""
     sightings, begun = Sightings(), time.monotonic()
     said = lake.members()
     sightings.look(said, 0.0)
@@ -35,9 +35,9 @@ def living(lake: Lake) -> list[Member]:
 
 
 def move(lake: Lake, log: str, to: str) -> Move:
-    """Move a log to the gateway that stands by for it at this address, or on this machine: the
-    order, when it is done. Raises MoveRefused when it isn't, InvalidRequest for what can't be
-    meant, StoreError."""
+    """Move a log to the gateway that stands by for it at this address or on this machine; return
+    the order when it is done. Raises MoveRefused when it isn't, InvalidRequest for an unknown log,
+    StoreError."""
     placement = lake.placement()
     if log not in placement.logs:
         known = ", ".join(placement.logs)
@@ -55,17 +55,15 @@ def move(lake: Lake, log: str, to: str) -> Move:
             raise MoveRefused(f"{log} wasn't moved: {seen.reason}. Its owner serves on")
         time.sleep(_LOOK_SECONDS)
     raise MoveRefused(
-        f"nobody has seen to the move of {log} in {OLD_SECONDS:g} s. `distributary log list` says "
-        "who has it now"
+        f"no gateway has taken up the move of {log} in {OLD_SECONDS:g} s. `distributary log list` "
+        "shows its owner"
     )
 
 
 def _heir(members: Sequence[Member], log: str, to: str) -> Member:
     owner = next((one for one in members if one.log == log), None)
     if owner is None:
-        raise MoveRefused(
-            f"{log} has no owner that could give it: whoever stands by for it takes it by itself"
-        )
+        raise MoveRefused(f"{log} has no owner that could give it: a standby takes it by itself")
     standbys = [one for one in members if log in one.waits]
     found = [one for one in standbys if one.is_called(to)]
     if found:
@@ -80,8 +78,7 @@ def _heir(members: Sequence[Member], log: str, to: str) -> Member:
 
 
 def _asked(lake: Lake, log: str, heir: Member) -> Move:
-    """The order, as it stands in the lake from now on; another one that is under way is waited
-    for."""
+    """Write the order to the lake and return it; wait for an earlier order that is under way."""
     seen, since = lake.move(), time.monotonic()
     while True:
         old = time.monotonic() - since >= OLD_SECONDS

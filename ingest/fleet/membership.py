@@ -1,9 +1,9 @@
-"""What a gateway of a lake says of itself, and what it sees to while it serves a log.
+"""A gateway's record in its lake, and its look at orders and other members while it serves a log.
 
-Rule 1: it says again and again that it lives, each time with another beat, and at once when what
-        it says changes.
-Rule 2: while it serves a log it looks each time at the order that stands, and at the others.
-Rule 3: nothing safe rests on it: while the lake doesn't answer it serves on, and nothing moves.
+Rule 1: the gateway writes its record again and again, each time with another beat, and at once when
+        the record changes.
+Rule 2: while it serves a log it reads the present order and the other members each time.
+Rule 3: no safety rests on it: while the lake doesn't answer it serves on, and no log moves.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _events = structlog.get_logger("gateway")
 
 #: Seconds between two looks while a named heir reads ahead.
 _HURRIED_SECONDS: Final = 0.05
-#: Seconds that what it just says, or its farewell, may take: who doesn't hear it misses it soon.
+#: Seconds that a last write or its farewell may take: without it others miss its beats soon.
 _FAREWELL_SECONDS: Final = 1.0
 
 
@@ -38,7 +38,7 @@ class Membership:
     """Implements `FleetPart`."""
 
     def __init__(self, host: Host, lake: Lake, logs: tuple[str, ...], member: Member) -> None:
-        """`logs` are all of the lake; `member` is what is said of it at first."""
+        """`logs`: all logs of the lake; `member`: the gateway's first record."""
         self._host, self._lake, self._logs, self._member = host, lake, logs, member
         self._worker: Worker[object] = Worker("members", host.loop)
         self._moving: Moving | None = None
@@ -62,7 +62,7 @@ class Membership:
             self._say(replace(self._member, ready=ready))
 
     def serves(self, log: str, owner: HomeOwner) -> None:
-        if log in self._logs:  # and isn't a private one
+        if log in self._logs:  # else it is a private log
             self._say(replace(self._member, log=log, waits=(), ready=False))
             self._moving = Moving(self._host, self._lake, self._logs, self._member, owner)
         self._begin()
@@ -79,7 +79,7 @@ class Membership:
     async def rest(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        with suppress(TimeoutError):  # what it just says to its owner is said before the last word
+        with suppress(TimeoutError):  # a write that is under way goes before the farewell
             await asyncio.wait_for(self._worker.ask(lambda: None), _FAREWELL_SECONDS)
 
     async def close(self) -> None:
@@ -119,7 +119,7 @@ class Membership:
                     self._seen = await moving.look(self._worker, move, members)
                 told = False
             except StoreError as error:
-                if not told:  # once, however long it lasts
+                if not told:  # once, however long the lake is away
                     _events.warning("member.unsaid", reason=str(error))
                 told = True
             hurried = moving is not None and moving.hurries
@@ -130,12 +130,12 @@ class Membership:
     async def _asked(
         self, saying: Member | None, *, looks: bool
     ) -> tuple[Move | None, list[Member]]:
-        """Say this; the order that stands and the members, if they are looked at. Raises
+        """Write this record; return the present order and the members, if `looks`. Raises
         StoreError."""
         lake = self._lake
 
         def ask() -> tuple[Move | None, list[Member]]:
-            # Who asks for a move has read whose the log is: that order isn't of before we had it.
+            # A move is asked for after a look at the log's owner: the order is for us as owner.
             move = lake.move() if looks else None
             if saying is not None:
                 lake.say_member(saying)

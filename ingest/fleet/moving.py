@@ -1,4 +1,4 @@
-"""What the owner of a log does when its log is to move: by an order, or so that logs are spread."""
+"""Moves of a log by its owner: by an order, or to spread logs over machines."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,31 +21,31 @@ _events = structlog.get_logger("gateway")
 
 
 class Moving:
-    """Performs what `Giving` and `Spreading` decide. On the loop's thread; what blocks is done on
-    the worker that is given."""
+    """Performs the decisions of `Giving` and `Spreading`, on the loop's thread; blocking work is
+    done on the given worker."""
 
     def __init__(
         self, host: Host, lake: Lake, logs: tuple[str, ...], me: Member, owner: HomeOwner
     ) -> None:
-        """`me`: with the log that is served; `owner` says whose its home is."""
+        """`me`: this member, with the log that it serves; `owner`: the lock of the log's home."""
         self._halt, self._lake, self._logs = host.halt, lake, logs
         self._me, self._owner = me, owner
         self._sightings = Sightings()
         self._giving = Giving(me.number, me.log)
         self._spreading = Spreading(me.number, host.settings.fleet.spread_rest_ms / 1_000)
-        #: To whom the log is given.
+        #: Number of the member to which the log is given.
         self.heir = NOBODY
 
     @property
     def hurries(self) -> bool:
-        """Whether a named heir is waited for."""
+        """Whether the owner waits for a named heir."""
         return self._giving.hurries
 
     async def look(
         self, worker: Worker[object], move: Move | None, said: Sequence[Member]
     ) -> list[Member]:
-        """See to the order that stands, with what members say now: those that live. Raises
-        StoreError."""
+        """Take up the present order, with the members' present records; return the living members.
+        Raises StoreError."""
         now = time.monotonic()
         living, silent = self._sightings.look(said, now)
         if silent:
@@ -84,7 +84,7 @@ class Moving:
 
 
 async def _hinted(worker: Worker[object], say: Callable[[], object]) -> None:
-    """Say it in the lock or the lease. It is a hint: the heartbeat finds out what a failure means,
-    and an heir that doesn't hear of it isn't ready."""
+    """Write the heir to the lock or the lease. It is a hint: after a failure the heartbeat finds
+    the cause, and an heir that doesn't read it isn't ready."""
     with suppress(OSError, BeatFailed, HomeLost):
         await worker.ask(say)

@@ -1,11 +1,11 @@
-"""The connections that are open, by the container ids that they bear."""
+"""The open connections, by their container ids."""
 
 from distributary.ingest.net.link import Peer
 from distributary.pipeline.subscriptions.container_ids import Bearers, refused_container
 
 
 class Containers:
-    """Which connections bear which container id. An empty one is nobody's."""
+    """The connections of each container id. Connections with an empty one aren't registered."""
 
     def __init__(self) -> None:
         self._all: dict[str, dict[Peer, None]] = {}
@@ -14,11 +14,11 @@ class Containers:
         return connection in self._all.get(connection.container, {})
 
     def refused(self, connection: Peer) -> str:
-        """Why the connection may not have its container id; empty if it may."""
+        """Return why the connection may not have its container id; empty if it may."""
         container = connection.container
         for former in [*self._all.get(container, {})]:
             if not former.alive:
-                former.leave(True)  # its peer is back before all of it was given back
+                former.leave(True)  # its peer is back before the old connection was released
         present = self._all.get(container, {})
         if not present:
             return ""
@@ -31,7 +31,7 @@ class Containers:
             self._all.setdefault(connection.container, {})[connection] = None
 
     def remove(self, connection: Peer) -> None:
-        """The connection has ended. To remove it again is no error."""
+        """Remove a connection that has ended. A second call does nothing."""
         present = self._all.get(connection.container, {})
         present.pop(connection, None)
         if not present:

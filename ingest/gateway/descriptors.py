@@ -1,4 +1,4 @@
-"""How many connections the process has file descriptors for."""
+"""The number of connections for which the process has file descriptors."""
 
 import resource
 
@@ -6,14 +6,14 @@ import structlog
 
 _events = structlog.get_logger("gateway")
 
-#: Descriptors that the journal, the tables and the rest may need at once; among them are those of
-#: connections that are accepted only to be turned away.
+#: Descriptors that the journal, the tables and the rest may need at once, with those of connections
+#: that are accepted only to be refused.
 OWN_DESCRIPTORS = 384
 
 
 def room_for(connections_max: int) -> int:
-    """As many connections as are wished for, or fewer where the system allows no more: a gateway
-    that can't open its own files any more would have to stop."""
+    """Return `connections_max`, or fewer where the system allows fewer open files: a gateway that
+    can't open its own files would have to stop."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections_max + OWN_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:

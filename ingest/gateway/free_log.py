@@ -1,4 +1,4 @@
-"""Whichever log of a lake has no owner: a gateway that serves any of them."""
+"""The home of a gateway that serves any log of a lake: the first one without an owner."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ class FreeLog:
     """The first log that has no owner. Implements `AnyHome`."""
 
     def __init__(self, lake: str, homes: Mapping[str, AnyHome]) -> None:
-        """`homes`: of each log of the lake at that address, by its name; there is one at least."""
+        """`homes`: the home of each log of the lake, by the log's name; at least one."""
         self.address, self._homes = lake, homes
 
     def acquire(self) -> OwnedHome:
@@ -30,11 +30,11 @@ class FreeLog:
 
 
 class _WaitingForAny:
-    """Waits for all logs, until one of them is ours. Implements `Waiting`."""
+    """Waits for all logs, until one of them is taken. Implements `Waiting`."""
 
     def __init__(self, logs: list[Waiting]) -> None:
         self._logs, self._last = logs, logs[0]
-        #: When each is looked at again: an owner that leaves is looked at more often than others.
+        #: When to look at each log again: more often at one whose owner leaves.
         self._due = [0.0] * len(logs)
 
     @property
@@ -67,7 +67,7 @@ class _WaitingForAny:
 
     def read_ahead(self) -> None:
         for one in self._logs:
-            if one.leaving:  # all of them would take the memory of all their gateways
+            if one.leaving:  # reading all logs ahead would take the memory of all their gateways
                 one.read_ahead()
 
     def close(self) -> None:

@@ -1,6 +1,4 @@
-"""Which home a gateway has: a folder of a disk, or objects of a store. It is chosen once, by the
-address, at the start.
-"""
+"""A gateway's home: a folder of a disk, or objects of a store, as its address says."""
 
 import os
 import secrets
@@ -26,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class ServedLog(msgspec.Struct, frozen=True):
-    """What a gateway serves: the home at an address, or one log of it; None: what `--log` leaves
-    out, its log `main`. With ANY it is whichever log has no owner, until one is `taken`."""
+    """The log that a gateway serves, of the home at an address. None, without `--log`, is the log
+    `main`; ANY is any log without an owner, until one is `taken`."""
 
     root: str
     log: str | None = None
 
     @classmethod
     def asked(cls, root: str, log: str | None) -> Self:
-        """What `--log` asks for: with NONE it is a private log."""
+        """Return the log that `--log` asks for; NONE makes a private log."""
         if log != NONE:
             return cls(root, log)
         return cls(root, private_log(secrets.randbelow(NUMBERS - 1) + 1))
@@ -45,8 +43,8 @@ class ServedLog(msgspec.Struct, frozen=True):
         return self.log or MAIN
 
     def home(self, settings: Settings) -> AnyHome:
-        """The home of the log. Blocks. Raises InvalidRequest for an address or a log that can't be,
-        StoreError."""
+        """Return the log's home. Blocks. Raises InvalidRequest for an address or log that isn't
+        valid, StoreError."""
         if self.log is None and _above(self.root).name != LOGS:
             return home_at(self.root, settings)
         from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
@@ -64,8 +62,8 @@ class ServedLog(msgspec.Struct, frozen=True):
         return home_at(self.root if member is None else member.home, settings)
 
     def taken(self, address: str, settings: Settings) -> "ServedLog":
-        """The same, when the home at this address is owned: with ANY that says the log. Blocks.
-        Raises as `home`."""
+        """Return this, but with ANY the log whose home at `address` was taken. Blocks. Raises as
+        `home`."""
         if self.log != ANY:
             return self
         from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
@@ -75,7 +73,7 @@ class ServedLog(msgspec.Struct, frozen=True):
         return ServedLog(self.root, log)
 
     def settings(self, given: Settings) -> Settings:
-        """The settings of its gateway."""
+        """Return the settings of the log's gateway."""
         if self.log in {None, ANY}:
             return given
         from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
@@ -83,8 +81,8 @@ class ServedLog(msgspec.Struct, frozen=True):
         return lake_member.settings_of(self.log, given)
 
     def member(self, settings: Settings) -> "LakeMember | None":
-        """Its part in the lake, when it is owned; None where the home is none. Blocks. Raises as
-        `home`."""
+        """Return the part in the lake of the log's owner; None where the home is no lake. Blocks.
+        Raises as `home`."""
         if self.log is None and not is_lake(self.root, settings):
             return None
         from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
@@ -92,7 +90,7 @@ class ServedLog(msgspec.Struct, frozen=True):
         return lake_member.member_of(self.root, self.log, settings)
 
     def fleet(self, host: Host) -> FleetPart:
-        """Its part in the fleet of the lake's gateways, from now on. Blocks. Raises as `home`."""
+        """Join the fleet of the lake's gateways. Blocks. Raises as `home`."""
         if self.log is None and not is_lake(self.root, host.settings):
             return NoFleet()
         from distributary.ingest.gateway import lake_member  # noqa: PLC0415 (most homes have one log)
@@ -101,7 +99,7 @@ class ServedLog(msgspec.Struct, frozen=True):
 
 
 def home_at(address: str, settings: Settings) -> AnyHome:
-    """The home at this address: a path, or a store's URL. Raises InvalidRequest for another."""
+    """Return the home at a path or a store's URL. Raises InvalidRequest for another address."""
     if not is_address(address):
         return _DiskHome(Home(Path(address)), settings)
     # Loading the client of object stores takes a while, and most homes need none.
@@ -111,12 +109,13 @@ def home_at(address: str, settings: Settings) -> AnyHome:
 
 
 def _above(address: str) -> PurePath:
-    """What a home lies in. A loop of links has a place, too: whoever opens it hears of the loop."""
+    """Return the folder that contains a home. A loop of symbolic links is no error here: opening
+    the home reports it."""
     return PurePath(address if is_address(address) else os.path.realpath(address)).parent
 
 
 class _DiskHome:
-    """A folder."""
+    """A home that is a folder. Implements `AnyHome`."""
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self._home, self._lease = home, settings.owner.lease_ms / 1_000

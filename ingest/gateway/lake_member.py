@@ -1,6 +1,6 @@
-"""A gateway's part in a lake: which log it serves, and how the others find it.
+"""A gateway's part in a lake: the log that it serves, and how other gateways find it.
 
-Loaded where the home is a lake, and where `--log` is given.
+It is loaded where the home is a lake, or where `--log` is given.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
 _events = structlog.get_logger("gateway")
 
-#: Leases between two looks of a gateway whether its address stands: on a store each is a read.
+#: Leases between two checks that a gateway's address is still in the lake: a read of a store each.
 LEASES: Final = 3
-#: Hosts to listen on that say no machine.
+#: Hosts to listen on that name no machine.
 _ANY_HOST: Final = frozenset({"", "0.0.0.0", "::", "*"})  # noqa: S104 (it is what is refused)
 
 
 class LakeMember(msgspec.Struct, frozen=True):
-    """The log of a lake that a gateway serves. What blocks says so."""
+    """The log of a lake that a gateway serves. Methods that block say so."""
 
     lake: Lake
     log: str
@@ -55,11 +55,11 @@ class LakeMember(msgspec.Struct, frozen=True):
         return private_number(self.log) is not None
 
     def notice(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> "AddressNotice":
-        """Say in the lake where this gateway listens, from now on."""
+        """Announce in the lake where this gateway listens, from now on."""
         return AddressNotice(self, settings, loop)
 
     def relaying(self, host: Host, access: Access) -> LakeRelaying:
-        """Links to topics of other logs go to their owners, and theirs come here: they may log in
+        """Return the relays of links to the owners of other logs. Other gateways may log in here
         from now on. Blocks. Raises StoreError, InvalidRequest."""
         settings = host.settings
         lease_ms = settings.owner.lease_ms
@@ -67,8 +67,8 @@ class LakeMember(msgspec.Struct, frozen=True):
         return LakeRelaying(host, self.lake, self.log, self.placement())
 
     def placement(self) -> Placement:
-        """The placement in force. It changes only while no log has an owner, so whoever owns one
-        asks then, and once. Blocks. Raises StoreError, InvalidRequest when our log isn't there."""
+        """Return the placement in force. It changes only while no log has an owner, so an owner
+        reads it once. Blocks. Raises StoreError, InvalidRequest when our log isn't there."""
         placement = self.lake.placement()
         if self.log not in placement.logs and not self.is_private:
             known = ", ".join(placement.logs)
@@ -80,7 +80,7 @@ class LakeMember(msgspec.Struct, frozen=True):
 
 
 def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | None:
-    """The part of a gateway that serves this log of the home at `root`, without a word `main`; None
+    """Return the part of a gateway that serves a log (None: `main`) of the home at `root`; None
     where the home is no lake. Blocks. Raises InvalidRequest for a log that isn't there and for
     settings that no gateway of a lake can have, StoreError."""
     lake = lake_at(root, settings)
@@ -110,7 +110,7 @@ def member_of(root: str, log: str | None, settings: Settings) -> LakeMember | No
 
 
 def fleet_of(root: str, log: str | None, host: Host) -> FleetPart:
-    """The part in its fleet of a gateway that is to serve this log of the lake, or waits for it;
+    """Return the part in the lake's fleet of a gateway that will serve this log, or waits for it;
     NoFleet where the home is no lake. Blocks. Raises as `member_of`."""
     lake = lake_at(root, host.settings)
     if lake is None:
@@ -132,7 +132,7 @@ def fleet_of(root: str, log: str | None, host: Host) -> FleetPart:
 
 
 def homes_of(root: str, settings: Settings) -> dict[str, str]:
-    """The address of each log's home; of a home that is no lake its own. Blocks. Raises as
+    """Return the address of each log's home; where the home is no lake, its own. Blocks. Raises as
     `member_of`."""
     lake = lake_at(root, settings)
     if lake is None:
@@ -161,7 +161,7 @@ def _check_policies(log: str, placement: Placement, settings: Settings) -> None:
 
 
 def settings_of(log: str, given: Settings) -> Settings:
-    """The settings of the gateway of a log: its container id tells it from the others'."""
+    """Return the settings of a log's gateway: the log's name is added to the container id."""
     if log == MAIN:
         return given
     name = f"{given.gateway.container_id}/{log}"
@@ -170,8 +170,8 @@ def settings_of(log: str, given: Settings) -> Settings:
 
 
 def check_is_whole(home: str, settings: Settings) -> None:
-    """Refuse the home of a log of a lake: served by itself it would take what other logs have.
-    Blocks. Raises InvalidRequest, StoreError."""
+    """Refuse the home of a log of a lake: served by itself it would accept messages that belong in
+    other logs. Blocks. Raises InvalidRequest, StoreError."""
     part = part_of(home, settings)
     if part is not None:
         above, log = part
@@ -181,8 +181,8 @@ def check_is_whole(home: str, settings: Settings) -> None:
 
 
 def part_of(home: str, settings: Settings) -> tuple[str, str] | None:
-    """The lake of which a home is a log, and that log; None if it is none's. Blocks. Raises
-    StoreError."""
+    """Return the lake of which a home is a log, and that log; None for another home. Blocks.
+    Raises StoreError."""
     whole = home.rstrip("/") if is_address(home) else os.path.realpath(home)
     above, mark, log = whole.rpartition(f"/{LOGS}/")
     if not mark or not is_log_name(log) or (is_address(home) and not is_address(above)):
@@ -192,8 +192,8 @@ def part_of(home: str, settings: Settings) -> tuple[str, str] | None:
 
 
 def advertised(settings: Settings) -> str:
-    """The URL by which other gateways of the lake reach this one. Raises InvalidRequest where the
-    settings don't say it."""
+    """Return the URL by which other gateways of the lake reach this one. Raises InvalidRequest
+    where the settings name no machine."""
     gateway = settings.gateway
     host, port = gateway.advertised
     if host in _ANY_HOST:
@@ -206,9 +206,9 @@ def advertised(settings: Settings) -> str:
 
 
 class AddressNotice:
-    """Says in the lake where this gateway listens, until it has been said. Then it looks now and
-    then whether that still stands: a former owner that wakes may say its own, and would be asked
-    for ever. On the loop's thread."""
+    """Writes to the lake where this gateway listens, and tries again until that is written. Then it
+    checks the address periodically: a former owner that wakes up may overwrite it with its own, and
+    other gateways would go on asking that one. On the loop's thread."""
 
     def __init__(
         self, member: LakeMember, settings: Settings, loop: asyncio.AbstractEventLoop
@@ -224,7 +224,7 @@ class AddressNotice:
         self._say()
 
     def close(self) -> None:
-        """Say nothing more; what is being said may still be said."""
+        """Stop writing the address; a write that has begun may still be done."""
         if self._timer is not None:
             self._timer.cancel()
         self._worker.leave()
@@ -233,7 +233,8 @@ class AddressNotice:
         self._worker.submit(self._stands, self._said)
 
     def _stands(self) -> bool:
-        """On the worker's thread: say it where another one stands, or none; whether that was so."""
+        """Write the address if the lake has another one or none; return whether it was written. On
+        the worker's thread."""
         lake, log = self._member.lake, self._member.log
         if lake.address_of(log) == self._address:
             return False

@@ -1,7 +1,7 @@
-"""Peers' connections and links: who may come in, what a link is for, what its end means.
+"""Peers' connections and links: which are admitted, what an attach makes, how a link ends.
 
-What is asked for by an attach is read by the pure part (`pipeline.subscriptions.attach_intent`);
-here it is allowed or refused, and performed.
+The pure part (`pipeline.subscriptions.attach_intent`) reads the intent of an attach; this module
+allows or refuses the intent, and performs it.
 """
 
 from functools import partial
@@ -35,8 +35,8 @@ _events = structlog.get_logger("gateway")
 
 
 class LinkParts(msgspec.Struct, frozen=True):
-    """What links are on: subscriptions, temporary destinations, the coordinator of transactions,
-    the node `$management`; and who may be there."""
+    """Termini of links: subscriptions, temporary destinations, the coordinator of transactions, the
+    node `$management`; and the access rules to them."""
 
     access: Access
     admission: Admission
@@ -69,7 +69,7 @@ class LinkService:
             connection.accept(name)  # its clients are peers of their own
             return
         if isinstance(connection, RelayedPeer) and connection.through == name:
-            # A client of ours, who has the name already.
+            # One of our own clients, whose container id is registered already.
             if (client := self._relays.client(connection.number)) is not None:
                 connection.stand_for(client)
             connection.accept(name)
@@ -109,13 +109,13 @@ class LinkService:
     # Links.
 
     def _too_long(self, what: str, name: str) -> str:
-        """Why this is no name, as every settlement in the log repeats it; empty if it is one."""
+        """Return why a name is too long, else "". Each settlement in the log repeats the name."""
         most = self._settings.amqp.name_bytes_max
         size = len(name.encode())
         return f"{what} has {size} bytes, {most} at most (amqp.name_bytes_max)" * (size > most)
 
     def attached(self, link: Link) -> None:
-        self._table.prepare()  # rows may come of it; on an empty home the first link loads Arrow
+        self._table.prepare()  # the link may cause rows; on an empty home the first loads Arrow
         if wrong := self._too_long("a link's name", link.name):
             link.refuse(INVALID_FIELD, wrong)
             return
@@ -138,7 +138,7 @@ class LinkService:
                 self._temporary.joined(link, subscription.definition.topic)
 
     def _elsewhere(self, link: Link, intent: attach_intent.AttachIntent) -> tuple[str, ...]:
-        """The logs at whose owners the link is made; none: it is made here, and here alone."""
+        """Return the logs at whose owners the link is made; empty: it is made here alone."""
         if link.attach.relayed is not None:
             return ()
         match intent:
@@ -150,7 +150,8 @@ class LinkService:
     def _made(
         self, link: Link, kind: Kind, attach: attach_intent.Attach
     ) -> attach_intent.AttachIntent:
-        """A temporary destination is made, and the link wants it; it goes if that is refused."""
+        """Make a temporary destination, and return the intent of the link that asked for it. The
+        destination is removed again when the link is refused."""
         made = self._temporary.make(link, kind)
         if isinstance(made, AmqpError):
             return made
@@ -179,8 +180,8 @@ class LinkService:
                 assert_never(never)
 
     def _produce(self, link: Link, destination: Destination) -> None:
-        """A queue is there, durably, before its producer is; but not where all its partitions are
-        in other logs, whose owners make them."""
+        """Open a producer. Its queue is made durable first, unless all of the queue's partitions
+        are in other logs: their owners make them."""
         own, _ = self._relays.logs
         if own not in self._relays.logs_of(destination.topic) and not link.attach.relayed:
             right = self._access.amqp_error(
@@ -219,7 +220,7 @@ class LinkService:
             self._subscriptions.subscribe(link, intent)
 
     def _unreadable(self, selector: str | None) -> AmqpError | None:
-        """Why this is no selector, if it is none."""
+        """Return why a selector is invalid; None if it is valid or missing."""
         if selector is None:
             return None
         return attach_intent.unreadable(selector, self._settings.delivery.selector)
@@ -265,7 +266,7 @@ class LinkService:
         self._log.slow(link)
 
     def _answer_detach(self, link: Link, closed: bool, late: str) -> None:
-        """What its peer said before is durable, or (`late`) nobody knows that."""
+        """Answer a detach: the link's outcomes are durable, or (`late`) it isn't known."""
         if not late:
             link.when_answered(partial(self._subscriptions.leave, link, closed))
         elif link.alive:
@@ -278,9 +279,9 @@ class LinkService:
         self._subscriptions.lost(link)
 
     def _let_go(self, link: Link) -> None:
-        """All parts that may keep something for a link give it back; a second time nothing."""
-        self._relays.left(link)  # what of its messages went to other logs
-        self._temporary.left(link)  # what it has made, and its place on what others have
+        """Make all parts release their state of a link. A second call does nothing."""
+        self._relays.left(link)  # its messages that went to other logs
+        self._temporary.left(link)  # destinations that it made, or that it uses
         self._node.left(link)  # answers that wait for it, and the sequences of its holders
-        self._transactions.left(link)  # those that it declared
+        self._transactions.left(link)  # transactions that it declared
         self._subscriptions.release(link)  # deliveries, and its place among the consumers

@@ -2,13 +2,12 @@
 
 read → admit → write → durable → accept → cache and count → dispatch → send → settle → commit
 
-A pass begins with what came of one peer: the engine (`ingest.net`) reads frames and calls
-`received`, `settled` or `flowed` here with runs of messages, of outcomes, with credit; `passed`
-ends it. What threads and timers have done arrives as a value in `complete`: a group of the log that
-is on the disk, a page that was read.
+A pass begins with the input of one peer: the engine (`ingest.net`) reads frames and calls
+`received` with a run of messages, `settled` with a run of outcomes, `flowed` with new credit;
+`passed` ends the pass. Threads and timers report their finished work to `complete`, as a value: a
+group of the log that is on the disk, a page that was read.
 
-The parts are made here, each with all that it needs; the order in which they are made is the order
-of the imports.
+The constructor makes the parts, each with everything that it needs, in the order of the imports.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,14 +65,14 @@ from distributary.pipeline.model.subscription import Made, Origin, SubscriptionK
 from distributary.pipeline.subscriptions.rights import LinkOperation
 from distributary.pipeline.transactions.transaction import unknown
 
-#: What was begun earlier and is done now.
+#: Work that was begun earlier and is done now.
 Completion: TypeAlias = (
     GroupDurable | CreditGiven | MarksDurable | PageRead | DeliveryDue | AnswerDue | CheckDone
 )
 
 
 class MessageLoop:
-    """All peers of one home, and the one way of their messages. Implements the engine's `Handler`;
+    """The one way of messages from and to all peers of a home. Implements the engine's `Handler`;
     all methods run on the loop's thread."""
 
     def __init__(
@@ -85,8 +84,8 @@ class MessageLoop:
         sure: Callable[[], bool],
         relaying: Relaying,
     ) -> None:
-        """`sure`: whether the home is ours beyond doubt; nothing is read or written without it.
-        Raises InvalidRequest when a subscription has a policy of its own that isn't right."""
+        """`sure` says whether the home is certainly ours; if not, nothing is read or written.
+        Raises InvalidRequest when a subscription's own policy is invalid."""
         limits = host.settings.amqp
         room = room_for(limits.connections_max)
         limits = msgspec.structs.replace(limits, connections_max=room)
@@ -138,14 +137,14 @@ class MessageLoop:
         )
 
     def _restore(self, store: Store, policies: Policies) -> None:
-        """What the home's table tells of the time before the start."""
+        """Restore the state that the home's table keeps of the time before the start."""
         self._subscriptions.dead_letter_exhausted()
         restore_duplicates(self._intake.windows, policies, store.table)
         floor = self._lowest_floor()
         self._topics.seed(store.table.priority_statistics(floor))
         self._backlogs.seed(store.table, floor)
 
-    # Read, admit, write: a run of messages came, and waits for the next group of the log.
+    # Read, admit, write: a run of messages arrives, and waits for the next group of the log.
 
     def received(self, link: Link, received: Received) -> None:
         match link.owner:
@@ -189,14 +188,14 @@ class MessageLoop:
     def _take(
         self, link: Link, received: Received, goals: relay.Goals, unrouted: relay.Unrouted
     ) -> None:
-        """Messages that schemas allow where they go, and others that go to dead letters."""
+        """Take messages whose schemas allow their goals, and those that go to dead letters."""
         if not received.transaction:
             self._intake.take_to(link, received, goals, unrouted)
         elif self._knows(link, received.transaction):
             self.transactions.post(link, received, goals, unrouted)
 
     def _nobody_wants(self, received: Received, topic: str) -> bool:
-        """Whether all of it waits for an outcome, and there is no subscription."""
+        """Whether the topic has no subscription, and each message waits for an outcome."""
         return received.unsettled == received.count and not self._topics.of(topic)
 
     def passed(self, *, last: bool = False) -> None:
@@ -205,15 +204,15 @@ class MessageLoop:
         self._log.flush(last=last)
 
     def finish_pass(self) -> None:
-        """What was gathered outside of a peer's pass is handed on: to subscriptions, to the log, to
-        the sockets."""
+        """Hand on the work that came outside of a peer's pass: to subscriptions, to the log, to the
+        sockets."""
         self.passed()
         self.engine.flush()
 
     # Durable, accept, cache and count, dispatch, send.
 
     def complete(self, what: Completion) -> None:
-        """What was begun earlier is done: by the threads of the journal, the committer, the reader
+        """Go on after work that was done by the threads of the journal, the committer, the reader
         and the marks, by a timer, or in a later turn of the loop."""
         match what:
             case GroupDurable(sealed):
@@ -232,7 +231,7 @@ class MessageLoop:
                 assert_never(never)
 
     def _go_on(self, held: CheckedRun | HeldCommand) -> None:
-        """What waited for schemas goes on; a bug that shows then is its peer's."""
+        """Go on with a run or command that waited for schemas. A bug here ends its peer alone."""
         match held:
             case CheckedRun(link, received, goals, unrouted):
                 link.connection.attempt(partial(self._take, link, received, goals, unrouted))
@@ -241,9 +240,9 @@ class MessageLoop:
                     link.connection.attempt(partial(self._command, link, message, delivery))
 
     def _durable(self, sealed: SealedGroup) -> None:
-        """A group is on the disk. Its senders hear that first, as they wait for it: then its
-        messages come into memory and are counted, before anything more is read of any peer; what
-        waited for the group is done; then consumers get them."""
+        """Go on with a group that is on the disk. Its senders wait, so they get `accepted` first.
+        Then its messages are cached and counted, before any peer's input is read; actions that
+        waited for the group are run; then consumers get the messages."""
         self._log.accept(sealed.waiting)
         self.engine.flush()
         for topic, batch in sealed.batches:
@@ -261,14 +260,14 @@ class MessageLoop:
         self._dispatch([topic for topic, _ in sealed.batches])
 
     def _dispatch(self, topics: Sequence[str]) -> None:
-        """Whose turn it is to get which message is the dispatchers' decision
-        (`pipeline.dispatch`); the delivery service sends it, and the sockets get what a turn may
-        write."""
+        """Send messages to consumers. The dispatchers (`pipeline.dispatch`) decide which consumer
+        gets which message; the delivery service sends it; the sockets get as many bytes as one
+        turn may write."""
         self._delivery.arrived(topics)
         self._delivery.run()
         self.engine.flush()
 
-    # Settle: the outcomes wait for the next group, too. The commit that follows is the committer's.
+    # Settle: outcomes wait for the next group, too. The committer commits them afterwards.
 
     def settled(self, link: Link, outcomes: Outcomes) -> None:
         owner = link.owner
@@ -292,8 +291,8 @@ class MessageLoop:
             link.end(amqp_error.condition, amqp_error.description)
 
     def _knows(self, link: Link, transaction: int) -> bool:
-        """Whether this is a transaction of the link's connection. If not, the link ends: its peer
-        takes something for done that never will be."""
+        """Whether this is a transaction of the link's connection. If not, end the link: its peer
+        relies on work that will never be committed."""
         if self.transactions.knows(link.connection, transaction):
             return True
         amqp_error = unknown(transaction)
@@ -308,7 +307,7 @@ class MessageLoop:
                 other.flowed()
 
     def writable(self, links: tuple[Link, ...], writable: bool) -> None:
-        # The link with least unsettled goes first: what there is room for isn't always the same's.
+        # The link with the fewest unsettled goes first: no link takes the room each time.
         for link in sorted(links, key=lambda link: link.unsettled):
             self.flowed(link)
         if writable:
@@ -341,10 +340,10 @@ class MessageLoop:
         durable = partial(self._delivery.recording.when_durable, links, answer)
         self.relays.when_ended(links, durable)
 
-    # What parts below ask of parts above them.
+    # Questions of lower parts to higher parts.
 
     def _keep_queue(self, queue: Destination) -> SubscriptionKey:
-        """A queue of dead letters is there, in the group that waits."""
+        """Make a queue of dead letters, if it isn't there, in the group that waits."""
         return self._subscriptions.keep_queue(queue, Made(Origin.GATEWAY))
 
     def _lowest_floor(self) -> int:
@@ -356,11 +355,11 @@ class MessageLoop:
     def _subscription_changed(self, subscription: Subscription) -> None:
         self._backlogs.changed(subscription)
 
-    # What is shown of it.
+    # Parts that metrics and health show.
 
     @property
     def parts(self) -> MessageParts:
-        """The parts that messages go through."""
+        """The parts through which messages go."""
         return self._messages
 
     @property
@@ -370,17 +369,17 @@ class MessageLoop:
 
     @property
     def validator(self) -> Validator:
-        """What waits to be checked by a schema."""
+        """The messages and commands that wait for a check by a schema."""
         return self._validator
 
     def full(self) -> bool:
-        """Whether the disk takes nothing more."""
+        """Whether the disk is full."""
         return self._log.full
 
     # The end.
 
     def quiet(self) -> None:
-        """The last peer has gone: begin nothing more of what no peer asks for."""
+        """Stop the work that no peer asks for; the last peer has gone."""
         self._node.close()
         self._other_logs.close()
         self._validator.close()
@@ -390,8 +389,8 @@ class MessageLoop:
         self.relays.close()
 
     async def close(self, *, failed: bool) -> None:
-        """Write and commit what waits, and end the threads; after a failure nothing more is
-        written. Raises StoreError when the marks can't be made durable."""
+        """Write and commit the waiting groups, and end the threads; after a failure write nothing.
+        Raises StoreError when the marks can't be made durable."""
         if not failed:
             await self._delivery.finish()
         self._delivery.close()

@@ -1,9 +1,9 @@
 """The home of a gateway that owns no log of its lake: a folder of its own, for as long as it runs.
 
-Its *private log* has the temporary destinations of its clients, which leave no record; all else is
-relayed. Nobody else can have it, so it needs no lease. But who owns no log doesn't keep others from
-changing the placement: so its sign of life is a look whether the placement is the one that it
-began with. If not, it is lost, and like every owner it lets no byte out that it isn't sure of.
+Its *private log* has the temporary destinations of its clients, which leave no record; all other
+links are relayed. No other gateway can take it, so it needs no lease. But a gateway without a log
+doesn't prevent a change of the placement. So each of its signs of life checks that the placement is
+still the one that it began with. If not, the home is lost, and no more bytes are sent.
 """
 
 import os
@@ -30,9 +30,9 @@ from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import Owner, acquire
 from distributary.pipeline.tables.lake.lake import Lake
 
-#: How the folders are called, in the place for temporary files.
+#: Prefix of the folders' names, in the system's folder for temporary files.
 _PREFIX: Final = "distributary-none-"
-#: Bytes of a segment of a journal that nothing is written to, the least that there may be.
+#: Bytes of a segment of the journal, the least allowed: nothing is written to it.
 _SEGMENT_BYTES: Final = 1 << 20
 #: Signs of life in a lease.
 BEATS: Final = 3
@@ -42,17 +42,17 @@ class PrivateOwner:
     """The owner of a private log. Implements `HomeOwner`. Threads: `beat` and `check` on any."""
 
     taken: Final = False
-    #: Each is a request where the lake is on a store.
+    #: Each sign of life is a request where the lake is on a store.
     beats: Final = BEATS
 
     def __init__(self, lake: Lake, folder: Path, owner: Owner) -> None:
-        """`owner` owns the home in the folder, which is removed at the end. Blocks. Raises
+        """`owner` owns the home in the folder; `release` removes the folder. Blocks. Raises
         StoreError."""
         self._lake, self._folder, self._owner = lake, folder, owner
         self._version = lake.placement().version
 
     def beat(self) -> None:
-        """Raises HomeLost when the placement is another one, BeatFailed when it isn't known."""
+        """Raises HomeLost when the placement has changed, BeatFailed when it can't be read."""
         try:
             version = self._lake.placement().version
         except StoreError as error:
@@ -63,11 +63,11 @@ class PrivateOwner:
                 f"gateway relays by version {self._version}. Start it again"
             )
 
-    def leave(self, heir: int = NOBODY) -> float:  # noqa: ARG002 (nobody waits for it)
+    def leave(self, heir: int = NOBODY) -> float:  # noqa: ARG002 (no standby waits for it)
         return 0.0
 
     def stay(self) -> None:
-        """Nobody was told that it leaves."""
+        """Do nothing: `leave` told no standby."""
 
     def check(self) -> None:
         self._owner.check()
@@ -78,10 +78,10 @@ class PrivateOwner:
 
 
 class PrivateHome:
-    """Implements `AnyHome`."""
+    """The home of a private log. Implements `AnyHome`."""
 
     def __init__(self, lake: Lake, log: str, lease_seconds: float) -> None:
-        # The loop itself may look: it must turn again while the lease lasts.
+        # The loop's thread may read the placement, too: it must turn again within the lease.
         self._lake, self.address = lake.within(lease_seconds / (2 * BEATS)), log
 
     def acquire(self) -> OwnedHome:
@@ -96,15 +96,15 @@ class PrivateHome:
 
         return OwnedHome(self.address, PrivateOwner(self._lake, folder, owner), opened)
 
-    def standby(self, me: int = NOBODY) -> Waiting:  # noqa: ARG002 (there is nobody to be named by)
+    def standby(self, me: int = NOBODY) -> Waiting:  # noqa: ARG002 (no owner could name it)
         raise InvalidRequest(
             "--standby waits for a log, and --log none serves without one: leave one of both out"
         )
 
 
 def _remove_left() -> None:
-    """Remove the folders of those of this user that were killed: their locks are free. Who has no
-    lock yet is just starting."""
+    """Remove the folders of this user's killed gateways, whose locks are free. A gateway without a
+    lock file is just starting."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         home = Home(folder)
         with suppress(OSError, HomeLocked, StoreError):

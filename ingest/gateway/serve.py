@@ -42,17 +42,17 @@ _events = structlog.get_logger("gateway")
 #: Seconds that a thread may hold the interpreter against the loop; the default of 5 ms would make
 #: every stall of a worker 5 ms long.
 SWITCH_SECONDS = 0.000_5
-#: Seconds that peers have to answer our close when the gateway stops: for so long nobody is served.
+#: Seconds that peers have to answer our close when the gateway stops: no peer is served meanwhile.
 FAREWELL_SECONDS = 0.3
-#: What tells the process to end.
+#: Signals that tell the process to end.
 _ENDS = (signal.SIGTERM, signal.SIGINT)
-#: Seconds in which the loop has heard of a signal that came.
+#: Seconds in which the loop handles a signal that has arrived.
 _HEARD_SECONDS = 0.01
 _STANDS_BY = "it stands by for the home's owner"
 
 
 class _Probes(msgspec.Struct, frozen=True):
-    """What tells others how the gateway does: who asks over HTTP, and its service manager."""
+    """Reports of the gateway's state: to HTTP clients, and to its service manager."""
 
     http: HttpServer
     notice: ServiceNotice
@@ -63,20 +63,20 @@ class _Probes(msgspec.Struct, frozen=True):
 
 
 class _Files(msgspec.Struct, frozen=True):
-    """What the files of the settings said when they could be used last: in all of its lives."""
+    """The last valid content of the settings' files, kept over all lives of the process."""
 
     access: AccessFiles
     policies: Part[policy_table.Policies]
 
 
 def run(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bool = False) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. As a standby wait first until the home's owner
-    has gone; a gateway that has given its log to another one goes on as a standby. `lines` says now
-    and then what the log lacks. Raises StoreError, HomeLocked, InvalidRequest when it can't
-    start."""
+    """Serve until SIGTERM or SIGINT, and return the exit code. A standby first waits until the
+    home's owner has gone; a gateway that has given its log to another one goes on as a standby.
+    `lines` reports periodically which log lines were left out. Raises StoreError, HomeLocked,
+    InvalidRequest when it can't start."""
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        # What is wrong with its files is said now, not when the home has been taken over.
+        # Errors in the settings' files show now, not when the home has been taken over.
         files = _Files(AccessFiles(settings), policies_written(settings))
         while (code := _live(served, settings, files, lines, standby=standby)) is None:
             standby = True
@@ -89,8 +89,8 @@ def run(served: ServedLog, settings: Settings, lines: LineBudget, *, standby: bo
 def _live(
     served: ServedLog, settings: Settings, files: _Files, lines: LineBudget, *, standby: bool
 ) -> int | None:
-    """One life as a standby, as an owner, or as both: nothing of it is left in the next one but
-    what its files said. The exit code; None: it goes on."""
+    """Run one life as a standby, as an owner, or as both; only `files` go over into the next one.
+    Return the exit code; None: the process goes on with a next life."""
     home, sockets = served.home(settings), FewAtOnce()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(sockets)) as runner:
         return runner.run(_run(served, home, settings, files, lines, sockets, standby=standby))
@@ -141,14 +141,14 @@ async def _run(
         policies.close()
         owned.owner.release()
         await fleet.close()
-        if host.traces is not None:  # nobody waits for a collector to get a home
+        if host.traces is not None:  # last: a slow collector doesn't delay giving the home back
             await host.traces.close()
     return None if not code and await _goes_on(host.halt) else code
 
 
 async def _goes_on(halt: Halt) -> bool:
-    """Whether the process goes on as a standby. If so, who tells it to end from now on is heard in
-    its next life."""
+    """Whether the process goes on as a standby. If so, a signal to end that comes from now on is
+    handled in the next life."""
     if halt.goes_on:
         signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
         await asyncio.sleep(_HEARD_SECONDS)
@@ -166,8 +166,8 @@ async def _serve(
     probes: _Probes,
 ) -> int:
     loop, settings = host.loop, host.settings
-    member = served.member(settings)  # now that it can't change any more
-    # Other gateways come as soon as it listens: a disk may take longer to say so than it to open.
+    member = served.member(settings)  # an owned log's placement can't change any more
+    # Announced before the home is opened: other gateways connect as soon as this one listens.
     notice = None if member is None or member.is_private else member.notice(settings, loop)
     store, owner = owned.open(settings), owned.owner
     relaying = OneLog() if member is None else member.relaying(host, access)
@@ -218,8 +218,8 @@ async def _serve(
 
 
 def _tracer(loop: asyncio.AbstractEventLoop, settings: Settings) -> Tracer | None:
-    """Who traces messages; None, and nothing of it is imported, where nobody wants that. Raises
-    InvalidRequest when what it needs isn't installed."""
+    """Return the tracer of messages; None, without importing it, where `traces.endpoint` is empty.
+    Raises InvalidRequest when its libraries aren't installed."""
     if not settings.traces.endpoint:
         return None
     from distributary.ingest.tracing.message_tracing import MessageTracing  # noqa: PLC0415
@@ -228,7 +228,7 @@ def _tracer(loop: asyncio.AbstractEventLoop, settings: Settings) -> Tracer | Non
 
 
 def _tell_left_out(loop: asyncio.AbstractEventLoop, lines: LineBudget) -> None:
-    """From now on say which lines of the log were left out, when their window is over."""
+    """Log after each window, from now on, which log lines were left out."""
     lines.tell()
     loop.call_later(lines.seconds, _tell_left_out, loop, lines)
 
@@ -247,10 +247,10 @@ def _owned(owner: HomeOwner) -> bool:
 
 
 def _crashed(halt: Halt, context: dict[str, object]) -> None:
-    """A bug that no peer's end undoes."""
+    """Halt for an exception that reached the loop: a bug that isn't one peer's alone."""
     error = context.get("exception")
     if isinstance(error, ConnectionError | TimeoutError | ssl.SSLError):
-        return  # a peer's socket; its connection is lost by the ordinary way
+        return  # of a peer's socket: `connection_lost` handles it
     _events.error(
         "gateway.bug",
         reason=str(context.get("message")),
@@ -260,14 +260,14 @@ def _crashed(halt: Halt, context: dict[str, object]) -> None:
 
 
 async def _part(engine: Engine, owner: HomeOwner, failure: str | None) -> None:
-    """End with the peers: with a word, unless the home is somebody else's by now. Their sockets are
-    closed on return: what threads wait for at the end may take long where a store doesn't answer.
+    """Close all connections, and tell peers the reason unless the home has another owner by now.
+    All sockets are closed on return: ending the threads may take long where a store doesn't answer.
     """
     if failure is not None and not _owned(owner):
         engine.abort()
     else:
         await _farewell(engine, failure)
-    await asyncio.sleep(0)  # the loop closes what was aborted
+    await asyncio.sleep(0)  # the loop closes the aborted sockets
 
 
 async def _farewell(engine: Engine, failure: str | None) -> None:

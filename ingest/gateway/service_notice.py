@@ -1,7 +1,7 @@
-"""What a gateway tells the service manager that started it: it is ready, it lives, it stops.
+"""A gateway's notices to the service manager that started it: it is ready, it lives, it stops.
 
-The protocol is systemd's (sd_notify(3)): datagrams to the socket that `NOTIFY_SOCKET` names. Where
-the variable isn't set nothing is said; a manager that doesn't listen is no reason to stop.
+The protocol is systemd's (sd_notify(3)): datagrams to the socket that `NOTIFY_SOCKET` names.
+Without that variable no notice is sent; the gateway goes on when a notice can't be sent.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ SIGNS = 2
 
 
 class ServiceNotice:
-    """Tells from `ready` on, as often as the watchdog wants, that the loop turns: a loop that hangs
-    is a gateway that the manager starts again. All methods run on the loop's thread."""
+    """Sends signs of life from `ready` on, as often as the watchdog wants: the manager restarts a
+    gateway whose loop hangs. All methods run on the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, environment: Mapping[str, str]) -> None:
-        """Raises InvalidRequest if the manager's variables can't be meant."""
+        """Raises InvalidRequest if the manager's variables are invalid."""
         self._loop = loop
         self._socket: socket.socket | None = None
         self._seconds = _watchdog_seconds(environment)
@@ -40,17 +40,17 @@ class ServiceNotice:
         self._socket.setblocking(False)
 
     def ready(self, status: str) -> None:
-        """The gateway serves, or stands by; `status` says it to people. May be said again."""
+        """Tell that the gateway serves or stands by; people read `status`. May be called again."""
         self._say(f"READY=1\nSTATUS={status}")
         if self._socket is not None and self._seconds and self._timer is None:
             self._lives()
 
     def stops(self) -> None:
-        """The gateway begins to stop."""
+        """Tell that the gateway begins to stop."""
         self._say("STOPPING=1\nSTATUS=it stops")
 
     def close(self) -> None:
-        """Nothing more is said."""
+        """Send no more notices."""
         if self._timer is not None:
             self._timer.cancel()
         if self._socket is not None:
@@ -73,7 +73,7 @@ class ServiceNotice:
 
 
 def _watchdog_seconds(environment: Mapping[str, str]) -> float:
-    """How long the manager waits for a sign of life; 0: it doesn't."""
+    """Return how long the manager waits for a sign of life; 0: it has no watchdog."""
     said = environment.get("WATCHDOG_USEC", "")
     if not said or environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0.0

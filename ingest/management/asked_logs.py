@@ -1,5 +1,5 @@
-"""A gateway's node speaks for all logs of its lake: it answers what is of its own log, passes on
-what is another one's, and puts lists of all of them together.
+"""Requests for all logs of a lake: a gateway's node answers those for its own log, passes on those
+for other logs, and puts lists of all logs together.
 """
 
 import asyncio
@@ -58,13 +58,13 @@ _WORD_MAX = NAME_CHARACTERS_MAX + max(map(len, (PATTERN_PREFIX, *PREFIXES.values
 
 
 class _All(msgspec.Struct, frozen=True):
-    """Each of these logs is asked, and they answer together."""
+    """Each of these logs is asked, and their answers are put together."""
 
     logs: tuple[str, ...]
 
 
 class AskedLogs:
-    """Which logs a request is for, and their answer."""
+    """Finds the logs of a request, and returns their answer."""
 
     def __init__(
         self, parts: ManagementParts, requests: Requests, leases: LeaseRequests, relays: Relays
@@ -74,11 +74,10 @@ class AskedLogs:
         self._style = parts.host.settings.delivery.pattern_style
 
     async def answer(self, link: Link, request: Request) -> Answer | NodeAnswer:
-        """The answer of the first log that has what the request names: ours, or the one of its
-        owner's node. Who only looks, or names a transaction by its global id, has the answer of a
-        log behind one that couldn't be asked, and those that are known to have no owner are asked
-        last. Who changes anything else has that failure: what another log has under that name may
-        not be what was meant."""
+        """Return the answer of the first log that has the named entity: our own answer, or that of
+        the log's owner. A request that only reads, or names a transaction by its global id, goes on
+        to the next log when one can't be asked; logs whose owners aren't connected are asked last.
+        Any other change fails then: another log's entity of that name may not be the meant one."""
         logs = self._logs(link, request)
         match logs:
             case Answer():
@@ -104,7 +103,7 @@ class AskedLogs:
         return (failures or absent)[-1]
 
     async def _everywhere(self, link: Link, request: Request, logs: tuple[str, ...]) -> Answer:
-        """What each of these logs answers, one after another."""
+        """Ask these logs one after another, and put their answers together."""
         answers: list[tuple[str, Answer | NodeAnswer]] = []
         for log in logs:
             found = await self._asked(link, log, msgspec.structs.replace(request, log=log))
@@ -145,7 +144,7 @@ class AskedLogs:
         return answer
 
     def _with_logs(self, answer: Answer) -> Answer:
-        """What a gateway of a lake says of itself names the lake's logs, too."""
+        """Add the names of the lake's logs to the gateway's attributes."""
         own, others = self._relays.logs
         if not others or answer.status != OK:
             return answer
@@ -155,7 +154,7 @@ class AskedLogs:
     # Lists.
 
     async def _list(self, link: Link, request: Request, logs: tuple[str, ...]) -> Answer:
-        """A part of what all of these logs have."""
+        """List a part of the entities of these logs."""
         place, most = self._place(request, logs), self._limits.query_count_max
         if isinstance(place, Answer):
             return place
@@ -188,7 +187,8 @@ class AskedLogs:
     async def _part(
         self, link: Link, question: Question, request: Request
     ) -> ListPart | str | Answer:
-        """What a log has; or why it can't be asked; or the answer to who can't mean this."""
+        """Return a log's part of the list; or why it can't be asked; or the answer to an invalid
+        request."""
         own, _ = self._relays.logs
         log = own if question.log == (own or MAIN) else question.log
         wait = self._limits.list_wait_ms
@@ -205,11 +205,11 @@ class AskedLogs:
             return Answer(BAD_REQUEST, found.description)
         return found.description or f"its answer has the status {found.status}"
 
-    # Which log.
+    # The logs of a request.
 
     def _logs(self, link: Link, request: Request) -> tuple[str, ...] | _All | Answer:
-        """The logs to be asked in turn, until one has what the request names; of a list all of
-        them; all of which a change is made; or why none is asked."""
+        """Return the logs to ask in turn, until one has the named entity (of a list: all of them);
+        or the logs that all make a change; or why no log is asked."""
         own, others = self._relays.logs
         there = others if private_number(own) is not None else (own or MAIN, *others)
         if request.log and request.log not in (own, *there):
@@ -219,26 +219,25 @@ class AskedLogs:
             return (own,)
         if request.log:
             return (request.log,)
-        relayed = link.attach.relayed is not None  # another gateway knows no better
+        relayed = link.attach.relayed is not None  # never relayed a second time
         if request.verb is Verb.QUERY:
             return (own,) if relayed else tuple(sorted(there))
         if request.entity in (Entity.NODE, Entity.TRANSACTION):
-            # Of a declared transaction our gateway knows itself where it is; a prepared one may be
-            # in any log.
+            # The log of a declared transaction is known here; a prepared one may be in any log.
             ours = relayed or request.entity is Entity.NODE or request.verb is Verb.PREPARE
             return (own,) if ours else (own, *others)
         return self._naming(request, relayed=relayed)
 
     def _naming(self, request: Request, *, relayed: bool) -> tuple[str, ...] | _All | Answer:
-        """The logs of what the request names."""
+        """Return the logs of the named entity."""
         own, others = self._relays.logs
         try:
             word = self._word(request)
         except InvalidRequest:
-            return (own,)  # it says what is wrong
+            return (own,)  # our own answer tells the error
         if word is None:
             return (own,)
-        if isinstance(word, str) and len(word) > _WORD_MAX:  # to find its logs takes long
+        if isinstance(word, str) and len(word) > _WORD_MAX:  # finding its logs would take long
             text = f"a topic's or queue's name has {NAME_CHARACTERS_MAX} characters at most"
             return Answer(BAD_REQUEST, text)
         if not isinstance(word, SubscriptionKey):
@@ -254,7 +253,7 @@ class AskedLogs:
     def _several(
         self, request: Request, logs: tuple[str, ...], *, relayed: bool
     ) -> tuple[str, ...] | _All | Answer:
-        """What the request names lies in several logs at once."""
+        """Return the logs of an entity that is in several logs at once, or the refusal."""
         own, _ = self._relays.logs
         if request.verb in LOOKING:
             return (own,) if relayed or own in logs else logs
@@ -264,8 +263,8 @@ class AskedLogs:
         return Answer(NOT_IMPLEMENTED, f"{text} application property 'log'")
 
     def _word(self, request: Request) -> str | SubscriptionKey | None:
-        """The word of the log for what a request is about; or a subscription that may be in any;
-        None where it is nothing that could be. Raises InvalidRequest."""
+        """Return the log's word for the destination of a request; or the key of a subscription that
+        may be in any log; None for an invalid name. Raises InvalidRequest."""
         found: Destination | AmqpError
         match request.entity:
             case Entity.TOPIC:
@@ -289,7 +288,7 @@ class AskedLogs:
 
 
 def _part_of(answer: Answer) -> ListPart:
-    """What our own log lists."""
+    """Return our own log's part of a list."""
     names, rows = answer.body["attributeNames"], answer.body["results"]
     total = answer.body["total"]
     assert isinstance(names, list), names  # noqa: S101 (`Requests` has made it)

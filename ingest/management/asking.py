@@ -1,5 +1,5 @@
-"""Why a user may not ask for what a request says: of a subscription, and of a policy; and which
-attributes a query asks for."""
+"""Checks of a request: the user's rights to a subscription and to a policy, the attributes of a
+query, the place in the log."""
 
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.management.entities import Row
@@ -35,9 +35,9 @@ def forbidden(
     wanted: Definition | None,
     existing: Subscription | None,
 ) -> AmqpError | None:
-    """Why the user may not do this to the subscription of this key; None if the user may.
-    `wanted` is the definition of one that is to be created. A subscription that the user may not
-    see is refused as one that isn't there."""
+    """Return why the user may not do this to the subscription of this key; None if it is allowed.
+    `wanted` is the definition of a subscription to create. One that the user may not see is refused
+    as one that isn't there."""
     absent = AmqpError(NOT_FOUND, f"there is no subscription {key.id}")
     if wanted is not None:
         return access.amqp_error(user, verb, wanted.topic, key)
@@ -53,14 +53,14 @@ def forbidden(
 def forbidden_policy(
     access: Access, user: str, directory: SubscriptionDirectory, order: Order
 ) -> AmqpError | None:
-    """Why the user may not set this policy; None if the user may. Naming a queue of dead letters
-    has messages sent there, so the user must be allowed to send there."""
+    """Return why the user may not set this policy; None if it is allowed. A user who names a queue
+    of dead letters must be allowed to send there, as the policy sends messages there."""
     if order.operation not in (Operation.CREATE, Operation.UPDATE) or not order.policy:
         return None
     existing, key = directory.get(order.key), order.key
     definition = order.definition or (existing.definition if existing else None)
     if definition is None:
-        return None  # there is none, which is said elsewhere
+        return None  # the operation itself refuses a missing subscription
     amqp_error = access.amqp_error(user, LinkOperation.SET_POLICY, definition.topic, key)
     address = _dead_letters(order.policy, key)
     queue = dead_letter_queue(address)
@@ -77,15 +77,15 @@ def forbidden_policy(
 
 
 def _dead_letters(policy: str, key: SubscriptionKey) -> str:
-    """The address of dead letters that a policy's text says. The text was checked before."""
+    """Return the address of dead letters in a policy's text, which was checked before."""
     return over(DEFAULT, of_text(policy, key.id), key.id).dead_letter_address
 
 
 def rights_asked(node: Row, rights: Rights, user: str, request: Request, most: int) -> Answer:
-    """What the gateway says of itself, and of the user who asks: which of the destinations
-    `consume` the user may consume from, which of `manage` the user may manage, and which
-    subscriptions of the map `see` (each with its topic) may be seen, whether they are there or not.
-    Raises InvalidRequest for what is no id."""
+    """Answer with the gateway's attributes and the asking user's rights: the destinations of
+    `consume` from which the user may consume, those of `manage` that the user may manage, and the
+    subscriptions of the map `see` (each with its topic) that the user may see, whether they exist
+    or not. Raises InvalidRequest for an invalid id."""
     consume, manage = _names(request, "consume"), _names(request, "manage")
     pairs = request.attributes.get("see", Map())
     assert isinstance(pairs, Map), pairs  # noqa: S101 (`parse` has looked)
@@ -111,7 +111,7 @@ def _names(request: Request, attribute: str) -> list[str]:
 
 
 def attribute_names(request: Request, rows: list[Row]) -> list[str] | Answer:
-    """The columns that are wanted; all of them where none are named."""
+    """Return the wanted columns; all of them if none are named."""
     there = list(rows[0]) if rows else []
     said = request.attributes.get("attributeNames")
     names = said if isinstance(said, list) and said else list[Value](there)
@@ -131,7 +131,7 @@ def wants_policies(request: Request) -> bool:
 
 
 def place_of(to: Value) -> Place:
-    """The place in the log that is meant; the end where none is said."""
+    """Return the place in the log that a request names; the end if it names none."""
     if to is None:
         return AtEnd()
     if isinstance(to, Timestamp):

@@ -1,5 +1,5 @@
-"""The consumers of a subscription, and the messages in flight to each since when, found when they
-are asked for.
+"""The consumers of a subscription, with the messages in flight to each and their times of delivery,
+found on demand.
 
 Times are AMQP timestamps, in milliseconds. Messages that belong to a transaction are in flight to
 no consumer.
@@ -13,17 +13,18 @@ from distributary.ingest.subscriptions.operations import Facts
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
 from distributary.pipeline.dispatch.dispatcher import FOREVER
 
-#: What is said of a message that somebody holds.
+#: Columns about a message that is in flight.
 HELD = ("sequence", "consumer", "delivered_at", "delivery_count")
 
 
 def links(subscription: Subscription) -> list[Value]:
-    """A map for each consumer: its name as in the log, its credit, its messages in flight."""
+    """Return a map for each consumer: its name in the log, its credit, its messages in flight."""
     return [_link(consumer) for consumer in subscription.consumers.values()]
 
 
 def held(subscription: Subscription, start: int, count: int) -> list[Value]:
-    """The first `count` messages in flight from a sequence on, ascending: the columns of HELD."""
+    """Return the first `count` messages in flight from a sequence on, ascending, with the columns
+    of HELD."""
     found = [
         (sequence, consumer)
         for consumer in subscription.consumers.values()
@@ -63,10 +64,10 @@ def _held(consumer: Consumer, start: int) -> Iterable[int]:
 
 
 def _since(consumer: Consumer, sequences: Iterable[int]) -> dict[int, Timestamp]:
-    """When the consumer was given each of these: by its latest delivery, if there were several."""
+    """Return the time of each message's latest delivery to the consumer."""
     if not consumer.link.alive:
         return {}
-    import numpy as np  # noqa: PLC0415 (Arrow has brought it; a start needs none)
+    import numpy as np  # noqa: PLC0415 (Arrow has loaded it; a start needs none)
 
     wanted = np.fromiter(sequences, dtype=np.uint64)
     delivered, times = (np.frombuffer(one, dtype=np.uint64) for one in consumer.link.in_flight())
@@ -83,14 +84,14 @@ def _since(consumer: Consumer, sequences: Iterable[int]) -> dict[int, Timestamp]
 
 
 def dropped_by(done: Facts) -> int:
-    """How many messages an operation dropped; 0 if it drops none."""
+    """Return the number of messages that an operation has dropped; 0 if it drops none."""
     count = done.get("dropped", 0)
     return count if isinstance(count, int) else 0
 
 
 def lost(done: Facts) -> str:
-    """The end of the sentence that says how many messages were dropped; empty for an operation
-    that never drops any."""
+    """Return the end of the sentence about an operation, with the number of dropped messages; empty
+    for an operation that never drops any."""
     if "dropped" not in done:
         return ""
     most = " at most" if done.get("at_most") else ""

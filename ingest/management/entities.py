@@ -1,4 +1,4 @@
-"""The managed entities in words and numbers: subscriptions, queues, topics, the gateway.
+"""Attributes of the managed entities: subscriptions, queues, topics, the gateway.
 
 Everything is read from memory. A topic is stored nowhere: it exists while it has producers or
 subscriptions.
@@ -28,29 +28,29 @@ from distributary.pipeline.subscriptions.policy_table import of_text
 from distributary.pipeline.subscriptions.registry import key_of_queue
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
-#: What one entity says of itself.
+#: The attributes of one entity.
 Row: TypeAlias = dict[str, Writable]
-#: Whether who asks may see this subscription.
+#: Whether the asking user may see this subscription.
 MaySee: TypeAlias = Callable[[Subscription], bool]
 
 
 class Users(Protocol):
-    """What the entities ask the gateway: its connections, producers and errors."""
+    """The gateway's facts that entities need: its connections, producers and errors."""
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
+        """The number of connections."""
 
     @property
     def internal_errors(self) -> int:
         """Bugs that have ended one peer each, since the start."""
 
     def produced(self) -> Counter[str]:
-        """How many links send to each topic or queue that any sends to."""
+        """Return the number of sending links of each topic or queue that has any."""
 
 
 class Entities:
-    """Reads them."""
+    """Reads the attributes of entities."""
 
     def __init__(
         self,
@@ -60,21 +60,21 @@ class Entities:
         users: Users,
         name: str,
     ) -> None:
-        """`name`: the log's."""
+        """`name`: the log's name."""
         self._schemas, self._name = schemas, name
         self._log, self._table = parts.log, parts.store.table
         self._directory, self._users = directory, users
-        #: How much a subscription has waiting.
+        #: Returns the backlog of a subscription.
         self._backlog = parts.backlogs.counters.shown
 
     @property
     def _no_local(self) -> NoLocal:
         return self._directory.no_local
 
-    # Those that there are.
+    # Lists.
 
     def names(self, entity: Entity) -> Iterable[Name]:
-        """The names of all of a type, ascending."""
+        """Return the names of all entities of a type, ascending."""
         found: list[Name]
         match entity:
             case Entity.SUBSCRIPTION:
@@ -102,8 +102,8 @@ class Entities:
     def rows(
         self, entity: Entity, names: Iterable[Name], may_see: MaySee, *, policies: bool
     ) -> list[Row]:
-        """The attributes of the entities of `names`, with their log, of subscriptions without their
-        policies if these aren't wanted; those that don't exist any more are left out."""
+        """Return the attributes of the named entities and their log, with policies only if wanted;
+        entities that don't exist any more are left out."""
         produced = self._users.produced()
         found = (self._row(entity, name, produced, may_see, policies=policies) for name in names)
         return [{**row, "log": self._name} for row in found if row is not None]
@@ -133,10 +133,10 @@ class Entities:
             case Entity.TRANSACTION:
                 raise AssertionError("those are listed by `TransactionRequests`")
 
-    # One of them.
+    # Single entities.
 
     def subscription(self, subscription: Subscription, *, policies: bool = True) -> Row:
-        """The attributes of a named subscription; without policies these are null."""
+        """Return the attributes of a named subscription; policies that aren't wanted are null."""
         key, definition = subscription.key, subscription.definition
         assert key is not None  # noqa: S101
         dispatcher, backlog = subscription.dispatcher, self._backlog(subscription)
@@ -177,7 +177,7 @@ class Entities:
         *,
         policies: bool = True,
     ) -> Row:
-        """The attributes of a queue: of its subscription, and its producers."""
+        """Return the attributes of a queue: those of its subscription, and its producers."""
         key = subscription.key
         assert key is not None  # noqa: S101
         topic = subscription.definition.topic
@@ -192,8 +192,8 @@ class Entities:
         }
 
     def topic(self, topic: str, produced: Counter[str] | None, may_see: MaySee) -> Row:
-        """The attributes of a topic, used or not, with those of its subscriptions that the
-        asking user may see."""
+        """Return the attributes of a topic, used or not, with the subscriptions that the asking
+        user may see."""
         subscriptions = list(self._no_local.of_topic(topic))
         ids = sorted(_id(one) for one in subscriptions if one.key is not None and may_see(one))
         return {
@@ -208,14 +208,14 @@ class Entities:
         }
 
     def _schema(self, topic: str) -> Map | None:
-        """The schema that the messages of a topic have, by its own name or its pattern's."""
+        """Return the schema of a topic's messages, by the topic's name or a pattern."""
         found = self._schemas.of_topic(topic)
         if found is None or found.current is None:
             return None
         return Map(tuple(schema_row(found).items()))
 
     def node(self) -> Row:
-        """The attributes of the gateway and its log."""
+        """Return the attributes of the gateway and its log."""
         return {
             "name": "self",
             "log_name": self._name,
@@ -231,18 +231,18 @@ class Entities:
         }
 
     def place(self) -> Row:
-        """The address of the log and the identity of its table, for clients that read messages
-        there."""
+        """Return the address of the log and the identity of its table, for clients that read
+        messages there."""
         return {"log": self._table.uri, "table": table_map(self._table)}
 
 
 def table_map(table: TopicLog) -> Map:
-    """The identity of the table, as clients that read it are told."""
+    """Return the identity of the table, for clients that read it."""
     return Map(tuple(table.identity.body().items()))
 
 
 def key_of(entity: Entity, name: str) -> SubscriptionKey | AmqpError:
-    """The key of the subscription that a queue's or subscription's name means. Raises
+    """Return the key of the subscription with this name, or of the queue with this name. Raises
     InvalidRequest for a text that is no id."""
     if entity is not Entity.QUEUE:
         return SubscriptionKey.parse(name)
@@ -251,7 +251,7 @@ def key_of(entity: Entity, name: str) -> SubscriptionKey | AmqpError:
 
 
 def queue_of(name: str) -> Destination | AmqpError:
-    """The queue of this name or address."""
+    """Return the queue of this name or address."""
     found = destination_of(name, None, Kind.QUEUE)
     if isinstance(found, Destination) and found.kind is not Kind.QUEUE:
         return AmqpError(INVALID_FIELD, f"'{name}' is a {found.kind}, no queue")
@@ -259,7 +259,7 @@ def queue_of(name: str) -> Destination | AmqpError:
 
 
 def topic_of(name: str, style: PatternStyle) -> Destination | AmqpError:
-    """The topic, or the pattern of topics, of this name or address."""
+    """Return the topic, or the pattern of topics, of this name or address."""
     found = destination_of(name, None, Kind.TOPIC)
     if isinstance(found, Destination) and found.kind is not Kind.TOPIC:
         return AmqpError(INVALID_FIELD, f"'{name}' is a {found.kind}, no topic")
@@ -272,7 +272,7 @@ def _id(subscription: Subscription) -> str:
 
 
 def _written(policy: Policy | TopicPolicy | Backlog, prefix: str = "") -> Map:
-    """A policy with the keys that it has where it is written."""
+    """Return a policy with the keys of its written form."""
     pairs: list[tuple[Value, Value]] = []
     for name in policy.__struct_fields__:
         value = getattr(policy, name)
@@ -286,6 +286,6 @@ def _written(policy: Policy | TopicPolicy | Backlog, prefix: str = "") -> Map:
 
 
 def _map(table: object) -> Map:
-    """A table of JSON as a map."""
+    """Return a table of JSON as a map."""
     assert isinstance(table, dict)  # noqa: S101
     return Map(tuple(table.items()))

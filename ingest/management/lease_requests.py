@@ -1,4 +1,4 @@
-"""Requests of leased consumers: ACQUIRE sequences, SETTLE them, ask for what is OWED.
+"""Requests of leased consumers: ACQUIRE sequences, SETTLE them, list the OWED ones.
 
 A leased consumer takes part in the strict turns of its subscription like any consumer. Its client
 reads the bytes in `topic_log`, which has them when the answer comes. `ingest.management.leases` has
@@ -44,8 +44,8 @@ from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 #: The requests that are answered here.
 LEASE_VERBS = frozenset({Verb.ACQUIRE, Verb.SETTLE, Verb.OWED})
-#: Seconds that a commit may take until a holder is told that it can't read what it was handed, and
-#: between two looks at it.
+#: Seconds that a commit may take before a holder is told that it can't read the acquired messages,
+#: and between two checks.
 COMMIT_SECONDS_MAX = 20.0
 LOOK_SECONDS = 0.01
 #: Evaluations of a selector between two turns of the loop.
@@ -55,7 +55,7 @@ _OUTCOMES = (Outcome.ACCEPTED, Outcome.REJECTED, Outcome.RELEASED, Outcome.MODIF
 
 
 class LeaseRequests:
-    """Answers them."""
+    """Answers requests of leased consumers."""
 
     def __init__(self, parts: ManagementParts) -> None:
         self._loop, self._limits = parts.host.loop, parts.host.settings.management
@@ -65,7 +65,7 @@ class LeaseRequests:
         self._leases, self._finish_pass = Leases(parts), parts.finish_pass
 
     def left(self, link: Link) -> None:
-        """A link has ended, of whatever kind."""
+        """A link has ended, of any kind."""
         self._leases.left(link)
 
     def close(self) -> None:
@@ -73,8 +73,8 @@ class LeaseRequests:
         self._leases.close()
 
     async def answer(self, link: Link, request: Request) -> Answer:
-        """The answer to a request that came by this link. It is given when what it says is
-        durable, and the table has the sequences in it."""
+        """Answer a request of this link, when its effects are durable, and the table has its
+        sequences."""
         try:
             return await self._answer(link, request)
         except InvalidRequest as error:
@@ -120,7 +120,7 @@ class LeaseRequests:
             return await self._settle(leased, request)
         return await self._acquire(leased, key, request)
 
-    # What they ask.
+    # The requests.
 
     async def _acquire(
         self, leased: LeasedConsumer, key: SubscriptionKey, request: Request
@@ -167,7 +167,7 @@ class LeaseRequests:
     async def _wait(
         self, leased: LeasedConsumer, subscription: Subscription, most: int, wait_ms: int
     ) -> bool:
-        """Grant credit for so many sequences, and wait for them; whether there may be more now."""
+        """Grant credit for `most` sequences and wait for them; return whether there may be more."""
         wait = wait_ms / 1_000
         deadline = self._loop.time() + wait
         leased.grant(min(most, self._limits.acquire_max))
@@ -203,7 +203,7 @@ class LeaseRequests:
     async def _keep(
         self, leased: LeasedConsumer, consumer: Consumer, keep: list[Run]
     ) -> list[range]:
-        """The sequences that stay in flight to it; all others are released."""
+        """Release all sequences but those to keep; return those that are in flight to it now."""
         dispatcher = consumer.subscription.dispatcher
         held = dispatcher.unsettled(consumer.number).copy()
         for run in keep:
@@ -227,8 +227,8 @@ class LeaseRequests:
         return [*dispatcher.unsettled(consumer.number).runs()]
 
     async def _ours(self, subscription: Subscription, runs: list[Run]) -> list[Run]:
-        """Those of these sequences that the subscription may be owed: of unread ones, the
-        messages of its topic that its selector selects. A client may name others."""
+        """Return those of these sequences that the subscription may be owed: of unread ones, the
+        messages of its topic that its selector selects. A client may have named others."""
         position, definition = subscription.dispatcher.position, subscription.definition
         read = [run[: bisect_left(run, position)] for run in runs]
         found: list[Run] = [run for run in read if run]
@@ -274,12 +274,12 @@ class LeaseRequests:
     def _settled(
         self, leased: LeasedConsumer, consumer: Consumer, run: Run, said: DeliveryState
     ) -> int:
-        """Settle those of a run that are in flight to it; gives their number."""
+        """Settle those of a run that are in flight to it; return their number."""
         settle, holder = self._delivery.settle, consumer.number
         return sum(settle(consumer, holder, part, said, at) for at, part in leased.ending(run))
 
     async def _owed(self, key: SubscriptionKey, subscription: Subscription) -> Answer:
-        """All that the subscription is owed now, as far as it is known without reading messages."""
+        """List the messages that the subscription is owed, as far as known without reading them."""
         await self._leases.durable()
         head = self._log.recent.head
         if not await self._readable(head - 1):
@@ -295,8 +295,8 @@ class LeaseRequests:
         return Answer(OK, f"what {key.id} is owed", body)
 
     async def _checked(self, text: str) -> list[Run]:
-        """The runs of a request. Raises InvalidRequest for more than anybody can have, and for what
-        isn't there yet."""
+        """Return the runs of a request. Raises InvalidRequest for too many sequences, and for a
+        sequence that doesn't exist yet."""
         runs: list[Run] = []
         head = self._log.recent.head
         for run in parts_of(text, self._limits.acquire_max):
@@ -313,7 +313,7 @@ def _consumer(leased: LeasedConsumer) -> Consumer:
 
 
 def _without(run: Run, held: SequenceSet) -> Iterable[Run]:
-    """What of the run isn't held."""
+    """Yield the part of the run that isn't in flight."""
     if held.contains_all(run):
         return
     if lost := array("q", [one for one in run if one not in held]):
@@ -321,17 +321,17 @@ def _without(run: Run, held: SequenceSet) -> Iterable[Run]:
 
 
 def _ended(key: SubscriptionKey, leased: LeasedConsumer) -> Answer:
-    """It was a consumer when it asked, and is none any more."""
+    """Return the answer to a holder whose lease has ended since its request."""
     return Answer(CONFLICT, f"{key.id}: {leased.reason or 'its deliveries have ended'}")
 
 
 def _whole(value: Value) -> int:
-    """A number that isn't negative, as `management.parse` has seen; 0 if it isn't said."""
+    """Return a number, which `management.parse` has checked; 0 if it is missing."""
     return value if isinstance(value, int) else 0
 
 
 def _by_failures(handed: Iterable[tuple[Run, int]]) -> Map:
-    """Runs as texts, by their failed attempts."""
+    """Return runs as texts, by their failed attempts."""
     found: dict[int, list[Run]] = {}
     for run, failures in handed:
         found.setdefault(failures, []).append(run)

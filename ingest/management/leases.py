@@ -1,14 +1,15 @@
 """Leases: consumers that take sequences and no bytes, each under a holder's name that outlives its
 connection.
 
-Rule 1: a client takes up its lease on a connection by naming the sequences that it keeps. Of those
-        in flight to the lease all others are released; those that it names and no consumer has are
-        delivered to it again.
+Rule 1: a client takes up its lease on a connection by naming the sequences that it keeps. Other
+        sequences in flight to the lease are released; named ones that are in flight to no consumer
+        are delivered to it again.
 Rule 2: a lease belongs to the connection on which it was taken up last; requests on another
         connection are refused.
-Rule 3: after a lost connection the sequences stay in flight for as long as the client asked for;
-        then they are released, which counts as no failure. A lease without sequences ends with its
-        connection, so that it keeps no other consumer out of an exclusive subscription.
+Rule 3: after a lost connection the sequences stay in flight for the time that the client asked for;
+        then they are released, which isn't counted as a failed attempt. A lease without sequences
+        ends with its connection, so that it doesn't keep other consumers out of an exclusive
+        subscription.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ class Leases:
         self._leased: dict[_LeaseKey, LeasedConsumer] = {}
 
     def left(self, link: Link) -> None:
-        """A link has ended: a lease itself, or a link by which clients of leases sent requests."""
+        """A link has ended: a lease itself, or a link by which a client has sent its requests."""
         if isinstance(link, LeasedConsumer):
             self._forget(link)
             return
@@ -57,19 +58,19 @@ class Leases:
             leased.end("", "the gateway stops")
 
     def flowed(self, leased: LeasedConsumer) -> None:
-        """The credit of a leased consumer changed."""
+        """Serve a leased consumer whose credit has changed."""
         if isinstance(leased.owner, Consumer):
             self._delivery.flowed(leased.owner)
 
     async def durable(self) -> None:
-        """Wait until everything that was given to the log by now is durable."""
+        """Wait until all input given to the log until now is durable."""
         done: asyncio.Future[None] = self._loop.create_future()
         self._log.after(lambda: None if done.done() else done.set_result(None))
         self._finish_pass()
         await done
 
     def speaking(self, link: Link, key: SubscriptionKey, holder: str) -> LeasedConsumer | Answer:
-        """The lease of this holder, if this link took it up; else the answer that refuses the
+        """Return the holder's lease, if this link has taken it up; else the answer that refuses the
         request."""
         leased = self._leased.get((key, holder))
         if leased is not None and leased.asked_by is link:
@@ -100,7 +101,7 @@ class Leases:
         return refused or await self._join(link, key, subscription, holder)
 
     def _refused(self, key: SubscriptionKey, subscription: Subscription) -> Answer | None:
-        """Why the subscription can't have one more lease; None if it can."""
+        """Return why the subscription can't have one more lease; None if it can."""
         if len(self._leased) >= self._most:
             text = f"there are {self._most} holders already (management.holders_max)"
             return Answer(CONFLICT, f"{key.id}: {text}")

@@ -1,4 +1,4 @@
-"""What the parts of the node `$management` stand on."""
+"""The base of all parts of the node `$management`."""
 
 from collections.abc import Callable
 
@@ -13,8 +13,8 @@ from distributary.ingest.subscriptions.subscription_directory import Subscriptio
 
 
 class ManagementParts(msgspec.Struct, frozen=True):
-    """Given to each of them when it is made. `turns` has the turns of all requests; `finish_pass`
-    is called when something was said to peers or to the log outside of a pass over what came."""
+    """The base that each part of the node gets when it is made. `turns` has the turns of all
+    requests; call `finish_pass` after output to peers or to the log outside of a peer's pass."""
 
     host: Host
     messages: MessageParts

@@ -1,7 +1,7 @@
 """The links of `$management`: requests come in, each is answered once.
 
-A request whose answer can go nowhere is rejected, and nothing is done. The credit of a request
-comes back with its answer, so that a peer has no more under way than it was given.
+A request whose answer has no way is rejected, and nothing is done. The credit of a request comes
+back with its answer, so that a peer never has more requests under way than its first credit.
 All methods run on the loop's thread.
 """
 
@@ -30,7 +30,7 @@ from distributary.pipeline.management.node_answers import NodeAnswer
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, NOT_IMPLEMENTED, AmqpError
 from distributary.pipeline.subscriptions.attach_intent import Attach
 
-#: What a request that is larger is refused with (AMQP 1.0, 2.8.17).
+#: Condition by which too large a request is refused (AMQP 1.0, 2.8.17).
 _TOO_LARGE = "amqp:link:message-size-exceeded"
 #: What a request in a transaction is refused with, and the transaction's commit.
 NO_PART = AmqpError(
@@ -45,7 +45,7 @@ class RequestLink:
 
 
 class Node:
-    """The node and the links that are on it."""
+    """The node and its links."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attached(self, link: Link, attach: Attach) -> bool:
-        """Whether the link is one to the node; then it is open, or refused."""
+        """Open a link to the node; return False for any other link."""
         if attach.address != NODE or attach.dynamic or attach.coordinator:
             return False
         if link.is_outgoing:
@@ -78,14 +78,14 @@ class Node:
         return True
 
     def left(self, link: Link) -> None:
-        """A link has ended, whatever it was."""
+        """A link has ended, of any kind."""
         self._leases.left(link)
         if isinstance(link.owner, ReplyLink):
             self._replies.leave(link)
 
     def received(self, link: Link, received: Received) -> None:
-        """Requests have come; each becomes a task. They begin in their order when this pass over
-        frames is over, one in each turn of the loop."""
+        """Make a task of each received request. They begin in their order after this pass, one in
+        each turn of the loop."""
         offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
         deliveries = memoryview(received.deliveries).cast("Q")
         for nth in range(received.count):
@@ -103,12 +103,12 @@ class Node:
         self._requests.close()
 
     async def _contained(self, link: Link, delivery: bytes, data: bytes) -> None:
-        """Answer a request. What nobody expected ends the peer that asked, or stops the gateway,
-        before anybody else has a turn (`ingest.net.containment`)."""
+        """Answer a request. An unexpected exception ends the asking peer, or stops the gateway, at
+        once (`ingest.net.containment`)."""
         try:
             await self._turns.turn()
             await self._handle(link, delivery, data)
-        except Exception as error:  # noqa: BLE001 (one of the two hears of it)
+        except Exception as error:  # noqa: BLE001 (the loop or the peer handles it)
             if stops_all(error):
                 self._loop.call_exception_handler({"message": "a request", "exception": error})
             else:
@@ -144,7 +144,7 @@ class Node:
         self._finish_pass()
 
     def _message(self, link: Link, data: bytes) -> Message | AmqpError:
-        """The request, if it is one and its answer has somewhere to go."""
+        """Return the decoded request, or why it can't be read or its answer can't be sent."""
         most = self._limits.request_bytes_max
         if len(data) > most:
             text = f"a request of {len(data)} bytes, {most} at most (management.request_bytes_max)"

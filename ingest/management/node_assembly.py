@@ -1,4 +1,4 @@
-"""The node put together from the parts of a gateway."""
+"""Assembly of the node from the parts of a gateway."""
 
 from collections.abc import Callable
 
@@ -27,9 +27,9 @@ def open_node(
     relays: Relays,
     transactions: Coordinator,
 ) -> Node:
-    """The node `$management` of a gateway. `resolve` says where a link's user may send to by an
-    address; `relays` have what is asked of other logs, `transactions`
-    what was declared and prepared in ours."""
+    """Make the node `$management` of a gateway. `resolve` returns the destination of an address to
+    which a link's user may send; `relays` ask other logs; `transactions` are those declared or
+    prepared in ours."""
     settings, messages = parts.host.settings, parts.messages
     limits = settings.management
     most = min(limits.request_bytes_max, settings.amqp.message_bytes_max)

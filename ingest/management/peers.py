@@ -1,4 +1,4 @@
-"""The gateway's links, as far as operations and numbers need them."""
+"""The gateway's links and connections, for operations and counts."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from distributary.ingest.publish.producer import Producer
 
 
 class Peers:
-    """Finds links by going over all of them, only when it is asked."""
+    """Finds links by going over all of them, on demand only."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
+        """The number of connections."""
         return len(self._engine.connections)
 
     @property
@@ -25,11 +25,11 @@ class Peers:
         return self._engine.internal_errors
 
     def producers(self, topic: str) -> list[Link]:
-        """The links that send to this topic or queue."""
+        """Return the links that send to this topic or queue."""
         return [link for link, to in self._producing() if to == topic]
 
     def produced(self) -> Counter[str]:
-        """How many links send to each topic or queue that any sends to."""
+        """Return the number of sending links of each topic or queue that has any."""
         return Counter(to for _, to in self._producing())
 
     def _producing(self) -> Iterator[tuple[Link, str]]:

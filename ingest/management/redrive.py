@@ -1,8 +1,8 @@
-"""Redrive: dead letters go back to the subscriptions that gave them up, and to no others. What
-their topic's schema doesn't allow stays; what it didn't allow once is published to the topic.
+"""Redrive: dead letters go back to the subscriptions that gave them up, and to no others. Messages
+that their topic's schema doesn't allow stay; misfits that it allows now are published to the topic.
 
 A redriven message is a new message of its old topic, in one group with the settlement of the dead
-letter: after a crash it is in one of the two places. All methods run on the loop's thread.
+letter: after a crash it is in exactly one of the two places. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -32,22 +32,22 @@ from distributary.pipeline.model.topic_pattern import matches
 from distributary.pipeline.selector.matching import Selections
 from distributary.pipeline.subscriptions.registry import key_of_queue
 
-#: Dead letters in one group, about 80 us each to read and to copy: others wait no longer for it.
+#: Dead letters in one group, about 80 us each to read and to copy: other work waits for one group.
 PART_MESSAGES = 100
 
 
 class Redriven(msgspec.Struct):
-    """How many dead letters were redriven, and how many could not be."""
+    """The numbers of dead letters that were redriven, and that stay."""
 
     redriven: int = 0
     stayed: int = 0
-    #: Of those that stay, how many their topic's schema doesn't allow; why the first one doesn't.
+    #: Those of them that their topic's schema doesn't allow; and the reason of the first one.
     misfits: int = 0
     why: str = ""
 
     @property
     def sentence(self) -> str:
-        """What became of them."""
+        """The result as a sentence."""
         text = f"{self.redriven} went back"
         if self.misfits:
             text += f"; {self.misfits} stay: their topic's schema doesn't allow them ({self.why})"
@@ -64,8 +64,9 @@ _Target: TypeAlias = tuple[SubscriptionKey, Definition]
 
 
 class _Letter(msgspec.Struct, frozen=True):
-    """A dead letter that goes back: its place among the dead, and where to (None: to all
-    subscriptions of the topic, as it never was a message of it), as that was when it was chosen."""
+    """A dead letter that goes back: its sequence in the queue, and the subscription to which it
+    goes, as it was when the letter was read; None: all subscriptions of the topic, as a misfit was
+    never published there."""
 
     sequence: int
     data: bytes
@@ -74,20 +75,21 @@ class _Letter(msgspec.Struct, frozen=True):
 
 
 class _Job(msgspec.Struct):
-    """One redrive: which dead letters of a queue, how many at most, and who may have them."""
+    """One redrive: its queue, the subscription whose letters go back (None: all), their most, and
+    the topics to which the user may send them."""
 
     queue: Subscription
     only: str | None
     most: int | None
     may: Callable[[str], bool]
     done: Redriven = msgspec.field(default_factory=Redriven)
-    #: The selectors of those that get any, and how many messages they were asked about.
+    #: The selectors of the subscriptions, and the number of messages that they were asked about.
     selections: Selections = msgspec.field(default_factory=Selections)
     joined: set[Definition] = msgspec.field(default_factory=set)
     asked: int = 0
 
     def fits(self, definition: Definition, data: bytes) -> bool:
-        """Whether a subscription with this definition is owed such a message at all."""
+        """Whether a subscription with this definition claims this message."""
         if definition.selector is None:
             return True
         if definition not in self.joined:
@@ -112,8 +114,8 @@ class Redrive:
         self._log_name = parts.host.log
 
     def letters(self, giver: Subscription) -> Row:
-        """Where copies go of what a subscription gives up, as an attribute of it: the name of a
-        queue, None if none are kept."""
+        """Return the attribute `dead_letters` of a subscription: the name of the queue for messages
+        that it gives up, None if it keeps no copies."""
         key, policy = giver.key, giver.dispatcher.policy
         if key is None or not policy.dead_letter:
             return {"dead_letters": None}
@@ -129,16 +131,16 @@ class Redrive:
         most: int | None,
         may: Callable[[str], bool],
     ) -> Redriven | AmqpError:
-        """Send back the dead letters that lie in the queue of this key (`dead_letters`; those of
-        the subscription `only`), or those that the subscription of this key has given up; `most` of
-        them, and none to topics on which the user `may` not. On return it is durable. Raises
-        StoreError when they can't be read."""
+        """Send back the dead letters of the queue of this key (`dead_letters`; only those of the
+        subscription `only`), or those that the subscription of this key has given up. Send `most`
+        at most, and none to topics for which `may` is False. It is durable on return. Raises
+        StoreError when dead letters can't be read."""
         queue = key
         if not dead_letters and (giver := self._directory.get(key)) is not None:
             queue = key_of_queue(dead_letters_of(giver, self._log_name))
         found = self._directory.get(queue)
         if found is None and key in self._directory:
-            return Redriven()  # nothing was ever given up
+            return Redriven()  # no message was ever given up
         if found is None:
             return AmqpError(NOT_FOUND, f"there is no durable subscription {key.id}")
         job = _Job(found, only if dead_letters else key.id, most, may)
@@ -146,7 +148,7 @@ class Redrive:
         return job.done
 
     async def _run(self, job: _Job) -> None:
-        """Go over what a consumer of the queue could get now, a part at a time."""
+        """Go over the messages that a consumer of the queue could get now, a part at a time."""
         view, end = job.queue.dispatcher.view(), self._log.recent.head
         view.paused = False
         view.attach(1)
@@ -169,14 +171,14 @@ class Redrive:
             await self._durable()
 
     async def _durable(self) -> None:
-        """No more is under way than one part."""
+        """Wait until the present part is durable, so that only one is under way."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._log.after(lambda: None if done.done() else done.set_result(None))
         self._log.flush()
         await done
 
     async def _take(self, job: _Job, batch: RecordBatch, sequences: list[int]) -> None:
-        """Redrive those that can be; a dead letter that is in flight meanwhile stays so."""
+        """Redrive those that can go back; a dead letter that is in flight meanwhile stays so."""
         found: list[_Letter] = []
         for sequence in sequences:
             data = message_at(batch, sequence)
@@ -200,7 +202,7 @@ class Redrive:
                 job.done.stayed += len(some)
 
     async def _fitting(self, job: _Job, letters: list[_Letter]) -> list[_Letter]:
-        """Those that the schemas of their topics allow; the others stay."""
+        """Return the letters that the schemas of their topics allow; the others stay."""
         stay: set[int] = set()
         for topic in {one.topic for one in letters}:
             some = [one for one in letters if one.topic == topic]
@@ -215,7 +217,7 @@ class Redrive:
     def _letter(
         self, job: _Job, sequence: int, data: bytes, where: Origin | None
     ) -> _Letter | None:
-        """A dead letter and where it goes; None if it can't go anywhere."""
+        """Return a dead letter with its target; None if it has none."""
         if where is not None:
             target = self._target(job, where, data)
             return None if target is None else _Letter(sequence, data, target, where.topic)
@@ -225,12 +227,12 @@ class Redrive:
         return _Letter(sequence, data, None, topic)
 
     def _is_there(self, topic: str) -> bool:
-        """Whether somebody can get messages of it: a topic is always there, a queue isn't."""
+        """Whether a topic or queue exists: a topic always does, a queue may be deleted."""
         queue = topic.removeprefix(PREFIXES[Kind.QUEUE])
         return queue == topic or key_of_queue(Destination(Kind.QUEUE, queue)) in self._directory
 
     def _is_as_it_was(self, to: _Target | None, topic: str) -> bool:
-        """Whether somebody is owed what goes there yet: the schemas take their time."""
+        """Whether the target still exists unchanged: checking schemas takes time meanwhile."""
         if to is None:
             return self._is_there(topic)
         key, definition = to
@@ -238,8 +240,8 @@ class Redrive:
         return found is not None and found.definition == definition
 
     def _target(self, job: _Job, where: Origin, data: bytes) -> _Target | None:
-        """The subscription that gave it up, if it is there still, claims such a message still, and
-        the user may send to it."""
+        """Return the subscription that gave the message up, if it still exists, still claims the
+        message, and the user may send to it; else None."""
         try:
             key = SubscriptionKey.parse(where.subscription)
         except InvalidRequest:
@@ -253,7 +255,7 @@ class Redrive:
     def _send(
         self, job: _Job, to: SubscriptionKey | None, topic: str, letters: list[_Letter]
     ) -> None:
-        """Copies and settlements, in one group."""
+        """Write the messages, and the settlements of the dead letters, to one group."""
         queue = job.queue
         taken = _withdrawn(queue, array("q", [letter.sequence for letter in letters]))
         gone = {sequence for settled in taken for sequence in settled.run}
@@ -269,6 +271,7 @@ class Redrive:
 
 
 def _withdrawn(queue: Subscription, run: "array[int]") -> list[Settled]:
-    """Those of these that nobody holds and nobody has had leave the queue; no copy is kept."""
+    """Remove those of these messages from the queue that aren't in flight or settled; no copies of
+    them are kept."""
     effects = queue.dispatcher.give_up(run, Reason.REDRIVEN)
     return [effect for effect in effects if isinstance(effect, Settled)]

@@ -1,4 +1,4 @@
-"""Where answers go: links that take them from the node, and addresses that its users name."""
+"""The ways of answers: links that take them from the node, and addresses that requests name."""
 
 from array import array
 from collections import deque
@@ -32,7 +32,7 @@ class ReplyLink:
         self.flowed()
 
     def flowed(self) -> None:
-        """Its credit or its drain changed, or its socket takes more again."""
+        """Send waiting answers: its credit or drain has changed, or its socket is writable."""
         link = self._link
         while self._waiting and link.alive and link.credit > 0 and link.connection.writable:
             data = self._waiting.popleft()
@@ -46,10 +46,10 @@ class ReplyLink:
 
 
 class Replies:
-    """The links that take answers; answers to other addresses are published, by their owner if
-    they are in another log of a lake (`relays`).
+    """The links that take answers. Answers to other addresses are published; if an address is in
+    another log of a lake, the log's owner publishes them (`relays`).
 
-    `resolve` gives the destination to which a connection's user may send by an address.
+    `resolve` returns the destination of an address, if the connection's user may send there.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class Replies:
         self._links: dict[Link, ReplyLink] = {}
 
     def join(self, link: Link, address: str) -> ReplyLink:
-        """A link that takes answers attached."""
+        """Add a link that takes answers."""
         reply_link = self._links[link] = ReplyLink(link, address)
         return reply_link
 
     def leave(self, link: Link) -> None:
-        """The link has ended; its waiting answers are dropped."""
+        """Remove a link that has ended; its waiting answers are dropped."""
         self._links.pop(link, None)
 
     def amqp_error(self, link: Link, reply_to: str | None) -> AmqpError | None:
-        """Why an answer can't go from a request on this link to this address."""
+        """Return why the answer to a request on this link can't go to this address."""
         if not reply_to:
             return AmqpError(NOT_FOUND, "a request must say in reply-to where its answer goes")
         reply_link = self._reply_link(link, reply_to)
@@ -82,7 +82,7 @@ class Replies:
         return found if isinstance(found, AmqpError) else None
 
     def _too_many(self, reply_link: ReplyLink) -> AmqpError | None:
-        """Why no more answers may wait for this link, if that is so."""
+        """Return why no more answers may wait for this link; None if they may."""
         size, name = reply_link.waiting_bytes, "replies_bytes_max"
         if size <= self._limits.replies_bytes_max:
             size = sum(one.waiting_bytes for one in self._links.values())
@@ -93,8 +93,9 @@ class Replies:
         return AmqpError(LIMIT_EXCEEDED, f"{size} bytes of {text}")
 
     def send(self, link: Link, reply_to: str, data: bytes) -> bool:
-        """Send an answer; it is dropped if the link that would take it has ended. Whether the
-        credit of its request comes back by itself, when the owner of another log takes it."""
+        """Send an answer; it is dropped if the link that would take it has ended. Return whether
+        the request's credit comes back by itself, when the owner of another log takes the answer.
+        """
         reply_link = self._reply_link(link, reply_to)
         if reply_link is not None:
             reply_link.add(data)
@@ -105,7 +106,7 @@ class Replies:
         if self._is_ours(topic):
             self._log.write([_run(topic, data)], [], Inside())
             return False
-        if not link.ended and not link.gone:  # `left` was said of it, and isn't said again
+        if not link.ended and not link.gone:  # else `Relays.left` was called before, the last time
             self._relays.publish(link, self._relays.logs_of(topic)[0], data)
         return True
 
@@ -113,7 +114,7 @@ class Replies:
         return self._relays.logs[0] in self._relays.logs_of(topic)
 
     def _reply_link(self, link: Link, address: str) -> ReplyLink | None:
-        """The link of the same connection that has this address as its target's."""
+        """Return the link of the same connection whose target has this address."""
         for other, reply_link in self._links.items():
             if other.connection is link.connection and reply_link.address == address:
                 return reply_link
@@ -121,7 +122,7 @@ class Replies:
 
 
 def _run(topic: str, data: bytes) -> PublishBatch:
-    """One message that isn't persistent: who asked can ask again."""
+    """Return one message as a run. It isn't persistent: a client can ask again."""
     return PublishBatch(
         topic,
         1,

@@ -1,7 +1,7 @@
-"""Requests to `$management`: the permission that each needs, what is done, and the answer.
+"""Requests to `$management`: permission, action and answer of each.
 
 Rule 1: the permission that a request needs is a row of `pipeline.subscriptions.rights`.
-Rule 2: an answer says nothing of what a user may not see, not even that it exists.
+Rule 2: an answer tells nothing of entities that a user may not see, not even that they exist.
 """
 
 import time
@@ -69,12 +69,12 @@ _OPERATIONS: dict[Verb, Operation] = {
 }
 
 
-#: Names that a query looks at without a break, some 30 us each where rights have many patterns.
+#: Names that a query checks without a break, some 30 us each where rights have many patterns.
 LOOKED_AT_ONCE = 64
 
 
 class Requests:
-    """Answers requests, one at a time or several at once: each is whole by itself."""
+    """Answers requests, also several at the same time: each is independent."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Requests:
         self._hints = Hints(parts.directory, paging, lambda: table.sequence_version, most)
 
     def close(self) -> None:
-        """Operations that wait for the table find nothing more."""
+        """End operations that wait for the table."""
         self._operations.close()
 
     async def answer(self, user: str, request: Request) -> Answer:
-        """The answer; it is given when what it says is durable."""
+        """Answer a request, when its effects are durable."""
         try:
             return await self._answer(user, request)
         except InvalidRequest as error:
@@ -140,7 +140,7 @@ class Requests:
     # Reading.
 
     async def _query(self, user: str, request: Request) -> Answer:
-        """A part of those that the user may see, each with what was asked for."""
+        """List a part of the entities that the user may see, with the attributes asked for."""
         most, rights = self._settings.management.query_count_max, self._access.rights
         offset, count = _whole(request, "offset", 0), _whole(request, "count", most)
         if count > most:
@@ -162,11 +162,11 @@ class Requests:
             return wanted
         results: list[Value] = [[_plain(row.get(name)) for name in wanted] for row in rows]
         body: Row = {"attributeNames": list[Value](wanted), "results": results, "total": len(names)}
-        await self._turns.turn()  # to write it is as much work
+        await self._turns.turn()  # encoding the answer is as much work
         return Answer(OK, f"{len(rows)} of {len(names)}", body)
 
     async def _listed(self, user: str, entity: Entity) -> list[Name]:
-        """All names that the user may see, remembered for the parts that are asked for next."""
+        """Return all names that the user may see, and keep them for requests of further parts."""
         rights, names = self._access.rights, list[Name]()
         for nth, one in enumerate(self._entities.names(entity)):
             if rights.allow(user, Verb.QUERY, one[1], one[2]):
@@ -183,8 +183,8 @@ class Requests:
     # Topics.
 
     async def _topic(self, user: str, request: Request) -> Answer:
-        """A topic is there by its name alone: making it checks the name, ending it ends what its
-        subscriptions are."""
+        """Answer about a topic. It exists by its name alone: creating it checks the name, deleting
+        it deletes its subscriptions."""
         topic = topic_of(request.name, self._settings.delivery.pattern_style)
         if isinstance(topic, AmqpError):
             return refused(topic)
@@ -194,7 +194,7 @@ class Requests:
         if request.verb is Verb.READ:
             return Answer(OK, "the topic", self._entities.topic(topic.topic, None, may_see))
         if request.verb is Verb.CREATE:
-            text = "a topic needs no making: it is there when somebody uses it"
+            text = "a topic needs no making: it is there while it is used"
             return Answer(CREATED, text, self._entities.topic(topic.topic, None, may_see))
         forced = request.attributes.get("force") is True
         return await self._end_topic(user, topic, forced=forced)
@@ -267,7 +267,7 @@ class Requests:
         return Answer(status, f"{text}{lost(done)}", {**row, **done})
 
     def _row(self, entity: Entity, key: SubscriptionKey) -> Row:
-        """What it says of itself now; nothing if it has gone meanwhile."""
+        """Return the present attributes of a subscription; none if it has ended meanwhile."""
         found = self._directory.get(key)
         if found is None:
             return {}
@@ -275,7 +275,7 @@ class Requests:
         return self._entities.queue(found) if queue else self._entities.subscription(found)
 
     def _wanted(self, key: SubscriptionKey, request: Request) -> Definition | AmqpError | None:
-        """The definition of one that is to be made; None for any other request."""
+        """Return the definition of a subscription to create; None for any other request."""
         if request.verb is not Verb.CREATE:
             return None
         said = request.attributes
@@ -319,7 +319,7 @@ class Requests:
         return Order(operation, key, to, definition, policy, not whole, user, consumer)
 
     def _policy(self, key: SubscriptionKey, said: Value) -> str | AmqpError:
-        """A policy as the text that its record has. Raises InvalidRequest if it can't be."""
+        """Return a policy in the form of its record. Raises InvalidRequest if it is invalid."""
         if not isinstance(said, Map):
             return ""
         table = texts(said)
@@ -333,7 +333,7 @@ class Requests:
         return text
 
     def _held(self, existing: Subscription, request: Request) -> Answer:
-        """A part of what its consumers hold."""
+        """List a part of the messages in flight to its consumers."""
         most = self._settings.management.held_count_max
         count = _whole(request, "count", most)
         if count > most:
@@ -372,7 +372,7 @@ class Requests:
         return Answer(OK, done.sentence, said)
 
 
-#: What is said of what was done.
+#: Sentences of answers about done operations.
 _SAID: dict[Verb, str] = {
     Verb.CREATE: "{} has been made",
     Verb.UPDATE: "{} has another policy",
@@ -396,5 +396,5 @@ def _whole(request: Request, name: str, default: int) -> int:
 
 
 def _plain(value: object) -> Value:
-    """A value of a row; none of those has a type of its own."""
+    """Return a value of a row, which never has an AMQP type of its own."""
     return value  # type: ignore[return-value]

@@ -3,7 +3,7 @@
 prometheus-client writes the text (prometheus.io/docs/instrumenting/exposition_formats), but for the
 lines of counters and gauges, of which there are a dozen for each subscription: it takes 5 us for
 each, and these are written in a fifth of that. Text is made some hundred samples at a time, so that
-whoever asks for the parts may let others go on in between.
+the caller may give the loop a turn in between.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ PART_SAMPLES: Final = 500
 
 
 class _One(Collector):
-    """What prometheus-client writes: one family."""
+    """One family, as prometheus-client takes it."""
 
     def __init__(self, family: Family) -> None:
         self._family = family
@@ -34,7 +34,7 @@ class _One(Collector):
 
 
 def texts(metric: Metric, samples: Sequence[Sample]) -> Iterator[bytes]:
-    """The text of a counter or gauge, in parts."""
+    """Yield the text of a counter or gauge, in parts."""
     yield generate_latest(_One(_family(metric)))
     name, labels = metric.full_name, metric.labels
     for at in range(0, len(samples), PART_SAMPLES):
@@ -58,14 +58,14 @@ def _escaped(value: str) -> str:
 
 
 def histogram_text(metric: Metric, histogram: Histogram) -> bytes:
-    """The text of a histogram."""
+    """Return the text of a histogram."""
     family = HistogramMetricFamily(metric.full_name, metric.help)
     family.add_metric([], [*histogram.buckets()], histogram.sum)
     return generate_latest(_One(family))
 
 
 def _family(metric: Metric) -> Family:
-    """A counter or gauge without samples: its lines of help and type."""
+    """Return a counter or gauge without samples: its lines of help and type."""
     if metric.kind is MetricKind.COUNTER:
         return CounterMetricFamily(metric.full_name, metric.help, labels=metric.labels)
     return GaugeMetricFamily(metric.full_name, metric.help, labels=metric.labels)

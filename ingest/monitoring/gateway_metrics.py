@@ -1,8 +1,8 @@
-"""What the gateway counts and what it is right now, as samples of the metrics in `metric_table`.
+"""The gateway's counters and present state, as samples of the metrics in `metric_table`.
 
-Subscriptions that have no counts of their own (`pipeline.log.message_counts`) are summed. To ask
-costs the loop some milliseconds for a thousand subscriptions; it is done in parts, and others have
-their turn in between.
+Subscriptions without counts of their own (`pipeline.log.message_counts`) are summed. A scrape costs
+the loop some milliseconds for a thousand subscriptions; it is done in parts, with turns of the loop
+in between.
 """
 
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -33,7 +33,7 @@ _NONE: Final = list[str]()
 
 
 class _Now(msgspec.Struct):
-    """What a subscription is now, or several together."""
+    """Present state of a subscription, or of several together."""
 
     messages: int = 0
     bytes: int = 0
@@ -44,7 +44,7 @@ class _Now(msgspec.Struct):
 
 
 class MetricSources(msgspec.Struct, frozen=True):
-    """What is asked about subscriptions, schemas, other logs and transactions."""
+    """Sources of samples: subscriptions, schemas, other logs and transactions."""
 
     directory: SubscriptionDirectory
     validator: Validator
@@ -72,7 +72,7 @@ class GatewayMetrics:
         self._transactions = sources.transactions
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The text, piece by piece."""
+        """Yield the text, piece by piece."""
         from distributary.ingest.monitoring.exposition import histogram_text, texts  # noqa: PLC0415 (the first scrape loads it, with prometheus-client)
 
         now: dict[str, _Now] = {UNNAMED: _Now(), OTHERS: _Now()}

@@ -1,4 +1,4 @@
-"""Whether the gateway lives, and whether it is ready for clients: what a load balancer asks.
+"""The gateway's life and readiness for clients, as load balancers ask for them.
 
 | path | 200 | 503 |
 |---|---|---|
@@ -24,7 +24,7 @@ class WaitingSite:
     """A gateway that doesn't serve yet. Implements `Site`."""
 
     def __init__(self, why: str) -> None:
-        """`why`: what it waits for, for people."""
+        """`why`: the reason to wait, for people."""
         self._why = why
 
     async def answer(self, path: str) -> Answer:
@@ -49,7 +49,7 @@ class ServingSite:
         full: Callable[[], bool],
         metrics: GatewayMetrics,
     ) -> None:
-        """`sure`: the home is ours beyond doubt; `full`: the disk takes nothing more."""
+        """`sure`: whether the home is certainly ours; `full`: whether the disk is full."""
         self._halt, self._sure, self._full, self._metrics = halt, sure, full, metrics
 
     async def answer(self, path: str) -> Answer:
@@ -65,7 +65,7 @@ class ServingSite:
                 return _NOT_FOUND
 
     def _unready(self) -> str:
-        """Why it isn't ready; empty if it is."""
+        """Return why it isn't ready; empty if it is."""
         if self._halt.asked:
             return "the gateway stops"
         if not self._sure():

@@ -1,6 +1,6 @@
 """One connection to the HTTP server. h11 speaks the protocol.
 
-The first connection loads this: a gateway that nobody asks over HTTP is without it.
+The first connection loads this module: a gateway without HTTP clients never does.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _events = structlog.get_logger("http")
 
 #: Bytes of a request's line and headers.
 HEAD_BYTES_MAX = 16_384
-#: What a browser may do with an answer: nothing but show it.
+#: Headers that let a browser only show an answer.
 _HEADERS = (
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", "default-src 'none'"),
@@ -24,8 +24,7 @@ _HEADERS = (
 
 
 class Served(Protocol):
-    """What a connection needs of its server: who else is connected, whose turn it is to have an
-    answer made, and what there is to see."""
+    """A connection's server: its connections, the lock for making an answer, and its site."""
 
     @property
     def connections(self) -> "set[HttpConnection]": ...
@@ -40,12 +39,12 @@ class Served(Protocol):
 class HttpConnection(asyncio.Protocol):
     """One connection: request and answer in turn. An error ends this connection alone.
 
-    While an answer is made, or waits for a peer that doesn't read it, nothing is read: what a peer
-    asks for ahead stays with the peer, and one answer at most is in memory.
+    While an answer is made, or waits for a peer that doesn't read it, nothing is read: a peer's
+    next requests stay with the peer, and one answer at most is in memory.
     """
 
     def __init__(self, server: Served, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        """`seconds`: how long it may be silent or take for a request or for its answer."""
+        """`seconds`: time that it may be silent, or take for a request or an answer."""
         self._server, self._loop, self._seconds = server, loop, seconds
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
@@ -65,7 +64,7 @@ class HttpConnection(asyncio.Protocol):
         self._wait()
 
     def pause_writing(self) -> None:
-        """The peer hasn't taken all that was said to it."""
+        """Wait: the peer hasn't taken all of the answer."""
         self._taken.clear()
 
     def resume_writing(self) -> None:
@@ -115,7 +114,7 @@ class HttpConnection(asyncio.Protocol):
                 case h11.ConnectionClosed():
                     self.abort()
                     return
-                case _:  # more must come first
+                case _:  # more bytes must come first
                     return
 
     async def _answer(self, request: h11.Request) -> None:
@@ -162,7 +161,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(out)
 
     def _refuse(self, status: int, text: str) -> None:
-        """Say what is wrong, if that can still be said, and end."""
+        """Answer with the error, if an answer can still be sent, and end."""
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             self._send(said(status, text), with_body=True)
         self._end()

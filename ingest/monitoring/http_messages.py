@@ -1,4 +1,4 @@
-"""What is asked for over HTTP, and the answers."""
+"""Answers over HTTP, and the site that gives them."""
 
 from typing import Final, Protocol
 
@@ -8,7 +8,7 @@ PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer: its status (RFC 9110, section 15), its body and what that is."""
+    """An answer: its status (RFC 9110, section 15), its body and the body's type."""
 
     status: int
     body: bytes
@@ -16,12 +16,12 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Site(Protocol):
-    """What there is to see."""
+    """The source of answers."""
 
     async def answer(self, path: str) -> Answer:
-        """The answer to GET of this path, without its query."""
+        """Return the answer to GET of this path, without its query."""
 
 
 def said(status: int, text: str) -> Answer:
-    """An answer of one line."""
+    """Return an answer of one line."""
     return Answer(status, f"{text}\n".encode())

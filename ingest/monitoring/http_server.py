@@ -1,8 +1,8 @@
 """A small HTTP/1.1 server on the gateway's loop, for metrics and health. h11 speaks the protocol.
 
-Whoever may connect may read; it says nothing that isn't a number, a name or a state. A request is a
-GET or HEAD without a body; what else comes ends its connection. Connections, bytes and time are
-bounded (`[http]`), and nothing here ends the gateway: while its port isn't free it waits for that.
+Every client that may connect may read; answers have only numbers, names and states. A request is a
+GET or HEAD without a body; any other ends its connection. Connections, bytes and time are bounded
+(`[http]`), and no error here ends the gateway: while its port isn't free it waits for the port.
 """
 
 import asyncio
@@ -24,12 +24,12 @@ RETRY_SECONDS = 1.0
 
 
 class HttpServer:
-    """Listens from `open` to `close`. `show` says what there is to see from now on."""
+    """Listens from `open` to `close`. `show` sets the site that answers from now on."""
 
     def __init__(self, host: Host, site: Site) -> None:
         self._loop, self._settings, self.site = host.loop, host.settings.http, site
         self.connections: set[HttpConnection] = set()
-        #: One answer is made at a time: however many ask, each costs the loop as much.
+        #: One answer is made at a time: so many clients don't load the loop more at once.
         self.turn = asyncio.Lock()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -41,13 +41,13 @@ class HttpServer:
         self.site = site
 
     async def open(self) -> None:
-        """Listen, or wait for the port in the background; without an address never. When it is
-        open already nothing happens."""
+        """Listen, or wait for the port in the background; do nothing without an address, or if it
+        is open already."""
         if self._settings.listen and self._server is None and self._timer is None:
             await self._try()
 
     def _connection(self) -> "HttpConnection":
-        from distributary.ingest.monitoring.http_connection import HttpConnection  # noqa: PLC0415 (h11 is for who is asked)
+        from distributary.ingest.monitoring.http_connection import HttpConnection  # noqa: PLC0415 (h11 is loaded with the first client)
 
         return HttpConnection(self, self._loop, self._settings.request_ms_max / 1_000)
 
@@ -74,7 +74,7 @@ class HttpServer:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many connections as may be."""
+        """Whether there are `connections_max` connections."""
         return len(self.connections) >= self._settings.connections_max
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ Sample = tuple[Sequence[str], float]
 
 
 class MetricKind(StrEnum):
-    """What Prometheus may do with a metric."""
+    """Prometheus' kinds of metrics."""
 
     COUNTER = "counter"  #: only grows, from 0 at the start of the process
     GAUGE = "gauge"
@@ -32,7 +32,7 @@ class Metric(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """The name that is shown."""
+        """The full name, with prefix and suffix."""
         return f"distributary_{self.name}" + ("_total" if self.kind is MetricKind.COUNTER else "")
 
 

@@ -1,6 +1,6 @@
-"""What is compiled: runs of messages between Proton and Python in one call, the guard before the
+"""The compiled C: runs of messages between Proton and Python in one call, the guard before the
 engine.
 
-Everything runs on the loop's thread. It may import `pipeline`. Start with `pump`; `build_pump`
-compiles.
+All functions run on the loop's thread. The room may import `pipeline`. Start with `pump`;
+`build_pump` compiles.
 """

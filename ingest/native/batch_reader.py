@@ -1,6 +1,6 @@
-"""What messages say under the names that selectors use, many messages at a time (`values.c`).
+"""Values of messages under the names that selectors use, many messages at a time (`values.c`).
 
-What it says is what `pipeline.selector.reading.Reader` says, for bytes of every kind.
+The values are those of `pipeline.selector.reading.Reader`, for all valid and broken bytes.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ from distributary.pipeline.selector.reading import (
     property_value,
 )
 
-#: Messages that one call of C reads at most; the room for what it finds is kept.
+#: Most messages that one call of C reads; the room for their values is kept.
 READ_MAX = 64
 
 _UNSAID, _INTEGER, _TEXT, _OTHER = (
@@ -32,7 +32,7 @@ _UNSAID, _INTEGER, _TEXT, _OTHER = (
     lib.VALUE_TEXT,
     lib.VALUE_OTHER,
 )
-#: Kinds that are values.
+#: Kinds that stand for one value.
 _SAME = {lib.VALUE_ABSENT: None, lib.VALUE_TRUE: True, lib.VALUE_FALSE: False}
 
 #: Reads a value from its bytes.
@@ -40,7 +40,7 @@ _Read = Callable[[bytes], object]
 
 
 class BatchReader:
-    """Reads the values of these names out of batches. Make one, and use it for many messages."""
+    """Reads the values of some names out of batches. Make one, and use it for many messages."""
 
     __slots__ = ("_kept", "_kinds", "_names", "_others", "_values", "_wanted")
 
@@ -54,7 +54,7 @@ class BatchReader:
         fields.sort(key=lambda field: field[:2])
         properties.sort(key=lambda one: (len(one[0]), one[0]))
         self._names = [field[-1] for field in fields] + [name for _, name in properties]
-        #: What reads the values that C leaves to Python, and what a field is that a header lacks.
+        #: By name: the reader of values that C leaves to Python, and the value of a missing field.
         self._others: list[tuple[_Read, object]] = [
             (partial(_field, section, types, become), become(None))
             for section, _, types, become, _ in fields
@@ -73,8 +73,8 @@ class BatchReader:
         self._values = bytearray(8 * READ_MAX * len(self._names))
 
     def columns(self, batch: RecordBatch, first: int, stop: int) -> tuple[Columns, int]:
-        """The values of all its names in the batch's messages with these indices, and how many of
-        their bytes were looked at for that."""
+        """Return the values of all its names in the batch's messages with these indices, and the
+        number of bytes that were read for that."""
         assert 0 <= first <= stop <= batch.count  # noqa: S101
         found: dict[str, list[object]] = {name: [] for name in self._names}
         looked = 0
@@ -109,7 +109,7 @@ class BatchReader:
 
 
 class _Cells(msgspec.Struct, frozen=True, eq=False):
-    """What `pump_values` says of one name: a kind and a number or two places for each message."""
+    """The results of `pump_values` for one name: a kind and a number or two places per message."""
 
     blob: Bytes
     kinds: bytes
@@ -126,7 +126,7 @@ class _Cells(msgspec.Struct, frozen=True, eq=False):
                 pairs = zip(self.places[::2].tolist(), self.places[1::2].tolist(), strict=True)
                 return [str(blob[start:stop], "utf-8") for start, stop in pairs]
             except UnicodeDecodeError:
-                pass  # one of them is none, the others are
+                pass  # one text isn't UTF-8: read each by itself
         return [self._value(at, read, unsaid) for at in range(len(kinds))]
 
     def _value(self, at: int, read: _Read, unsaid: object) -> object:

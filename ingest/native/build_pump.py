@@ -1,6 +1,6 @@
-"""Compiles the C files beside it into `ingest/native/_pump` with cffi, when it is installed, as
-Proton itself is. What they know of AMQP's encoding is generated from `pipeline.codec.amqp_codes`,
-the tables of `guard.c` from `pipeline.amqp.endpoint_states`.
+"""Compilation of the C files of this folder into `ingest/native/_pump` with cffi, at installation,
+as for Proton itself. Their numbers of AMQP's encoding are generated from
+`pipeline.codec.amqp_codes`, the tables of `guard.c` from `pipeline.amqp.endpoint_states`.
 
 The module is linked against nothing: its `pn_*` symbols are found in Proton's own library, which
 `ingest.native.pump_library` loads first with its symbols made global.
@@ -19,14 +19,14 @@ SOURCES = (
     *("interpreter.c", "message.c", "values.c", "pump.c", "outgoing.c"),
     *("traces.c", "frame_values.c", "guard.c", "walk.c"),
 )
-#: What Python may call: the part of each source between these two lines.
-#: In a cell of a table: not a state, but the place of a violation.
+#: Bit of a table's cell that has the place of a violation instead of a state.
 REFUSED = 1 << 7
+#: The lines around the part of each source that Python may call.
 BEGIN, END = "/* cdef:begin */", "/* cdef:end */"
 
 
 def compile_pump(folder: Path = HERE, flags: tuple[str, ...] = ("-O2",)) -> Path:
-    """Build the extension, beside its sources if nothing else is said, and return its path. Needs a
+    """Build the extension in a folder, by default beside its sources, and return its path. Needs a
     C compiler, and gives it the flags."""
     from cffi import FFI  # noqa: PLC0415 (a build requirement, not there when this file is linted)
 
@@ -41,8 +41,8 @@ def compile_pump(folder: Path = HERE, flags: tuple[str, ...] = ("-O2",)) -> Path
 
 
 def codec_tables() -> str:
-    """What `pipeline.codec.amqp_codes` says, in C: format codes (constructors) as F_NAME, others
-    by their names, widths by the high half of a format code; and the places of a
+    """Return the numbers of `pipeline.codec.amqp_codes` in C: format codes (constructors) as
+    F_NAME, others by their names, widths by the high half of a format code; and the places of a
     section's fields."""
     sys.path.insert(0, str(HERE.parents[2]))  # the build has no package of ours installed
     from distributary.pipeline.codec import amqp_codes as codes  # noqa: PLC0415
@@ -74,8 +74,8 @@ def codec_tables() -> str:
 
 
 def endpoint_tables() -> str:
-    """The tables of `pipeline.amqp.endpoint_states` in C: rows by `Kind`, columns by state. A cell
-    is the state after the frame, or REFUSED with the violation's place in `VIOLATIONS`."""
+    """Return the tables of `pipeline.amqp.endpoint_states` in C: rows by `Kind`, columns by state.
+    A cell is the state after the frame, or REFUSED with the violation's place in `VIOLATIONS`."""
     sys.path.insert(0, str(HERE.parents[2]))  # the build has no package of ours installed
     from distributary.pipeline.amqp import endpoint_states as states  # noqa: PLC0415
 
@@ -120,15 +120,15 @@ def _cell(cell: Any, states: Any) -> int:
 
 
 def _initializer(value: Any) -> str:
-    """Numbers, and lists of them, as C initializes an array."""
+    """Return numbers, and lists of them, in the form of C's initializers."""
     if isinstance(value, list):
         return "{" + ", ".join(map(_initializer, value)) + "}"
     return str(int(value))
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Hatchling's hook: compile, and mark the wheel as platform-specific. The wheel takes what is
-    compiled from where it lies, beside its sources (`artifacts`)."""
+    """Hatchling's hook: it compiles, and marks the wheel as platform-specific. The wheel takes the
+    compiled file from its place beside its sources (`artifacts`)."""
 
     def initialize(self, _version: str, build_data: dict[str, Any]) -> None:
         compile_pump()

@@ -1,11 +1,11 @@
-/* How many values a frame brings, those inside of others too, counted before Proton's engine has it:
- * an array of ten bytes can hold 65,535 nulls, and the engine makes a node of each.
+/* The number of values in a frame, nested ones too, counted before Proton's engine gets it: an array
+ * of ten bytes can hold 65,535 nulls, and the engine makes a node of each.
  *
  * Counted as `pipeline.codec.amqp_types.DecodeBudget` does: the elements of a container when it is entered,
- * and one for each described value. What is counted is no more than the budget, nested no deeper. */
+ * and one for each described value. Both the number and the depth are bounded by the budget. */
 
 /* cdef:begin */
-/* Values of one frame, and how deep they may lie. */
+/* Most values of one frame, and their most depth. */
 typedef struct { uint32_t values_max, depth_max; } pump_frame_limits;
 /* Where the value at `at` ends, all of it inside `size` bytes and within its budget; else 0. */
 size_t pump_value_within(const char *bytes, size_t size, size_t at, const pump_frame_limits *limits);

@@ -2,39 +2,39 @@
  * the peer's connection, session and link don't allow.
  *
  * The rules are tables, generated from pipeline/amqp/endpoint_states.py: `connection_rules`,
- * `session_rules`, `link_rules`, `field_rules`. Here is what follows them: the states, kept by channel
- * and handle in a table of the caller's, and the fields that bear on them, read as the engine reads
- * them or not at all.
+ * `session_rules`, `link_rules`, `field_rules`. This file applies them: it keeps the states, by channel
+ * and handle, in a table of the caller's, and reads the fields that bear on them. A field that the
+ * engine would read otherwise is refused.
  *
  * Performatives: AMQP 1.0 part 2, section 2.7.
  */
 
 /* cdef:begin */
-/* A session (its handle is NO_HANDLE) or a link that a peer has. */
+/* A peer's session (its handle is NO_HANDLE) or link. */
 typedef struct {
   uint64_t key;  /* channel and handle */
   uint64_t name; /* of a link: a hash of its name and role; of a session: the peer's handle-max */
   uint32_t id;   /* of a session: the delivery-id that must come next; of a link: that of the delivery
                   * which has begun on it */
-  uint8_t state; /* 0: nobody is here */
-  uint8_t begun; /* of a session: a delivery-id has come */
+  uint8_t state; /* 0: the place is free */
+  uint8_t begun; /* of a session: it has had a delivery-id */
 } pump_endpoint;
 
-/* What a peer has: `used` of `room` (a power of two) endpoints, `links` of them links. */
+/* A peer's endpoints: `used` of `room` (a power of two), `links` of them links. */
 typedef struct {
   pump_endpoint *endpoints;
   uint32_t room, used, links, links_max;
   uint32_t channel_max;
   uint8_t state; /* of the connection */
-  /* Of the frame that was looked at last, and why it was refused. */
+  /* The last frame, and why it was refused. */
   int violation, code;
   uint32_t channel, handle, number;
-  /* An attach: how many handles its peer has for our side of the session. */
+  /* Of an attach: the number of handles that its peer allows for our side of the session. */
   uint64_t peer_handles;
-  /* A disposition: whose deliveries (1: those that we sent), from which to which. */
+  /* Of a disposition: the sender of its deliveries (1: we), the first and the last one. */
   uint8_t role;
   uint32_t first, last;
-  /* Where the last transfer's session and link were found. */
+  /* The places of the last transfer's session and link. */
   uint32_t session_at, link_at;
   /* The last frame was a whole delivery on the link with this key less one, and changed no state: so
    * will the next one, if its delivery-id is the one that comes next. 0: it wasn't. */
@@ -45,7 +45,7 @@ typedef struct {
 void pump_guard_move(pump_guard *g, pump_endpoint *endpoints, uint32_t room);
 /* cdef:end */
 
-/* What the guard says of a frame. */
+/* The guard's verdict on a frame. */
 enum { ADMITTED, VIOLATED, NO_ROOM };
 #define NO_HANDLE 0xffffffffu
 
@@ -57,14 +57,14 @@ static uint64_t key_of(uint32_t channel, uint32_t handle) {
   return (uint64_t)channel << 32 | handle;
 }
 
-/* Where the endpoint is, or the free place where it would be. */
+/* The place of an endpoint, or the free place where it would be. */
 static uint32_t locate(const pump_guard *g, uint64_t key) {
   uint32_t at = place_of(g, key);
   while (g->endpoints[at].state && g->endpoints[at].key != key) at = (at + 1) & (g->room - 1);
   return at;
 }
 
-/* The same, for whoever most often asks for the one that was there the last time. */
+/* The same, for a caller that mostly wants the same endpoint as the last time. */
 static inline pump_endpoint *endpoint(pump_guard *g, uint64_t key, uint32_t *last) {
   pump_endpoint *e = g->endpoints + *last;
   if (e->key == key && e->state) return e;
@@ -72,7 +72,7 @@ static inline pump_endpoint *endpoint(pump_guard *g, uint64_t key, uint32_t *las
   return e;
 }
 
-/* What comes behind a place that gets free, and isn't where it belongs, moves up. */
+/* Free a place, and move later endpoints up that aren't at their own place. */
 static void release(pump_guard *g, uint32_t free) {
   uint32_t mask = g->room - 1, at = free;
   g->links -= (uint32_t)g->endpoints[free].key != NO_HANDLE;
@@ -113,7 +113,7 @@ typedef struct {
 
 static int has(const fields_t *f, int field) { return f->there >> field & 1; }
 
-/* The end of a field, 0 if it is none. What is described twice would be two fields to the engine. */
+/* The end of a field, 0 if it is none. The engine would read a twice described value as two fields. */
 static inline size_t field_end(const uint8_t *m, size_t end, size_t at) {
   size_t width = at < end ? fixed_bytes[m[at] >> 4] : 0;
   if (width) return at + width <= end ? at + width : 0;
@@ -199,7 +199,7 @@ static int admit_delivery(pump_guard *g, pump_endpoint *session, pump_endpoint *
   return ADMITTED;
 }
 
-/* What else must be true of a begin or an attach, which make an endpoint. */
+/* Further conditions of a begin or an attach, which make an endpoint. */
 static int admit_endpoint(pump_guard *g, const fields_t *f, int kind, uint64_t name) {
   if (kind == KIND_BEGIN) {
     if (g->channel > g->channel_max) return violated(g, VIOLATION_CHANNEL_MAX, 0);
@@ -219,7 +219,7 @@ static void end_session(pump_guard *g, uint32_t channel) {
     else i++;
 }
 
-/* A disposition of a session that is there. */
+/* Judge a disposition in an existing session. */
 static int admit_disposition(pump_guard *g, const pump_endpoint *session, int role, uint32_t first,
                              uint32_t last) {
   g->role = (uint8_t)role;
@@ -231,7 +231,7 @@ static int admit_disposition(pump_guard *g, const pump_endpoint *session, int ro
   return ADMITTED;
 }
 
-/* Which kind of frame the performative is. */
+/* The kind of frame of a performative. */
 static int kind_of(int code, const fields_t *f) {
   switch (code) {
     case OPEN: return KIND_OPEN;

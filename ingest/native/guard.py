@@ -1,8 +1,8 @@
-"""The guard before the engine: what a peer has open, and which of its frames may not come.
+"""The guard before the engine: the endpoints that a peer has open, and refusals of its frames.
 
 The engine trusts its peers: a transfer on a link that receives, or a second begin of one session,
-would end the process. The rules are `pipeline.amqp.endpoint_states`, kept in C (`guard.c`), where
-the walk over the frames asks them of every frame.
+would end the process. The rules are in `pipeline.amqp.endpoint_states`; C code (`guard.c`) applies
+them to each frame in the walk.
 """
 
 from distributary.ingest.native.pump_library import ffi, lib
@@ -40,11 +40,11 @@ class Guard:
 
     @property
     def peer_handles(self) -> int:
-        """How many handles the peer of the last attach has for our links of its session."""
+        """The number of handles that the peer allows for our links in the last attach's session."""
         return int(self.states.peer_handles)
 
     def violation(self) -> tuple[str, str]:
-        """Why the last frame was refused: a condition and a sentence."""
+        """Return why the last frame was refused: a condition and a sentence."""
         g = self.states
         return condition_and_sentence(
             g.violation, code=g.code, channel=g.channel, handle=g.handle, number=g.number

@@ -1,4 +1,4 @@
-"""What the peer of an outgoing link has and gave no outcome for, asked of Proton (`pump_held`).
+"""Deliveries of an outgoing link that have no outcome, read from Proton (`pump_held`).
 
 Runs on the event loop's thread only; the link must be alive.
 """
@@ -9,12 +9,12 @@ from typing import TypeAlias
 
 from distributary.ingest.native.pump_library import ffi, lib
 
-#: Sequences, and the time of each one's delivery (microseconds), as they were delivered.
+#: Sequences, and the time of each one's delivery (microseconds), in the order of delivery.
 Deliveries: TypeAlias = "tuple[array[int], array[int]]"
 
 
 def in_flight(link: int) -> Deliveries:
-    """Of the link at this address. Costs 20 ns for each."""
+    """Return the deliveries without an outcome of the link at this address; 20 ns for each."""
     count = lib.pump_held(link, ffi.NULL, ffi.NULL, 0)
     sequences, times = (array("Q", bytes(8 * count)) for _ in range(2))
     found = (ffi.from_buffer("uint64_t[]", one) for one in (sequences, times))
@@ -23,7 +23,7 @@ def in_flight(link: int) -> Deliveries:
 
 
 def mark(delivery: int, delivered_at: int) -> None:
-    """Give a delivery that `pump.send` hasn't made the time of one: its outcome is told, too."""
+    """Give a delivery that `pump.send` hasn't made a time, so that its outcome is reported, too."""
     addresses = delivery.to_bytes(8, sys.byteorder)
     settled = ffi.from_buffer("uint8_t[]", bytearray(1))
     lib.pump_restore(ffi.from_buffer("uint64_t[]", addresses), 1, delivered_at, settled)

@@ -1,7 +1,7 @@
-/* What a message says of itself: its sections, and the few fields that bear on its way.
+/* Reading of messages: their sections, and the few fields that decide their way.
  *
- * Nothing here knows Proton. Every read of a peer's bytes is bounds-checked: they come from
- * strangers. Nothing is allocated, and nothing kept between calls.
+ * This file doesn't use Proton. Every read of a peer's bytes is bounds-checked, as they can't be
+ * trusted. Nothing is allocated, and nothing is kept between calls.
  *
  * Sections of a message and their encoding: AMQP 1.0 part 3, section 2; types: part 1.
  */
@@ -10,14 +10,14 @@
 #include <string.h>
 
 /* cdef:begin */
-/* What kind of destination each of `count` messages says that it goes to: 0 queue, 1 topic,
- * 2 temporary queue, 3 temporary topic, 255 where it says nothing that can be understood. */
+/* The kind of destination that each of `count` messages names: 0 queue, 1 topic, 2 temporary queue,
+ * 3 temporary topic, 255 if it names no known one. */
 void pump_destinations(const char *blob, const uint32_t *lengths, uint32_t count, uint8_t *out);
 /* A hash of each message's properties.group-id, which is never 0; 0 where it has none, or an empty
  * one. Message i lies from offsets[i] to offsets[i + 1]. Returns how many have one. */
 uint32_t pump_groups(const char *blob, const int32_t *offsets, uint32_t count, uint64_t *out);
 /* Of each message the hash of its group-id, else that of the id_size[i] bytes at id_at[i] in it, else
- * 0. Which log of a partitioned topic has a message rests upon it, so it stays as it is for ever. */
+ * 0. The log of a message of a partitioned topic depends on this hash, so it must never change. */
 void pump_keys(const char *blob, const int32_t *offsets, const uint32_t *id_at,
                const uint32_t *id_size, uint32_t count, uint64_t *out);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]; whether any of the messages has a group. */
@@ -30,12 +30,12 @@ static uint32_t be32(const uint8_t *p) {
   return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Where the content begins of the value at `at` that says its size: behind that; else `at`. */
+/* Where the content of the value at `at` begins: behind its size, if it has one; else `at`. */
 static inline size_t content_of(uint8_t code, size_t at) {
   return size_bytes[code >> 4] ? at + 1 + size_bytes[code >> 4] : at;
 }
 
-/* The size that such a value says. */
+/* The size of such a value. */
 static inline size_t content_size(const uint8_t *m, size_t at) {
   return size_bytes[m[at] >> 4] == 1 ? m[at + 1] : be32(m + at + 1);
 }
@@ -176,7 +176,7 @@ static int read_header(const uint8_t *m, size_t end, size_t at, header_t *h) {
 /* A value's place in its message; `size` is 0 where there is none. */
 typedef struct { uint32_t at, size; } place_t;
 
-/* What properties say: message-id with its constructor, the text of `to` if it is a string, and
+/* Fields of properties: message-id with its constructor, the text of `to` if it is a string, and
  * absolute-expiry-time (milliseconds, 0 if there is none). */
 typedef struct { place_t id, to; int64_t expiry; } properties_t;
 
@@ -222,11 +222,11 @@ static int is_symbol(const uint8_t *m, size_t at, const char *name) {
   return t.size == strlen(name) && !memcmp(t.start, name, t.size);
 }
 
-/* What message annotations say: the time of delivery, or the delay (milliseconds, 0 if there is
- * none), and the id that stands for message-id. */
+/* Values of message annotations: the time of delivery, or the delay (milliseconds, 0 if there is
+ * none), and the id that replaces message-id. */
 typedef struct { int64_t time, delay; place_t id; } annotations_t;
 
-/* Read message annotations; those that aren't whole say nothing. */
+/* Read message annotations; incomplete ones count as empty. */
 static annotations_t read_annotations(const uint8_t *m, size_t end, size_t at) {
   annotations_t said = {0};
   uint32_t count;
@@ -251,8 +251,8 @@ static int64_t after(int64_t now, int64_t ms) {
   return ms > (LAST_TIME - now) / 1000 ? LAST_TIME : now + ms * 1000;
 }
 
-/* From when on nobody shall get a message: the earlier of what its header and its properties say;
- * 0: it never expires, or not before the year 10000. A time before 1970 has passed like any other. */
+/* The time at which a message expires: the earlier one by its header and its properties; 0: it never
+ * expires, or not before the year 10000. A time before 1970 has passed like any other. */
 static int64_t expiry_of(uint32_t ttl, int64_t absolute, int64_t now) {
   int64_t first = LAST_TIME;
   if (ttl) first = after(now, ttl);
@@ -263,7 +263,7 @@ static int64_t expiry_of(uint32_t ttl, int64_t absolute, int64_t now) {
   return first == LAST_TIME ? 0 : first;
 }
 
-/* Before when nobody shall get a message: the time if it says one, else so long after now; 0: at
+/* The time before which a message isn't delivered: its time of delivery, else now and its delay; 0: at
  * once. */
 static int64_t delivery_of(const annotations_t *said, int64_t now) {
   int64_t at = 0;
@@ -297,7 +297,7 @@ static uint8_t kind_named(const uint8_t *m, size_t at) {
   return (uint8_t)((found[QUEUE] ? QUEUE : TOPIC) + (found[TEMPORARY] ? TEMPORARY : 0));
 }
 
-/* What message annotations say: `x-opt-jms-dest`, or else the older `x-opt-to-type`. */
+/* The kind of destination in message annotations: `x-opt-jms-dest`, or the older `x-opt-to-type`. */
 static uint8_t kind_annotated(const uint8_t *m, size_t end, size_t at) {
   uint32_t count;
   uint8_t kind = UNKNOWN, older = UNKNOWN;
@@ -407,7 +407,7 @@ int pump_batch(const char *blob, const uint32_t *lengths, uint32_t count, int32_
   return grouped;
 }
 
-/* A header section for one more attempt: what the publisher said, and our delivery count. */
+/* A header section for a further attempt: the publisher's fields, and our delivery count. */
 static size_t write_header(uint8_t *out, const header_t *h, uint32_t delivery_count) {
   size_t n = 6;
   out[n++] = h->durable ? F_TRUE : F_FALSE;

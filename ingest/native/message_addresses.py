@@ -1,5 +1,4 @@
-"""Where messages go, as far as they say it themselves: their addresses, and the keys of their
-partitions."""
+"""Destinations that messages name themselves: their addresses, and the keys of their partitions."""
 
 from array import array
 
@@ -9,8 +8,8 @@ from distributary.ingest.native.runs import Received
 
 
 def addresses(received: Received) -> list[tuple[str, int]]:
-    """The address of each message, empty where it names none, and what of `pump.destinations` says
-    its kind."""
+    """Return the address of each message, empty where it names none, and its kind as in
+    `pump.destinations`."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
     at, size = array("I", received.to_at), array("I", received.to_size)
     blob = received.blob
@@ -21,7 +20,7 @@ def addresses(received: Received) -> list[tuple[str, int]]:
 
 
 def _text(address: bytes) -> str:
-    """The address, or nothing where it is no UTF-8: it names no topic either way."""
+    """Return the address; "" if it isn't UTF-8, as it names no topic either way."""
     try:
         return address.decode()
     except UnicodeDecodeError:
@@ -29,8 +28,8 @@ def _text(address: bytes) -> str:
 
 
 def keys(received: Received) -> "array[int]":
-    """By what each message is in a partition: the hash of its group-id, else of what tells it from
-    its duplicates, else 0."""
+    """Return the key of each message for its partition: the hash of its group-id, else of its id
+    for duplicates, else 0."""
     found = array("Q", bytes(8 * received.count))
     lib.pump_keys(
         ffi.from_buffer(received.blob),

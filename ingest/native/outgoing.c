@@ -1,19 +1,19 @@
-/* Messages on their way out, beside Proton's engine: what goes to a peer, and how it becomes frames.
+/* Messages on their way to a peer, beside Proton's engine, and the frames that are made of them.
  *
  * Proton keeps the bytes of each delivery until it is settled, in a buffer of twice their size, and
  * copies them three times on their way. So it gets a *reference* in their place: a payload of 56 bytes
- * that says where the message lies. Proton writes the frame of its transfer as ever; on the way to the
- * socket the reference in it is replaced by the bytes, and the frame's size by the right one.
+ * with the message's place. Proton writes the frame of the transfer as usual; on the way to the socket
+ * the reference in it is replaced by the bytes, and the frame's size by the right one.
  *
  * Rules of this file:
  *  1. One reference is one frame with it and with the bytes, so that Proton's counts are right: of the
- *     session's window, of transfers, of deliveries. What is larger than the peer's frames goes in full.
- *  2. A reference is known by its tag: 9 bytes, where all others that we give have another size. The
- *     ninth doesn't go to the peer. No message can look like one, whatever is in it.
- *  3. It allocates nothing. What it keeps between calls lies in the caller's `pump_outgoing`.
+ *     session's window, of transfers, of deliveries. A message larger than the peer's frames is copied.
+ *  2. A reference is known by its tag of 9 bytes: our other tags have another size. The ninth byte
+ *     doesn't go to the peer. So no message can look like a reference, whatever its bytes.
+ *  3. It allocates nothing. State between calls is in the caller's `pump_outgoing`.
  */
 
-/* What is used of Proton 0.40 beside what pump.c uses (proton/link.h, session.h, connection.h). */
+/* Further functions of Proton 0.40, beside those of pump.c (proton/link.h, session.h, connection.h). */
 typedef struct pn_session_t pn_session_t;
 typedef struct pn_connection_t pn_connection_t;
 pn_session_t *pn_link_session(pn_link_t *);
@@ -23,7 +23,7 @@ pn_transport_t *pn_connection_transport(pn_connection_t *);
 uint32_t pn_transport_get_remote_max_frame(pn_transport_t *);
 
 /* cdef:begin */
-/* What one connection has on its way out. To begin with, `passing` are the 8 bytes of the protocol's
+/* The state of one connection's output. At first `passing` are the 8 bytes of the protocol's
  * header. */
 typedef struct {
   uint64_t passing;    /* bytes that go out as they are before the next frame begins */

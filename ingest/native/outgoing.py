@@ -1,4 +1,4 @@
-"""What goes out to one connection's peer: messages by reference, and frames of their bytes."""
+"""Output to one connection's peer: messages by reference, and frames of their bytes."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -11,39 +11,39 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 #: The protocol's header stands before the first frame.
 HEADER_BYTES = 8
-#: Bytes that one write of a socket gives: below what `ingest.runtime.memory` maps anew each time.
+#: Most bytes of one write to a socket: fewer than `ingest.runtime.memory` maps anew each time.
 WRITE_BYTES = 3 << 16
 
 
 class Queue(Protocol):
-    """A link, to its connection's output."""
+    """The part of a link that its connection's output needs."""
 
     @property
     def queued(self) -> int:
-        """How many deliveries wait in the engine, for the peer's window or to be written."""
+        """The number of deliveries in the engine that wait for the peer's window or a write."""
 
 
 class Links(Protocol):
-    """The links of a connection, to its output."""
+    """The links of a connection, for its output."""
 
     @property
     def links(self) -> Sequence[Queue]:
-        """Those that are alive."""
+        """The links that are alive."""
 
 
 class StaleReference(DistributaryError):
-    """The engine wrote a transfer whose message isn't held any more: a bug of ours."""
+    """The engine has written a transfer whose message isn't held any more: a bug of ours."""
 
 
 class Outgoing:
-    """One connection's output. The engine has references of messages (`outgoing.c`); the batches in
-    which they lie are held until the engine has none of them any more."""
+    """One connection's output. The engine has references to messages (`outgoing.c`); the messages'
+    batches are held until the engine has none of these references any more."""
 
     __slots__ = ("_collector", "_held", "_pump", "_state", "_transport")
 
     def __init__(self, pump: Pump, transport: int, collector: int) -> None:
-        """`transport` and `collector` are addresses. What the collector is told by the engine's own
-        output isn't told on; 0: it is."""
+        """`transport` and `collector` are addresses. Events of the engine's own output are removed
+        from the collector; 0: they aren't."""
         self._pump, self._transport, self._collector = pump, transport, collector
         self._state = ffi.new("pump_outgoing *", {"passing": HEADER_BYTES})
         self._held: list[tuple[Any, ...]] = []
@@ -58,8 +58,8 @@ class Outgoing:
         presettled: bool,
         transaction: int = 0,
     ) -> int:
-        """As `pump.send`, in a transaction if it isn't 0. What the peer takes now isn't copied into
-        the engine."""
+        """Send as `pump.send` does, in a transaction unless that is 0. Messages that fit into the
+        peer's window now aren't copied into the engine."""
         state, given = self._state, of_batch(batch, run)
         waiting = state.waiting
         sent = lib.pump_send(*given, delivery_count, link, at, presettled, transaction, state)
@@ -68,8 +68,8 @@ class Outgoing:
         return assert_sent(sent, batch, run)
 
     def output(self, room: Any, size: int) -> int:
-        """Take up to `size` bytes for the peer; -1 when there will never be any again. Less than
-        `size`: there is no more for now. Raises StaleReference."""
+        """Take up to `size` bytes for the peer, and return their number; fewer than `size`: there
+        are no more for now; -1: there will never be any again. Raises StaleReference."""
         into = self._state, room, size
         columns = self._pump.columns
         taken = int(lib.pump_output(self._transport, *into, self._collector, columns))
@@ -81,12 +81,13 @@ class Outgoing:
 
     @property
     def holds(self) -> bool:
-        """Whether batches are held, for references that the engine has."""
+        """Whether batches are held for references in the engine."""
         return bool(self._held)
 
     def written(self, links: Links) -> None:
-        """The engine has written what it can now, and these are the connection's links. What none
-        of them has queued any more it took back when its link ended: it won't write that."""
+        """Drop held batches if no link of the connection has queued deliveries, after the engine
+        has written all it can: it has dropped the references of ended links, and never writes them.
+        """
         if self._held and not any(link.queued for link in links.links):
             self._state.waiting = 0
             self._state.era += 1
@@ -94,14 +95,14 @@ class Outgoing:
 
 
 class Socket(Protocol):
-    """Takes what is written."""
+    """The part of an asyncio transport that a write buffer needs."""
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that it keeps, as they don't go out yet."""
+        """Return the bytes that it keeps, as they aren't sent yet."""
 
 
 class WriteBuffer:
-    """Where output lies on its way to a socket; one for many connections."""
+    """The buffer of output on its way to a socket; one for many connections."""
 
     __slots__ = ("_bytes", "_pointer")
 
@@ -109,15 +110,15 @@ class WriteBuffer:
         self._renew()
 
     def _renew(self) -> None:
-        # C points to the bytes, not to a view of them: a view that lies in a cycle is cleared when
-        # the interpreter ends, under whoever still points to it.
+        # C points to the bytes, not to a view of them: a view that is in a cycle is cleared when
+        # the interpreter ends, while C may still point to it.
         room = bytearray(WRITE_BYTES)
         self._bytes, self._pointer = memoryview(room), pointer(room)
 
     def take(self, outgoing: Outgoing) -> bytes | memoryview | None:
-        """What the engine has for a peer, at most WRITE_BYTES; None: it will never have any again.
-        These are the buffer's own bytes if they are most of it, as a copy of as many is dear, and
-        what waits for a socket then holds little more. Raises StaleReference."""
+        """Take the engine's bytes for a peer, at most WRITE_BYTES; None: there will never be any
+        again. The result is a view of the buffer if it fills most of it, as copying it would be
+        slow, and a socket that keeps it wastes little memory. Raises StaleReference."""
         size = outgoing.output(self._pointer, WRITE_BYTES)
         if size <= 0:
             return None if size < 0 else b""
@@ -125,7 +126,7 @@ class WriteBuffer:
         return view if size > WRITE_BYTES // 2 else view.tobytes()
 
     def written(self, chunk: bytes | memoryview, socket: Socket) -> None:
-        """What was taken last was written to this socket. It keeps what doesn't go out yet, perhaps
-        without a copy: then the next output goes to another buffer."""
+        """Note that the last taken bytes were written to this socket. It keeps unsent bytes,
+        perhaps without a copy: then the next output goes to another buffer."""
         if not isinstance(chunk, bytes) and socket.get_write_buffer_size():
             self._renew()

@@ -1,19 +1,19 @@
-/* The loops over messages inside a run, beside Proton's engine: receive, inspect, settle. What a
- * message says is read by message.c; outgoing.c sends.
+/* The loops over messages inside a run, beside Proton's engine: receive, inspect, settle. message.c
+ * reads messages; outgoing.c sends them.
  *
  * Rules of this file:
  *  1. It moves runs between Proton and arrays that Python owns, and stops where something needs a
  *     decision (another link, another event, no room, a bad message). Three answers are fixed and
  *     given here: a non-persistent message is accepted on receipt (but not in a transaction, through
- *     the relay, or where the caller says `late`, of all links or of one), what comes on a link that
+ *     the relay, or where the caller sets `late`, for all links or for one), a message on a link that
  *     we have ended is released, and the credit of an aborted delivery is given back.
- *  2. It allocates nothing. What it keeps between calls is one word for a delivery, its context in
- *     Proton: of an incoming one that it was taken, of an outgoing one since when it is out.
+ *  2. It allocates nothing. State between calls is one word for each delivery, its context in Proton:
+ *     of an incoming one that it was taken, of an outgoing one the time of its delivery.
  */
 #include <sys/types.h>
 #include <time.h>
 
-/* What is used of Proton 0.40 (proton/link.h, delivery.h, disposition.h, event.h). */
+/* Used functions of Proton 0.40 (proton/link.h, delivery.h, disposition.h, event.h). */
 typedef struct { size_t size; const char *start; } pn_bytes_t;
 typedef struct pn_delivery_t pn_delivery_t;
 typedef struct pn_disposition_t pn_disposition_t;
@@ -113,13 +113,13 @@ typedef struct {
   uint32_t settled_room, settled_count;
   uint64_t *unsettled; /* deliveries with an outcome that their peer wants confirmed */
   uint32_t unsettled_room, unsettled_count;
-  /* Limits and what stopped the pump. */
+  /* Limits, and the delivery that stopped the pump. */
   size_t message_bytes_max;
   uint64_t event_mask; /* types of events that Python wants to see, a bit each */
   int type_delivery, type_flow;
   int late; /* non-persistent messages aren't accepted on receipt either: they may be refused */
   int reasons; /* a rejected delivery isn't settled here: the caller reads why from it, and settles */
-  int unfinished; /* set when a message came of which there is more to come */
+  int unfinished; /* set when a part of a message came that isn't complete */
   uint64_t delivery; /* the one that stopped it (PUMP_TOO_LARGE, PUMP_MALFORMED, PUMP_ALONE) */
   uint32_t seen, seen_max; /* events, and how many make it stop (PUMP_FULL) */
 } pump_t;
@@ -139,21 +139,21 @@ int pump_events(uint64_t collector, pump_t *p); /* the arrays are empty when it 
 int pump_receive_alone(pump_t *p, char *bytes, size_t room);
 /* Take the message that stopped the pump with PUMP_COMMAND: all of its bytes. */
 void pump_take(uint64_t delivery, char *bytes, size_t room);
-/* Settle as outcomes in a transaction. Zeros are passed over. */
+/* Settle as outcomes in a transaction. Zeros are skipped. */
 void pump_settle_in(const uint64_t *deliveries, uint32_t count, uint64_t transaction,
                     uint64_t outcome);
 /* A transaction was declared by this delivery, and has this number. */
 void pump_declared(uint64_t delivery, uint64_t transaction);
-/* Deliveries that got an outcome in a transaction never got it: whoever holds them may give another.
- * `settled` is 1 for those that their peer has settled since: they are gone. */
+/* Take back the outcome that deliveries got in a transaction: their peer may give another. `settled`
+ * is 1 for deliveries that their peer has settled since: it can't give them another outcome. */
 void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t delivered_at, uint8_t *settled);
-/* Settle; with the state given, or (state 0) with the peer's own. Zeros are passed over. */
+/* Settle; with the state given, or (state 0) with the peer's own. Zeros are skipped. */
 void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
-/* What the peer of an outgoing link has and gave no outcome for, in the order of delivery: sequences,
- * and the times of pump_send. Returns how many those are; at most `room` are written. */
+/* The deliveries of an outgoing link without an outcome, in the order of delivery: sequences, and the
+ * times of pump_send. Returns their number; at most `room` are written. */
 uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t room);
 /* Give an outcome, with a modified one's fields, in a transaction (0: in none), and settle or
- * (settles 0) leave that to the other side. Zeros are passed over. */
+ * (settles 0) leave that to the other side. Zeros are skipped. */
 void pump_dispose(const uint64_t *deliveries, uint32_t count, uint64_t state, int failed,
                   int undeliverable, int settles, uint64_t transaction);
 /* How many of these deliveries, from the first one on, their other side has settled. */
@@ -161,16 +161,16 @@ uint32_t pump_settled(const uint64_t *deliveries, uint32_t count);
 /* The tags of incoming deliveries, each of 8 bytes, as the numbers that pump_send writes; UINT64_MAX
  * for a tag of another size and for a zero among the deliveries. */
 void pump_tags(const uint64_t *deliveries, uint32_t count, uint64_t *tags);
-/* No message of this link is accepted on receipt: another one says what becomes of it. */
+/* Accept no message of this link on receipt: another peer decides its outcome. */
 void pump_accept_late(uint64_t link);
 /* offsets[0] = 0, offsets[i+1] = offsets[i] + lengths[i]. */
 void pump_offsets(const uint32_t *lengths, uint32_t count, int32_t *offsets);
-/* Hand `size` bytes from the peer to the engine; 0 when it wants no more: the peer has closed, or
- * what it sent can't be read. */
+/* Hand `size` bytes from the peer to the engine; 0 when it takes no more: the peer has closed, or its
+ * bytes can't be read. */
 int pump_input(uint64_t transport, const char *bytes, size_t size);
 /* How many bytes for the peer the engine has; below 0 as above. */
 int64_t pump_pending(uint64_t transport);
-/* Whether `size` bytes are a message; fills in what it says. */
+/* 0 if `size` bytes are a message, whose fields are filled in; else PUMP_MALFORMED. */
 int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot);
 /* cdef:end */
 
@@ -233,7 +233,7 @@ int pump_inspect(const char *message, size_t size, pump_t *p, uint32_t slot) {
   return 0;
 }
 
-/* Whether its message says itself where it goes, and may go nowhere. */
+/* Whether its messages name their destinations themselves, and may be refused. */
 static int relayed(pn_delivery_t *d) {
   return !pn_terminus_get_address(pn_link_remote_target(pn_delivery_link(d)));
 }
@@ -615,7 +615,7 @@ int64_t pump_pending(uint64_t transport) {
   return pn_transport_pending((pn_transport_t *)(uintptr_t)transport);
 }
 
-/* Eat events that nobody wants to see, and those of one type, up to one that somebody does; whether
+/* Drop events that the caller doesn't want, and those of one type, up to a wanted one; whether
  * there is none left. */
 static int pass_over(pn_collector_t *c, const pump_t *p, int unwanted) {
   for (pn_event_t *event; (event = pn_collector_peek(c)); pn_collector_pop(c)) {

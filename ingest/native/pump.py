@@ -1,5 +1,5 @@
 """Whole runs of messages between Proton and Python, in one call each (`pump.c`).
-Everything here runs on the event loop's thread only.
+All functions run on the event loop's thread only.
 """
 
 from array import array
@@ -17,21 +17,21 @@ from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: Messages that one call takes in at most; a read of the socket seldom holds more.
+#: Most messages that one call receives; a read of the socket seldom holds more.
 ROOM_MESSAGES = 4096
-#: Runs of outcomes that one call takes at most, each is work for Python; events that it eats.
+#: Most runs of outcomes that one call returns, as each is work for Python; most events it handles.
 ROOM_OUTCOMES = 128
 EVENTS_MAX = 4096
-#: Bytes that one call takes in at most; a bigger message is received alone.
+#: Most bytes of messages that one call receives; a larger message is received alone.
 ROOM_BYTES = 1 << 20
 
-#: A message doesn't say what kind of destination it goes to.
+#: Stands for a message that doesn't name the kind of its destination.
 NO_DESTINATION = 255
 
 ACCEPTED, REJECTED = int(Descriptor.ACCEPTED), int(Descriptor.REJECTED)
 RELEASED = int(Descriptor.RELEASED)
 
-#: Where a message has its address, and its id.
+#: The arrays with the places of a message's address and id.
 _PLACES = ("to_at", "to_size", "id_at", "id_size")
 
 #: Events of Proton that Python wants to see; all others are dropped by the pump.
@@ -60,13 +60,13 @@ class Stop(IntEnum):
 
 
 def address(pointer: Any) -> int:
-    """The address of a Proton object; it names the object as long as Proton keeps it."""
+    """Return the address of a Proton object; it identifies the object while Proton keeps it."""
     return int(proton_ffi.cast("uintptr_t", pointer))
 
 
 class Pump:
-    """The arrays that `pump.c` fills; one for all connections of a loop. After each `events` call
-    the caller must take what is there (`received`, `outcomes`) before the next one."""
+    """The arrays that `pump.c` fills; one for all connections of a loop. After each call of
+    `events` the caller must take the results (`received`, `outcomes`) before the next one."""
 
     def __init__(self, message_bytes_max: int) -> None:
         self.columns = p = ffi.new("pump_t *")
@@ -97,13 +97,13 @@ class Pump:
         p.message_bytes_max = self.message_bytes_max = message_bytes_max
         p.event_mask = sum(1 << event for event in _EVENTS)
         p.type_delivery, p.type_flow = proton.PN_DELIVERY, proton.PN_LINK_FLOW
-        #: What the last call of `events` brought, and how many events it ate.
+        #: Counts of the last call of `events`: messages, runs of outcomes, events.
         self.received_count = self.outcomes_count = self.seen = 0
-        #: Whether a message came in this pass of which there is more to come.
+        #: Whether this pass has received a part of a message that isn't complete.
         self.unfinished = 0
 
     def events(self, collector: int) -> int:
-        """Eat events up to one that needs a decision; says why it stopped (a `Stop`)."""
+        """Handle events up to one that needs a decision; return why it stopped (a `Stop`)."""
         p = self.columns
         stop: int = lib.pump_events(collector, p)
         self.received_count, self.outcomes_count, self.seen = p.count, p.outcomes_count, p.seen
@@ -111,13 +111,13 @@ class Pump:
         return stop
 
     def begin(self, size: int) -> None:
-        """A pass over so many bytes that a peer has sent: all that `events` takes in until the next
-        pass came now."""
+        """Begin a pass over `size` bytes of a peer: all messages that `events` receives until the
+        next pass get the present time."""
         columns, self.unfinished = self.columns, 0
         columns.unfinished, columns.brought, columns.now = False, size, clock.now()
 
     def accept_late(self) -> None:
-        """From now on accept no message on receipt, as it may be refused later."""
+        """Accept no message on receipt from now on, as it may be refused later."""
         self.columns.late = True
 
     @property
@@ -130,15 +130,15 @@ class Pump:
         return int(self.columns.delivery)
 
     def id_of(self, message: memoryview) -> bytes:
-        """What tells a message that isn't received now from its duplicates, with its constructor;
-        empty where there is nothing."""
+        """Return the id of a stored message by which duplicates are found, with its constructor;
+        empty if it has none."""
         if lib.pump_inspect(ffi.from_buffer(message), len(message), self.columns, 0):
             return b""
         at, size = self.columns.id_at[0], self.columns.id_size[0]
         return bytes(message[at : at + size])
 
     def received(self, alone: bytes = b"") -> Received:
-        """The messages that came; `alone` are the bytes of one that was too big for the arrays."""
+        """Return the received messages; `alone` are the bytes of one too large for the arrays."""
         p = self.columns
         n = p.count
         four, eight = 4 * n, 8 * n
@@ -163,10 +163,10 @@ class Pump:
         )
 
     def receive_alone(self) -> Received | None:
-        """The one message that was too big for the arrays; None if it is malformed."""
+        """Return the one message that was too large for the arrays; None if it is malformed."""
         p = self.columns
         size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", p.delivery))
-        blob = bytes(size)  # filled here, before anybody else has it: a copy of 16 MiB takes 5 ms
+        blob = bytes(size)  # filled in place, before it is shared: a copy of 16 MiB takes 5 ms
         p.to_settle = 0
         if lib.pump_receive_alone(p, ffi.from_buffer(blob), size):
             return None
@@ -208,7 +208,7 @@ def settle(deliveries: bytes, state: int) -> None:
 
 
 def offsets(lengths: Bytes, count: int) -> bytearray:
-    """Where each message of a blob begins, and where the last one ends: int32."""
+    """Return where each message of a blob begins, and where the last one ends: int32."""
     out = bytearray(4 * (count + 1))
     lib.pump_offsets(
         ffi.from_buffer("uint32_t[]", lengths), count, ffi.from_buffer("int32_t[]", out)
@@ -217,7 +217,8 @@ def offsets(lengths: Bytes, count: int) -> bytearray:
 
 
 def groups(batch: RecordBatch) -> bytes:
-    """A hash of each message's group-id as uint64, 0 where it has none; empty if none has one."""
+    """Return a hash of each message's group-id as uint64, 0 where it has none; empty if no message
+    has one."""
     out = bytearray(8 * batch.count)
     found = lib.pump_groups(
         ffi.from_buffer(batch.blob),
@@ -229,7 +230,7 @@ def groups(batch: RecordBatch) -> bytes:
 
 
 def laid_out(blob: Bytes, lengths: Bytes, count: int) -> tuple[bytearray, bool]:
-    """The `offsets` of a blob's messages, and whether any of them has a group."""
+    """Return the `offsets` of a blob's messages, and whether any message has a group."""
     out = bytearray(4 * (count + 1))
     grouped = lib.pump_batch(
         ffi.from_buffer(blob),
@@ -241,9 +242,9 @@ def laid_out(blob: Bytes, lengths: Bytes, count: int) -> tuple[bytearray, bool]:
 
 
 def destinations(received: Received) -> bytes:
-    """What kind of destination each message says that it goes to, one byte each: what its
-    annotation `x-opt-jms-dest` has (0 queue, 1 topic, 2 temporary queue, 3 temporary topic), or
-    the older `x-opt-to-type` in words; `NO_DESTINATION` where neither says any of these."""
+    """Return the kind of destination that each message names, one byte each: the value of its
+    annotation `x-opt-jms-dest` (0 queue, 1 topic, 2 temporary queue, 3 temporary topic), or of the
+    older `x-opt-to-type` in words; `NO_DESTINATION` where neither has a known value."""
     out = bytearray(received.count)
     lib.pump_destinations(
         ffi.from_buffer(received.blob),
@@ -259,9 +260,9 @@ def send(
 ) -> int:
     """Send the messages of `batch` whose sequences are `run`; their tags are their sequences.
 
-    A header section with `delivery_count` is spliced in front where it says more than the
-    publisher's own. `at` (microseconds) comes back with the outcome. Returns the bytes handed to
-    the engine, which copies them; the caller must flush.
+    A header section with `delivery_count` is put in front if it is higher than the publisher's own.
+    `at` (microseconds) comes back with the outcome. Return the bytes handed to the engine, which
+    copies them; the caller must flush.
     """
     given = of_batch(batch, run)
     sent = lib.pump_send(*given, delivery_count, link, at, presettled, 0, ffi.NULL)
@@ -269,14 +270,14 @@ def send(
 
 
 def assert_sent(sent: int, batch: RecordBatch, run: Run) -> int:
-    """What `pump_send` said, which must not be that the batch lacks a message."""
+    """Return the result of `pump_send`, after a check that the batch has all messages."""
     assert sent >= 0, f"{run} isn't all in the batch {batch.first} to {batch.stop - 1}"  # noqa: S101
     return sent
 
 
 def fitting(batch: RecordBatch, run: Run, delivery_count: int, bytes_max: int) -> tuple[int, int]:
-    """How many messages of a run come before the first one that would be sent with more than
-    `bytes_max` bytes, and how many bytes that one has; all of them if there is none."""
+    """Return how many messages of a run come before the first one that would be sent with more than
+    `bytes_max` bytes, and the bytes of that one; without such a message the whole count."""
     size = ffi.new("uint64_t *")
     count: int = lib.pump_fitting(*of_batch(batch, run), delivery_count, bytes_max, size)
     assert count >= 0, f"{run} isn't all in the batch {batch.first} to {batch.stop - 1}"  # noqa: S101
@@ -284,7 +285,7 @@ def fitting(batch: RecordBatch, run: Run, delivery_count: int, bytes_max: int) -
 
 
 def of_batch(batch: RecordBatch, run: Run) -> tuple[Any, ...]:
-    """A run of a batch's messages, as C takes it."""
+    """Return a run of a batch's messages as C's arguments."""
     if isinstance(run, range):
         first, step, listed = run.start, run.step, ffi.NULL
     else:
@@ -304,35 +305,35 @@ def of_batch(batch: RecordBatch, run: Run) -> tuple[Any, ...]:
 
 
 def discard(link: int, delivery: int) -> None:
-    """Throw away the bytes that came of an incoming delivery so far."""
+    """Discard the bytes of an incoming delivery that have arrived."""
     size = proton.pn_delivery_pending(proton_ffi.cast("pn_delivery_t *", delivery))
     room = proton_ffi.new("char[]", size)
     proton.pn_link_recv(proton_ffi.cast("pn_link_t *", link), room, size)
 
 
 def pointer(data: Bytes) -> Any:
-    """A C pointer into `data`, which must be held as long as the pointer is used."""
+    """Return a C pointer into `data`, which must be held as long as the pointer is used."""
     return ffi.from_buffer(data)
 
 
 def feed(transport: int, data: Any, size: int) -> bool:
-    """Hand bytes of the peer to the engine. False when it wants no more: the peer has closed, or
-    what it sent can't be read."""
+    """Hand bytes of the peer to the engine. Return False when it takes no more: the peer has
+    closed, or its bytes can't be read."""
     return bool(lib.pump_input(transport, data, size))
 
 
 def waiting_bytes(session: int) -> int:
-    """Bytes of messages of a session that lie in the engine."""
+    """Return the bytes of a session's messages in the engine."""
     return int(proton.pn_session_incoming_bytes(proton_ffi.cast("pn_session_t *", session)))
 
 
 def echo(session: int, link: int) -> None:
-    """Tell the peer a session's state, and that of one of its incoming links if it isn't 0."""
+    """Tell the peer a session's state, and that of one of its incoming links (0: of none)."""
     lib.pump_echo(session, link)
 
 
 def reject(deliveries: bytes, condition: str, description: str) -> None:
-    """Settle deliveries by address as rejected, each with the error; zeros are passed over."""
+    """Settle deliveries by address as rejected, each with the error; zeros are skipped."""
     for one in memoryview(deliveries).cast("Q"):
         if one:
             delivery = proton_ffi.cast("pn_delivery_t *", one)

@@ -1,5 +1,4 @@
-"""What is compiled (`message.c`, `values.c`, `pump.c`, `frame_values.c`, `walk.c`), for the modules
-that give it a face.
+"""The compiled C library, for the modules of this room that wrap its functions.
 
 It finds Proton's functions in Proton's own library, which must therefore be loaded first, with its
 symbols global.

@@ -1,4 +1,4 @@
-"""Runs of messages and of outcomes, as the pump brings them."""
+"""Runs of messages and of outcomes, in the form in which the pump returns them."""
 
 import msgspec
 
@@ -7,15 +7,15 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 
 class Received(msgspec.Struct, frozen=True, eq=False):
-    """Messages of one link, as they came, and the deliveries that still wait for their outcome.
+    """Messages of one link, in their order, and the deliveries that still wait for their outcome.
 
-    The arrays are as in `PublishBatch`. `deliveries` holds one address per message, 0 where nothing
-    is owed to the sender (presettled, or non-persistent and accepted already); `unsettled` counts
-    the others. `transaction` is the one in which all of them were sent, 0 if in none.
+    The arrays are as in `PublishBatch`. `deliveries` holds one address per message, 0 where the
+    sender waits for no outcome (presettled, or non-persistent and accepted already); `unsettled`
+    counts the others. `transaction` is the one in which all messages were sent, 0: in none.
 
-    `to` has the place of `properties.to` in each message (offset, size) as uint32 arrays, `id` that
-    of the value that tells a message from its duplicates, with its constructor: the annotation
-    `x-opt-duplicate-id`, else `properties.message-id`; a size of 0 where there is none.
+    `to_at` and `to_size` are the place of `properties.to` in each message as uint32 arrays; `id_at`
+    and `id_size` that of the value by which duplicates are found, with its constructor: the
+    annotation `x-opt-duplicate-id`, else `properties.message-id`; a size of 0: there is none.
     """
 
     link: int
@@ -52,10 +52,10 @@ class Received(msgspec.Struct, frozen=True, eq=False):
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What the peer of an outgoing link said of a run of deliveries.
+    """The outcome that the peer of an outgoing link has given to a run of deliveries.
 
     `confirm` has the addresses of the deliveries if the peer waits for our settlement;
-    `transaction` is the one in which it was said, 0 if in none.
+    `transaction` is the one in which the outcome was given, 0: in none.
     """
 
     link: int

@@ -1,4 +1,4 @@
-"""Finds the messages of a batch whose trace is sampled (`traces.c`)."""
+"""Search for messages of a batch whose trace is sampled (`traces.c`)."""
 
 import struct
 from collections.abc import Callable
@@ -11,26 +11,26 @@ from distributary.pipeline.tracing.trace_span import TracedMessage
 
 #: Characters of a traceparent that are read.
 PARENT_CHARS = 55
-#: Bytes of an encoded message-id; what is longer is none.
+#: Most bytes of an encoded message-id; a longer one counts as missing.
 ID_BYTES_MAX = 1_024
 #: `pump_traced`.
 _ROW = struct.Struct("=Q6I")
 
 
 class TraceFinder:
-    """Looks at batches. One for a loop: what it finds lies in the same room each time."""
+    """Searches batches. One serves a whole loop: it uses the same room for results each time."""
 
     def __init__(self, most: int) -> None:
-        """`most`: messages that one look finds."""
+        """`most`: most messages that one search finds."""
         self._most = most
         self._room = ffi.new("pump_traced[]", most)
 
     def find(
         self, batch: RecordBatch, run: Run, most: int, sequence_of: Callable[[int], int]
     ) -> tuple[list[tuple[int, TracedMessage]], int]:
-        """Those of the batch's messages with these numbers whose trace is sampled, with their
-        numbers, `most` at most; and how many more there are. `sequence_of` gives a number's place
-        in the log (`TracedMessage`)."""
+        """Return those of the batch's messages with these numbers whose trace is sampled, with
+        their numbers, `most` at most; and how many more there are. `sequence_of` returns a number's
+        sequence in the log (`TracedMessage`)."""
         most = min(max(most, 0), self._most)
         total: int = lib.pump_find_traced(*of_batch(batch, run), self._room, most)
         assert total >= 0, f"{run} isn't all in the batch {batch.first} to {batch.stop - 1}"  # noqa: S101

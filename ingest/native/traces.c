@@ -1,9 +1,9 @@
-/* Which messages say that their trace is sampled: W3C Trace Context, level 1, in message
- * annotations or application properties. Behind `message.c` and `pump.c`, whose words it uses.
+/* Search for messages whose trace is sampled: W3C Trace Context, level 1, in message annotations or
+ * application properties. Behind `message.c` and `pump.c`, whose functions it uses.
  *
- * What is right here is what `pipeline/tracing/trace_context.py` says. Every read of a peer's bytes
- * is bounds-checked. Looking costs a few steps for each section and each property of a message, so
- * that Python has work for the few alone whose trace is sampled. */
+ * `pipeline/tracing/trace_context.py` is the reference for this file. Every read of a peer's bytes is
+ * bounds-checked. The search takes a few steps for each section and property of a message, so that
+ * Python has work only for the few messages whose trace is sampled. */
 
 /* cdef:begin */
 /* A message whose trace is sampled: its sequence, its bytes, and the places in the blob of its
@@ -23,7 +23,7 @@ int64_t pump_find_traced(const char *blob, const int32_t *offsets, uint64_t batc
 
 enum {
   PARENT_BYTES = 55,          /* version 00: 00-<32>-<16>-<2> */
-  STATE_BYTES_MAX = 512,      /* what everybody has to pass on; a longer one is left out */
+  STATE_BYTES_MAX = 512,      /* that each system must pass on; a longer one is left out */
   TRACED_ELEMENTS_MAX = 1024, /* keys and values of a section that are looked at */
 };
 
@@ -84,8 +84,8 @@ static int read_trace(const uint8_t *m, size_t end, size_t at, int last, pump_tr
   return said;
 }
 
-/* Whether a message's trace is sampled. Annotations come first: who passes a message on may only
- * say there that it did. */
+/* Whether a message's trace is sampled. Annotations come first: an intermediary that passes a message
+ * on may only change them. */
 static int traced(const uint8_t *m, size_t size, pump_traced *found) {
   size_t value, properties = 0, properties_end = 0;
   int said = NOT_SAID;

@@ -1,8 +1,8 @@
-/* What messages say under the names that selectors use: where each value lies, and the plain ones
- * themselves. Behind `message.c`, whose words it uses.
+/* Values of messages under the names that selectors use: the place of each value, and plain values
+ * themselves. Behind `message.c`, whose functions it uses.
  *
- * This is the walk of `pipeline/selector/reading.py`, and what that says is right. Every read of a
- * peer's bytes is bounds-checked against the message, or the section whose bounds were. */
+ * This is the walk of `pipeline/selector/reading.py`, which is the reference. Every read of a peer's
+ * bytes is bounds-checked against the message, or against a section that was checked itself. */
 
 /* cdef:begin */
 enum { VALUE_ABSENT, VALUE_UNSAID, VALUE_INTEGER, VALUE_TEXT, VALUE_TRUE, VALUE_FALSE, VALUE_OTHER };
@@ -149,7 +149,7 @@ static size_t read_values(const wanted_t *w, const uint8_t *m, size_t size, uint
   size_t at = 0;
   for (size_t value = 0, end; at < size; at = end, before = code) {
     code = any_section(m, size, at, &value);
-    /* What a header says, it says itself; and nothing is known of what begins with no section. */
+    /* A header's fields are its own; a message that begins with no section has no values. */
     if (!before && code <= HEADER)
       for (field = 0; field < in_header; field++) put(cells, field, VALUE_ABSENT, 0);
     if (code <= before || code > last || !(end = skipped(m, size, value, 0))) return at;

@@ -1,17 +1,17 @@
 /* A walk over the frames of one direction of a connection, beside Proton's engine: it has the guard
- * judge what comes (guard.c), finds the few frames of which the engine understands less than they say,
- * and lets all others pass.
+ * judge incoming frames (guard.c), finds the few frames with fields that the engine can't read, and
+ * lets all others pass.
  *
- * The rules are those of pump.c, whose readers of values are used here. What is kept between calls
- * lies in the caller's `pump_walk`: how much of a frame that may pass is still to come.
+ * The rules are those of pump.c, whose readers of values are used here. State between calls is in the
+ * caller's `pump_walk`: the bytes of a passing frame that are still to come.
  *
  * Frames: AMQP 1.0 part 2, section 2.3; performatives: section 2.7.
  */
 
 /* cdef:begin */
-/* `left`: bytes of a frame that passes and of what else isn't looked at. After a stop: `at` is where
- * the frame begins that stopped the walk (all before it passes), `size` how many bytes it has, or
- * (WALK_SHORT) how many of it must be there before it can be judged. */
+/* `left`: bytes of a passing frame, or of others that aren't looked at. After a stop: `at` is where the
+ * frame begins that stopped the walk (all earlier bytes pass), `size` the number of its bytes, or
+ * (WALK_SHORT) of those that must be there before it can be judged. */
 typedef struct {
   uint64_t left, at, size;
   pump_frame_limits limits; /* of frames that come */
@@ -39,8 +39,8 @@ typedef struct {
 /* A frame that brings more values than it may, or broken ones: `size` bytes of it, all or as many as
  * are there. */
 #define WALK_HEAVY 13
-/* As many deliveries as `covers_max` are covered by what passed up to `at`: their events come first.
- * Whoever goes on clears `covers`. */
+/* The dispositions that passed up to `at` cover `covers_max` deliveries: their events must be handled
+ * first. The caller clears `covers` before it goes on. */
 #define WALK_COVERS 16
 /* Walk over `size` bytes up to the first frame that stops it. What we write ourselves is only stopped
  * at attaches (WALK_OUT), or at attaches and flows (WALK_OUT_FLOWS). */
@@ -48,11 +48,11 @@ typedef struct {
 #define WALK_OUT 1
 #define WALK_OUT_FLOWS 2
 int pump_walk_on(pump_walk *w, const char *bytes, size_t size, size_t frame_bytes_max, int way);
-/* Walk, and hand what passes to the engine; also WALK_NO_MORE: the engine takes no more. */
+/* Walk, and hand passing bytes to the engine; also WALK_NO_MORE: the engine takes no more. */
 #define WALK_NO_MORE 7
 int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t size,
                  size_t frame_bytes_max);
-/* Have the engine write what it has until now: what comes later can't change it. */
+/* Have the engine write its output until now, so that later frames can't change it. */
 void pump_write(uint64_t transport);
 /* Have the engine send the state of a session, and of one of its incoming links if it isn't 0. */
 void pump_echo(uint64_t session, uint64_t link);
@@ -111,7 +111,7 @@ static int known_state(const uint8_t *m, size_t end, size_t at) {
   return code >= RECEIVED && code <= MODIFIED;
 }
 
-/* Whether a performative says what the engine overlooks; `end` is where it ends. */
+/* Whether a performative has a field that the engine overlooks; `end` is where it ends. */
 static int judge(const uint8_t *m, size_t end, size_t at, int code) {
   size_t field;
   switch (code) {
@@ -147,13 +147,13 @@ static inline int is_flag(uint8_t code) {
   return code == F_NULL || code == F_TRUE || code == F_FALSE;
 }
 
-/* Whether a short list lies at `at`, described by this number as everybody writes it. */
+/* Whether a short list lies at `at`, described by this number in the usual encoding. */
 static inline int plain_list(const uint8_t *m, size_t have, size_t at, int code) {
   return at + 6 <= have && m[at + 1] == F_SMALLULONG && m[at + 2] == code &&
          m[at] == F_DESCRIBED && m[at + 3] == F_LIST8;
 }
 
-/* What a plain transfer says. */
+/* The fields of a plain transfer. */
 typedef struct {
   uint32_t handle, id;
   int more;
@@ -187,7 +187,7 @@ static inline int plain_transfer(const uint8_t *m, size_t have, size_t at, trans
   return 1;
 }
 
-/* What a plain disposition says. */
+/* The fields of a plain disposition. */
 typedef struct {
   uint32_t first, last;
   int role;
@@ -217,8 +217,8 @@ static inline int plain_disposition(const uint8_t *m, size_t have, size_t at, di
   return count == 5 || is_flag(m[field + 5]);
 }
 
-/* A frame as far as it was looked at: where its performative's list lies, 0 if it has none; or what it
- * says if it is a plain transfer or, of those that come, a plain disposition. */
+/* A frame as far as it was read: the place of its performative's list, 0 if it has none; or its fields
+ * if it is a plain transfer or an incoming plain disposition. */
 typedef struct {
   uint32_t channel;
   int code, plain;
@@ -246,7 +246,7 @@ static int refused(pump_guard *g, int violation, uint32_t number) {
   return WALK_VIOLATION;
 }
 
-/* What is to be done with the frame that begins at `m`, of which `have` bytes of `size` are there. */
+/* The action for the frame that begins at `m`, of which `have` bytes of `size` are there. */
 static int look(const uint8_t *m, size_t have, size_t size, int way, pump_guard *g, frame_t *f,
                 size_t *need) {
   size_t at = 4 * (size_t)m[4];
@@ -283,7 +283,7 @@ static int look(const uint8_t *m, size_t have, size_t size, int way, pump_guard 
   return stop && have < size ? WALK_SHORT : stop;
 }
 
-/* Have the guard judge a frame that comes, once. `stop` is what else is to be done with it. */
+/* Have the guard judge an incoming frame, once. `stop` is the action if the guard admits it. */
 static inline int guarded(pump_guard *g, const uint8_t *m, const frame_t *f, int stop) {
   const transfer_t *t = &f->transfer;
   if (!f->code || stop == WALK_SHORT || stop == WALK_NAMED || stop == WALK_HEAVY ||
@@ -298,7 +298,7 @@ static inline int guarded(pump_guard *g, const uint8_t *m, const frame_t *f, int
   return said == ADMITTED ? stop : said == NO_ROOM ? WALK_ROOM : WALK_VIOLATION;
 }
 
-/* Stop a frame that isn't within its budget of values. `stop` is what else was to be done with it. */
+/* Stop a frame that exceeds its budget of values. `stop` is the action if it doesn't. */
 static int weighed(const pump_walk *w, const uint8_t *m, size_t have, size_t size, int stop,
                    size_t *need) {
   size_t at = 4 * (size_t)m[4], there = have < size ? have : size;
@@ -366,8 +366,8 @@ void pump_write(uint64_t transport) {
 
 void pump_echo(uint64_t session, uint64_t link) {
   pn_session_t *s = (pn_session_t *)(uintptr_t)session;
-  /* Whoever sets the capacity, to whatever it is, has the engine tell the session's state; a link
-   * to which no credit is given tells its own with it. */
+  /* Setting the capacity, even to the same value, has the engine tell the session's state; giving a
+   * link a credit of 0 tells the link's state with it. */
   if (link) pn_link_flow((pn_link_t *)(uintptr_t)link, 0);
   pn_session_set_incoming_capacity(s, pn_session_get_incoming_capacity(s));
 }

@@ -1,5 +1,6 @@
-"""One connection: sockets, frames, Proton's engine, links; what a peer's frames mean.
+"""Connections: sockets, frames, Proton's engine, links, and the meaning of a peer's frames.
 
-Drives Proton's engine, with the C loops of `native`; the rooms above don't know it. It may import
-`native`, `security` and `runtime`. Start with `engine`, then `connection` and `inbound`.
+This room drives Proton's engine, with the C loops of `native`; the rooms above don't see the
+engine. It may import `native`, `security` and `runtime`. Start with `engine`, then `connection` and
+`inbound`.
 """

@@ -1,6 +1,6 @@
 """One connection: Proton's C engine under an asyncio protocol of our own.
 
-The rules are the engine's (`ingest.net.engine`).
+The rules are in `ingest.net.engine`.
 """
 
 import asyncio
@@ -49,13 +49,13 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._pausing = self._touched = self.alive = self._freed = self._ended = False
         self.writable, self._held, self._going_on = True, False, False
-        self._waits = False  #: what it sent is more than one turn's work
+        self._waits = False  #: its input is more than one turn's work
         self._unheard, self._room = 0, READ_BYTES_FIRST  #: read since `writable` ended; of a read
         self.user = self.container = self.peer = self.through = ""
         self.sole = self.accepted = self.closing = False
         self.ending = False  #: one of us has closed: when all is written, the socket may end
 
-    # The socket's side. Whatever begins here is for this peer alone (`ingest.net.containment`).
+    # The socket's side. Work that begins here is for this peer alone (`ingest.net.containment`).
 
     @contained
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,14 +75,14 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._turn_away(b"", f"there are {limits.connections_max} connections already")
 
     def _listen(self, limits: Amqp, peers: Peers) -> None:
-        """What comes from now on is taken within these limits, for these peers."""
+        """Take input within these limits and for these peers, from now on."""
         self._idle_ms = limits.idle_timeout_ms
         given = (self._engine.pump, self._handler, limits, self._engine.ends, peers)
         self.inbound = Inbound(self, self._collector._impl, *given)
         self._inflow = Inflow(self._amqp_address, self.inbound, limits)
 
     def _trust(self, other: GatewayLogin) -> None:
-        """The peer is another gateway, which relays the links of its clients."""
+        """Treat the peer as another gateway, which relays the links of its clients."""
         limits = relaying_limits(self._engine.limits, other)
         endpoint_answers.bound(self._amqp, limits)
         self._listen(limits, RelayedPeers(self, self._engine, self._handler, other.log))
@@ -130,14 +130,14 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._engine.finish_pass()
 
     def _let_go(self) -> None:
-        """All that the service has for this peer goes back, whatever ends it; a second time
+        """Have the service release its state of this peer, whatever ends it. A second call does
         nothing. Raises NotGivenBack."""
         self.inbound.lose_all()
         self.leave(False)
 
     @contained
     def leave(self, at_once: bool) -> None:
-        """What the next links had goes back; with the last one the connection is gone."""
+        """Release the state of the next links; after the last one, of the connection."""
         if self.inbound.lose_some(at_once=at_once):
             self._engine.leaves(self)
             return
@@ -155,7 +155,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     @contained
     def _verified(self, check: "asyncio.Future[bool]") -> None:
-        """The answer to `Access.verify`."""
+        """Go on after the answer of `Access.verify`."""
         if self.alive and self._handshake is not None and not check.cancelled():
             self._steps(self._handshake.verified(check.result()))
 
@@ -188,7 +188,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         transport.close()
 
     def _wait(self, milliseconds: int) -> None:
-        """Give the peer so long until its open."""
+        """Give the peer this time until its open."""
         self._untime()
         self._timer = self._engine.loop.call_later(milliseconds / 1_000, self._too_slow)
 
@@ -236,7 +236,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._engine.finish_pass(last=True)
 
     def _wait_turn(self, waits: bool) -> None:
-        """The peer had its part of this turn, and isn't read until it has gone on in the next."""
+        """Stop reading a peer that has used its part of this turn, until it has gone on."""
         if waits and not self._going_on:
             self._going_on = True
             self._engine.goes_on(self)
@@ -251,13 +251,13 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._feed(self._engine.read_pointer, 0)
 
     def _unreadable(self) -> None:
-        """The engine takes no more bytes of a peer that hasn't closed: they are wrong. The engine
-        says so in a close for the faults that it has a word for, and we do for the others."""
+        """End a peer that hasn't closed, but whose bytes the engine refuses as wrong. For some
+        faults the engine has its own condition; for the others we send a close."""
         self.ending = True
         error = engine_error(self._amqp._impl) or NO_FRAME
         self.close(error.condition or NO_FRAME.condition, error.description or NO_FRAME.description)
         if not self.accepted:
-            self.flush()  # the engine keeps a close back until an open came: the end must do
+            self.flush()  # the engine holds a close back until an open came: only the socket ends
             cast("asyncio.Transport", self._transport).close()
 
     # AMQP out.
@@ -286,11 +286,11 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self.proton.condition = Condition(condition, description)
         self._close()
         if not self.accepted and self._handshake is None:
-            # The engine keeps a close back until an open came.
+            # The engine holds a close back until an open came.
             lib.pump_input(self._amqp_address, BARE_OPEN, len(BARE_OPEN))
 
     def closed(self) -> None:
-        """The peer has closed: so do we, when what it said is durable."""
+        """Answer the peer's close, when its earlier outcomes are durable."""
         links = self.inbound.links
         self._let_go()
         self._handler.ended(links, self._answer_close)
@@ -303,7 +303,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self.touch()
 
     def _close(self) -> None:
-        """Our close is the last that counts; the peer has a moment for its own."""
+        """Send our close, and give the peer CLOSE_SECONDS for its own."""
         self.proton.close()
         self.closing = self.ending = True
         self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
@@ -311,7 +311,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
 
     @contained
     def _give_up(self) -> None:
-        """End the socket; what its peer doesn't take, be it a byte, would keep it open for ever."""
+        """End the socket: even one byte that its peer doesn't read would keep it open."""
         if self.alive:
             endpoint_answers.end(self._transport)
 
@@ -323,8 +323,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._wait_turn(True)
 
     def _read_or_wait(self) -> None:
-        """A peer that doesn't take what is written to it is read for as many bytes more, and no
-        further: every frame of its may have an answer that has to be kept."""
+        """Pause or resume reading. A peer that doesn't read is itself read only for
+        `write_buffer_bytes` more: each of its frames may have an answer that waits in memory."""
         transport = cast("asyncio.Transport", self._transport)
         waits = self._held or self._waits or self._unheard > self._engine.limits.write_buffer_bytes
         if self.alive and waits == transport.is_reading():
@@ -334,14 +334,14 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         cast("asyncio.Transport", self._transport).abort()
 
     def touch(self) -> None:
-        """`Engine.flush` looks whether there is something to write."""
+        """Have `Engine.flush` check for bytes to write."""
         if not self._touched:
             self._touched = True
             self._engine.touched.add(self)
 
     @contained
     def flush(self) -> None:
-        """Write what the engine has for the peer, then what it has asked for."""
+        """Write the engine's bytes for the peer, then answers to its flows with `echo`."""
         self._touched = False
         if self.inbound.unsettled.full:
             self.inbound.eased()
@@ -353,7 +353,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self.outgoing.written(self.inbound)
 
     def _write(self) -> bool:
-        """Whether all that the engine had is on its way."""
+        """Write the engine's bytes; return whether all of them were written."""
         transport, buffer = self._transport, self._engine.write_buffer
         while self.alive and self.writable and transport is not None:
             chunk = buffer.take(self.outgoing)
@@ -369,8 +369,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         return False
 
     def _end(self, transport: asyncio.Transport) -> None:
-        """All is said. A peer that still talks has its socket closed by half: bytes that nobody
-        reads would make the kernel throw our close away."""
+        """End the output. If the peer may still send, only our half of the socket is closed:
+        unread bytes would make the kernel discard our close."""
         if self.proton.state & Endpoint.REMOTE_CLOSED or not transport.can_write_eof():
             transport.close()
         elif not self._ended:
@@ -379,7 +379,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._engine.loop.call_later(CLOSE_SECONDS, self._give_up)
 
     def _tick(self) -> None:
-        """Proton's own clock: heartbeats to the peer, and its silence noticed."""
+        """Run Proton's clock: it sends heartbeats and notices the peer's silence."""
         self._untime()
         now_ms = int(self._engine.loop.time() * 1_000)
         next_ms = endpoint_answers.ticked(self._amqp, now_ms, self._idle_ms, held=self._held)
@@ -395,4 +395,4 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             self._tick()
             self._engine.flush()
             if engine_error(self._amqp._impl) and endpoint_answers.unwritten(self._transport):
-                self._give_up()  # silent for too long, and it wouldn't take a close either
+                self._give_up()  # silent for too long, and it wouldn't read a close either

@@ -1,14 +1,14 @@
 """Containment of exceptions: which ones end one peer, and which ones stop the gateway.
 
-The loop works for one peer at a time: for the bytes that came from it, its timers, its requests,
-and what follows from them later. An unexpected exception there is a bug, and it ends that peer: its
-unsettled deliveries are released, others go on. Two kinds of exception stop the gateway, because
-going on could lose or repeat what it has promised:
+The loop works for one peer at a time: for its bytes, its timers, its requests, and the later work
+that they cause. An unexpected exception there is a bug, and it ends that peer: its unsettled
+deliveries are released, other peers go on. Two kinds of exception stop the gateway, because going
+on could break its promises, by losing or repeating messages:
 
-* One that passed through a module of `SHARED`, which keep what all peers share. The change that
-  they were in the middle of is half done, and no peer's end undoes it. What such a module does
-  later for one peer it does by `Connection.attempt`, so that nothing of it passes through here.
-* One of a store, and one that was raised while an ended link's resources were given back.
+* An exception that passed through a module of `SHARED`, which keep the state of all peers. Their
+  change is half done, and the end of one peer doesn't undo it. When such a module works for one
+  peer later, it uses `Connection.attempt`, so that the exceptions of this work don't reach it.
+* A store's exception, and one that was raised while an ended link's resources were given back.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from typing import Protocol, Self, TypeVar, TypeVarTuple
 from distributary.ingest.runtime.workers import Failure
 from distributary.pipeline.errors import DistributaryError, StoreError
 
-#: The modules whose memory all peers share: the log and the way into the table, the dispatchers and
-#: what serves them, what is known of subscriptions.
+#: Modules whose state all peers share: the log and its commits, the dispatchers and the services
+#: around them, the directories of subscriptions.
 SHARED = frozenset(
     {
         *(
@@ -59,20 +59,20 @@ SHARED = frozenset(
         ),
     }
 )
-#: And this room, which they work with.
+#: All modules below this name are shared, too.
 SHARED_ROOM = "distributary.pipeline.tables."
 
 _Args = TypeVarTuple("_Args")
 _Peer = TypeVar("_Peer", bound="ContainedPeer")
 
-#: What a peer hears that ends for a bug of ours.
+#: Condition and description for a peer that is ended for a bug of ours.
 INTERNAL_ERROR = "amqp:internal-error"
 BROKEN = "the gateway failed at what came on this connection; its log says how"
 
 
 class NotGivenBack(DistributaryError):
-    """The resources of an ended link couldn't be given back: others would wait for them for
-    ever."""
+    """The resources of an ended link couldn't be given back: other peers would wait for them
+    without end."""
 
 
 def stops_all(error: BaseException) -> bool:
@@ -81,7 +81,7 @@ def stops_all(error: BaseException) -> bool:
 
 
 def contained(method: Callable[[_Peer, *_Args], None]) -> Callable[[_Peer, *_Args], None]:
-    """A method in which the loop begins to work for a peer: what it raises ends that peer."""
+    """Decorate a method in which the loop begins to work for a peer: an exception ends it."""
 
     @wraps(method)
     def call(self: _Peer, /, *args: *_Args) -> None:
@@ -96,46 +96,46 @@ def contained(method: Callable[[_Peer, *_Args], None]) -> Callable[[_Peer, *_Arg
 
 
 class BugReports(Protocol):
-    """What all peers share, as far as their bugs go: `Engine` is it."""
+    """The part of `Engine` that peers need for their bugs."""
 
     loop: asyncio.AbstractEventLoop
 
     def broke(self, error: Exception, peer: str, container: str = "", user: str = "") -> None:
-        """A bug ends a peer."""
+        """Count and log a bug that ends a peer."""
 
     def finish_pass(self) -> None:
-        """Hand on what was gathered, and write."""
+        """Have the service hand on its gathered work, then write."""
 
 
 class ContainedPeer:
-    """Ends for what is raised while the loop works for it: the base of a connection, which has what
-    isn't defined here."""
+    """The base of a connection, which ends when the loop's work for it raises an exception. The
+    connection defines the abstract methods."""
 
     _engine: BugReports
     alive: bool
     accepted: bool
-    #: We have closed it: nothing counts any more but the peer's own close.
+    #: We have closed it: of the peer's frames only its close still counts.
     closing: bool
     peer: str
     container: str
     user: str
-    #: A bug has shown, and the peer is about to end for it.
+    #: Work for this peer has raised a bug, and the peer is about to end.
     broken = False
 
     @property
     def client(self) -> Self:
-        """Whose it is: its own."""
+        """The client: this peer itself."""
         return self
 
     @contained
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do something for this peer on behalf of others: an exception in it ends this peer."""
+        """Do work for this peer that others' work has caused: an exception ends this peer alone."""
         work()
 
     @contained
     def resume_writing(self) -> None:
-        """The socket takes more again. What there is to do waits for the loop's next turn: asyncio
-        says this amid its own write, and ends a socket twice that was closed or failed in here."""
+        """Resume writing in the loop's next turn. asyncio calls this amid its own write, and would
+        end a socket twice that is closed or fails here."""
         self._engine.loop.call_soon(self._resumed)
 
     @contained
@@ -144,8 +144,8 @@ class ContainedPeer:
             self.resumed()
 
     def broke(self, error: Exception) -> None:
-        """A bug showed with this peer: it ends in a turn of its own, as this may be in the
-        middle of work for others. A second bug drops its socket."""
+        """End this peer for a bug, in a later turn: this call may come amid work for other peers. A
+        second bug drops its socket."""
         self._engine.broke(error, self.peer, self.container, self.user)
         if self.broken:
             self.abort()
@@ -169,7 +169,7 @@ class ContainedPeer:
         raise NotImplementedError
 
     def resumed(self) -> None:
-        """Write on."""
+        """Go on writing."""
         raise NotImplementedError
 
     def abort(self) -> None:
@@ -187,7 +187,7 @@ def _is_shared(error: BaseException) -> bool:
     if isinstance(error, StoreError | NotGivenBack):
         return True
     if isinstance(error, DistributaryError | Failure):
-        return False  # raised on purpose: nothing is half done, and a worker's owner knows
+        return False  # raised on purpose: no change is half done
     return _passed_shared(error.__traceback__)
 
 

@@ -1,15 +1,15 @@
 """The AMQP engine: one connection is Proton's C engine under an asyncio protocol of our own.
 
-Above the engine nothing knows Proton's events; the service sees a `Handler`'s calls, in runs, and
-acts through `Connection` and `Link`. Rules:
+The code above the engine doesn't see Proton's events: the service gets a `Handler`'s calls, in
+runs, and acts through `Connection` and `Link`. Rules:
 
 1. Everything runs on the event loop's thread.
-2. Nothing is written while the service works; `flush` writes what a pass gave, at once, or (to many
-   connections) a part of it in each turn.
-3. What a peer does wrong ends that peer's link or connection, with a condition, and nothing else;
-   and so does what goes wrong in us while we work for it (`ingest.net.containment`).
-4. Addresses of deliveries are only good while `link.alive`.
-5. What a peer is told counts only while the home is ours: nothing is read or written without
+2. Nothing is written while the service works; `flush` writes the output of a pass, at once, or (to
+   many connections) a part of it in each turn.
+3. A peer's fault ends that peer's link or connection, with a condition, and nothing else; so does a
+   bug of ours in the work for this peer (`ingest.net.containment`).
+4. Addresses of deliveries are valid only while `link.alive`.
+5. Answers to peers are valid only while the home is ours: nothing is read or written without
    `sure`.
 """
 
@@ -35,7 +35,7 @@ _events = structlog.get_logger("gateway")
 
 
 class Engine:
-    """What all connections of a loop share: the pump, the buffers, the limits."""
+    """The state that all connections of a loop share: the pump, the buffers, the limits."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Engine:
         self.loop, self.handler, self.limits, self.sure = loop, handler, limits, sure
         self.access = access
         self.pump = Pump(limits.message_bytes_max)
-        # As in `WriteBuffer`.
+        # One buffer for all, as in `WriteBuffer`.
         read = bytearray(READ_BYTES)
         self.read_buffer, self.read_pointer = memoryview(read), pumping.pointer(read)
         self.write_buffer = WriteBuffer()
@@ -59,22 +59,22 @@ class Engine:
         #: Connections that were ended, by the condition that their peers were told.
         self.ended_by: dict[str, int] = {}
         self.logins_refused = 0
-        #: Those that may have something to write, and those that go on with what they have read.
+        #: Connections that may have bytes to write; then those that go on with input already read.
         self.touched: Parts[Peer] = Parts(loop, methodcaller("flush"))
         self._going_on: Parts[Peer] = Parts(loop, methodcaller("go_on"))
         self._leaving: Parts[Peer] = Parts(loop, self._leave)
         self.connections: set[Peer] = set()
-        #: Those whose peer doesn't take what is written to it; who has stood still longest first.
+        #: Connections whose peer doesn't read what is written to it; the longest stalled first.
         self._stalled: dict[Peer, None] = {}
 
     def add(self, connection: Peer) -> bool:
-        """Whether there is room for one more connection."""
+        """Add a connection; return whether it is within the limit."""
         self.connections.add(connection)
         self.ends.begun += 1
         return len(self.connections) <= self.limits.connections_max
 
     def room(self) -> int:
-        """How many more connections there may be."""
+        """Return how many more connections are allowed."""
         return self.limits.connections_max - len(self.connections)
 
     def remove(self, connection: Peer) -> None:
@@ -83,8 +83,8 @@ class Engine:
         self._stalled.pop(connection, None)
 
     def takes(self, connection: Peer, takes: bool) -> bool:
-        """Whether the peer takes what is written to it, from now on. What waits for those that
-        don't lies in memory: when that is too much, who has stood still longest is dropped."""
+        """Note whether the peer reads what is written to it, and return that. Bytes for stalled
+        peers wait in memory: when they are too many, the longest stalled peer is dropped."""
         if takes:
             self._stalled.pop(connection, None)
             return takes
@@ -102,8 +102,8 @@ class Engine:
         return takes
 
     def bound_unfinished(self) -> None:
-        """Bound the memory of unfinished messages of all peers: when they are too much, the peer
-        with most of them ends. Waiting would free nothing, as none of them could finish."""
+        """Bound the memory of unfinished messages of all peers: when it is too much, end the peer
+        with the most. Waiting would free nothing, as no message could be finished."""
         most = self.limits.unfinished_together_bytes_max
         held = [one for one in self.connections if one.alive and not one.closing]
         size = sum(one.inbound.unfinished_bytes for one in held)
@@ -116,7 +116,7 @@ class Engine:
             )
 
     def broke(self, error: Exception, peer: str, container: str = "", user: str = "") -> None:
-        """A bug ends a peer."""
+        """Count and log a bug that ends a peer."""
         self.internal_errors += 1
         _events.error(
             "connection.bug",
@@ -128,12 +128,12 @@ class Engine:
         )
 
     def goes_on(self, connection: Peer) -> None:
-        """The peer had its part of this turn; it goes on in one of the next."""
+        """Let the peer go on in a later turn: it has used its part of this one."""
         self._going_on.add(connection)
         self._going_on.later()
 
     def leaves(self, connection: Peer) -> None:
-        """The connection is lost, and had many links: the next of them go in the next turn."""
+        """Release more links of a lost connection in the next turn, as it had many."""
         self._leaving.add(connection)
         self._leaving.later()
 
@@ -142,22 +142,22 @@ class Engine:
         self.finish_pass()
 
     def finish_leaving(self) -> None:
-        """All that lost connections had goes back now: the gateway ends."""
+        """Release the remaining links of lost connections now: the gateway ends."""
         self._leaving.finish()
 
     def abort(self) -> None:
-        """Drop every socket now, without a word."""
+        """Drop every socket now, without an AMQP close."""
         for connection in tuple(self.connections):
             connection.abort()
 
     def finish_pass(self, *, last: bool = False) -> None:
-        """Hand on what was gathered for the service, then write. `last`: as for the handler."""
+        """Have the service hand on its gathered work, then write. `last`: as `Handler.passed`."""
         self.handler.passed(last=last)
         if self.touched.waiting:
             self.touched.run()
 
     def flush(self) -> None:
-        """Write to the connections that were touched, as many as may be until the loop turns; the
-        last act of every pass."""
+        """Write to the touched connections, to as many as one turn allows; the last act of every
+        pass."""
         if self.touched.waiting:
             self.touched.run()

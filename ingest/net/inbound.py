@@ -1,7 +1,7 @@
-"""What a peer's frames mean: Proton's events, told to the service in runs.
+"""The meaning of a peer's frames: Proton's events, handed to the service in runs.
 
-One `Inbound` for each connection. It knows the connection's links; a link that isn't in it any
-more is gone, whatever events of it are still under way.
+There is one `Inbound` for each connection. It has the connection's links; later events of a link
+that it has removed are ignored.
 """
 
 import sys
@@ -30,10 +30,10 @@ from distributary.ingest.runtime.turns import PeerTurn
 from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.codec.quoting import quoted
 
-#: Unsettled deliveries over which the engine goes, for a disposition, in the time in which it has
-#: one of them settled.
+#: For a disposition the engine goes over all unsettled deliveries: over this number of them in the
+#: time in which it settles one.
 UNSETTLED_LIKE_ONE = 64
-#: Links that are given back in one part of a turn when their connection is lost, 70 us each.
+#: Links of a lost connection that are released in one part of a turn, 70 us each.
 LOST_AT_ONCE = 32
 TOO_MANY = "amqp:resource-limit-exceeded"
 CREDIT_EXCEEDED = "amqp:link:transfer-limit-exceeded"
@@ -52,7 +52,7 @@ class Inbound:
         ends: Ends,
         peers: Peers,
     ) -> None:
-        """`peers`: whose the links of the connection are."""
+        """`peers` finds the peer of each of the connection's links."""
         self._connection, self._pump, self._handler = connection, pump, handler
         self._limits, self._ends, self._collector = limits, ends, collector
         self._peers = peers
@@ -60,10 +60,10 @@ class Inbound:
         self._links: dict[int, Link] = {}
         self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle
         self._lost: deque[Link] = deque()
-        #: Attaches that were walked, until the engine tells of their links, in the same order.
+        #: Walked attaches whose links the engine hasn't reported yet, in the same order.
         self.coming: deque[WalkedAttach] = deque()
-        #: Flows that want an answer: their channels, and their handles if they have one. Each once,
-        #: however often a peer asks that doesn't read.
+        #: Flows that want an answer: their channels, and their handles if they have one. Each is
+        #: here once, however often a peer asks that doesn't read.
         self.echoes: dict[tuple[int, int | None], None] = {}
         #: Bytes of messages that its peer has begun and not finished, as of its last read.
         self.unfinished_bytes = 0
@@ -76,17 +76,17 @@ class Inbound:
         return tuple(self._links.values())
 
     def links_on(self, channel: int) -> int:
-        """How many links the session on a channel of the peer's has, ended ones too."""
+        """Return the number of links, also ended ones, of the session on the peer's channel."""
         return sum(link.attach.channel == channel for link in self._links.values())
 
     def begin(self, size: int) -> None:
-        """A turn begins in which so many bytes came of the peer."""
+        """Begin a turn, in which the peer has sent `size` bytes."""
         self.turn.done = 0
         self._pump.begin(size)
 
     def process(self, *, part: bool = False) -> bool:
-        """Eat all events that there are, or (`part`) as many as this turn may: whether all of them
-        were eaten. Raises BrokenFrame when a value can't be read."""
+        """Handle all events, or (`part`) as many as this turn allows; return whether all were
+        handled. Raises BrokenFrame when a value can't be read."""
         turn, eaten = self.turn, False
         while not eaten and not (part and turn.done >= turn.most):
             eaten = not self._connection.alive or self._eat()
@@ -95,7 +95,7 @@ class Inbound:
         return eaten
 
     def _eat(self) -> bool:
-        """Eat events up to one that needs a decision; whether there are no more."""
+        """Handle events up to one that needs a decision; return whether there are no more."""
         pump, turn = self._pump, self.turn
         stop = pump.events(self.collector_address)
         turn.done += pump.seen + turn.RUN * pump.outcomes_count
@@ -116,8 +116,8 @@ class Inbound:
         return stop == Stop.IDLE
 
     def covered(self) -> bool:
-        """A peer's dispositions cover many deliveries: have their events eaten before more come.
-        Whether more may come in this turn. Raises BrokenFrame from what came before."""
+        """Handle a peer's dispositions, which cover many deliveries, before further input. Return
+        whether this turn allows more input. Raises BrokenFrame for earlier frames."""
         self.turn.done += self._unsettled() // UNSETTLED_LIKE_ONE + len(self._links)
         return self.process(part=True) and not self.turn.over
 
@@ -127,13 +127,13 @@ class Inbound:
         return self._connection.writable and not self.unsettled.full
 
     def sent(self, deliveries: int) -> None:
-        """So many more went that the peer has to settle. If it holds as many as it may, others get
-        what comes now."""
+        """Count deliveries that were sent and that the peer has to settle. When it holds as many as
+        allowed, later messages go to other consumers."""
         if self.unsettled.sent(deliveries):
             self._handler.writable(self.links, False)
 
     def eased(self) -> None:
-        """The peer may hold less than before."""
+        """Check whether a full peer has settled enough to get deliveries again."""
         if self._connection.alive and self.unsettled.settled():
             self._handler.writable(self.links, self._connection.writable)
 
@@ -141,7 +141,7 @@ class Inbound:
         return sum(link.unsettled for link in self._links.values())
 
     def _bound_unfinished(self) -> None:
-        """What a peer has begun to send and doesn't finish lies in memory."""
+        """Close the connection when the peer's unfinished messages take too much memory."""
         size = sum(map(pumping.waiting_bytes, {link.session for link in self._links.values()}))
         self.unfinished_bytes = size
         most = self._limits.unfinished_bytes_max
@@ -152,8 +152,8 @@ class Inbound:
             )
 
     def answer_echoes(self) -> None:
-        """Have the engine tell the state of links and sessions whose peer has asked for it. All
-        that it had to say before must have been written."""
+        """Have the engine tell the state of links and sessions whose peer has asked for it. The
+        engine's earlier bytes must all be written."""
         echoes, self.echoes = self.echoes, {}
         for channel, handle in echoes:
             links = (
@@ -166,22 +166,22 @@ class Inbound:
                     link.tell()
 
     def refuse_transfer(self, channel: int, handle: int, condition: str, description: str) -> None:
-        """A message that is about to come is not what the gateway takes: end its link. Raises
-        BrokenFrame from what came before it."""
+        """End the link of a message that the gateway doesn't take, before its transfer is handled.
+        Raises BrokenFrame for earlier frames."""
         self.process()
         link = self._handles.get((channel, handle))
         if link is not None and not self._connection.closing:
             link.end(condition, f"link '{link.name}': {description}")
 
     def began_in_transaction(self, channel: int, handle: int) -> bool:
-        """Whether the message that goes on here said, where it began, that it is part of one.
-        Raises BrokenFrame from what came before it."""
+        """Whether the first transfer of the message that goes on here named a transaction. Raises
+        BrokenFrame for earlier frames."""
         self.process()
         link = self._handles.get((channel, handle))
         return link is None or link.ended or transactional.begun(link.address)
 
     def _drop(self, stop: Stop) -> bool:
-        """Pass over what comes after our close. True at the end."""
+        """Skip an event that comes after our close; return whether it was the last one."""
         if stop in (Stop.IDLE, Stop.FULL):
             return stop == Stop.IDLE
         if stop in (Stop.TOO_LARGE, Stop.ALONE, Stop.COMMAND):
@@ -201,8 +201,8 @@ class Inbound:
     def _received(self, received: Received) -> None:
         link = self._links.get(received.link)
         if link is None or link.ended:
-            return  # its deliveries die with it
-        if self._pump.columns.credit < 0:  # its peer sent more than it may
+            return  # the engine drops its deliveries with it
+        if self._pump.columns.credit < 0:  # its peer has exceeded its credit
             pumping.settle(received.deliveries, pumping.RELEASED)
             link.end(CREDIT_EXCEEDED, "more messages than credit")
             return
@@ -213,7 +213,7 @@ class Inbound:
         """A message that stopped the pump: too large, malformed, or to be received alone."""
         pump = self._pump
         link = self._links.get(pump.stopped_link)
-        if link is None:  # it is gone, and its last frames with it
+        if link is None:  # it has ended, and its last messages are dropped
             pumping.discard(pump.stopped_link, pump.stopped_delivery)
             if stop != Stop.MALFORMED:
                 proton.pn_collector_pop(self._collector)
@@ -243,7 +243,7 @@ class Inbound:
             link.grant(1)
 
     def _command(self, link: Link, delivery: int) -> None:
-        """A message to the coordinator of transactions."""
+        """Hand on a message to the coordinator of transactions."""
         message, settled = transactional.take(delivery)
         if link.credit < 0 and not link.ended:
             link.end(CREDIT_EXCEEDED, "more messages than credit")
@@ -316,7 +316,7 @@ class Inbound:
             self._handler.attached(link)
         else:
             link.refuse(TOO_MANY, f"there are {most} links already (amqp.links_max)")
-        if len(self._links) > 2 * most:  # who doesn't even detach these would go on for ever
+        if len(self._links) > 2 * most:  # a peer that doesn't detach them would attach ever more
             self._connection.close(TOO_MANY, "too many refused links that aren't detached")
 
     def _left(self, link: Link | None, *, closed: bool) -> None:
@@ -340,7 +340,7 @@ class Inbound:
         self._handler.ended(links, lambda late: self._connection.attempt(partial(answer, late)))
 
     def _answer_end(self, session: Any, late: str) -> None:
-        """Answer the end of a session: the engine's, as no object of Python's may outlive it."""
+        """Answer a session's end. `session` is the engine's: a Python object would outlive it."""
         if self._connection.alive:
             ended = endpoint_answers.wrapped(Session, session)
             endpoint_answers.closed(ended, late)
@@ -348,22 +348,22 @@ class Inbound:
             self._connection.touch()
 
     def closed(self) -> None:
-        """The connection is gone, and its links before it. May be said again."""
+        """The connection has ended, and its links before it. May be called again."""
         self._peers.closed()
 
     def lose_all(self) -> None:
-        """The links are gone with their connection; `lose_some` gives back what they had."""
+        """Mark all links as lost with their connection; `lose_some` releases them."""
         self._die(self.links)
 
     def _die(self, links: Iterable[Link]) -> None:
-        """They die together: what the end of one means to another finds that gone, too."""
+        """Mark links as lost, all before the first is released: its release may look at others."""
         for link in links:
             link.alive = False
             self._drop_link(link)
         self._lost += links
 
     def lose_some(self, *, at_once: bool = True) -> bool:
-        """Give back what lost links had, of all or of a few; whether there are more. Raises
+        """Release all lost links, or a few of them; return whether there are more. Raises
         NotGivenBack."""
         lost = self._lost
         for _ in range(len(lost) if at_once else min(len(lost), LOST_AT_ONCE)):
@@ -373,14 +373,14 @@ class Inbound:
         return bool(lost)
 
     def let_go(self, link: Link) -> None:
-        """Have the service give back what it has for a link. Raises NotGivenBack."""
+        """Have the service release its state of a link. Raises NotGivenBack."""
         try:
             self._handler.lost(link)
         except Exception as error:
             raise NotGivenBack(f"what link '{link.name}' had is lost: {error!r}") from error
 
     def forget(self, link: Link) -> None:
-        """Both sides have ended the link: free it, or each link would leak (P8)."""
+        """Free a link that both sides have ended: the engine wouldn't, and would leak memory."""
         if link.alive:
             self._drop_link(link)
             link.proton.free()
@@ -395,6 +395,6 @@ class Inbound:
 
 
 def _end(links: Iterable[Link], condition: Any) -> None:
-    """The peer ends these links, by whatever frame: well, if that names no error."""
+    """Note of links that the peer ends whether its frame names no error (`ended_well`)."""
     for link in links:
         link.ended_well = not proton.pn_condition_is_set(condition)

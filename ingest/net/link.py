@@ -1,4 +1,4 @@
-"""One link, and the connection of its peer: what the service acts on. Both hide Proton: the service
+"""One link, and the connection of its peer, as the service uses them. Both hide Proton: the service
 sees runs of messages, outcomes of runs, credit."""
 
 from collections.abc import Callable
@@ -33,13 +33,13 @@ from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: Delivery states without more: nearly all.
+#: Delivery states without further fields: nearly all.
 _OUTCOMES = {code: DeliveryState(outcome) for code, outcome in OUTCOMES.items()}
 
 
 def copy_plainly(terminus: Terminus, remote: Terminus) -> None:
-    """The numbers and texts of a terminus. No other value of a peer's is ever sent back as it
-    came: it may be no AMQP at all, and what the engine can't write would end the process."""
+    """Copy the numbers and texts of a terminus. Other values of a peer are never sent back: they
+    may be invalid AMQP, and a value that the engine can't write would end the process."""
     terminus.copy(remote)
     for data in (terminus.properties, terminus.capabilities, terminus.outcomes, terminus.filter):
         data.clear()
@@ -49,19 +49,19 @@ class Peer(Protocol):
     """The connection of a link, as the service and the engine see it: `Connection` is one."""
 
     accepted: bool
-    closing: bool  #: we have closed it: nothing counts any more but the peer's own close
-    broken: bool  #: a bug has shown with this peer, and it is about to end for it
+    closing: bool  #: we have closed it: of the peer's frames only its close still counts
+    broken: bool  #: work for this peer has raised a bug, and the peer is about to end
     container: str
-    sole: bool  #: its peer desires to be the only one with this container id
+    sole: bool  #: it desires to be the only connection with this container id
     user: str
     peer: str  #: its address
-    through: str  #: the container id of the gateway that relays it, if one does
+    through: str  #: the container id of the gateway that relays it; empty: none does
     outflow: Outflow
     outgoing: Outgoing
 
     @property
     def client(self) -> "Peer":
-        """Whose it is: itself, or the client of this gateway that comes to it by its own relay."""
+        """The client: itself, or the client of this gateway whose links it relays to itself."""
 
     @property
     def alive(self) -> bool:
@@ -69,7 +69,7 @@ class Peer(Protocol):
 
     @property
     def writable(self) -> bool:
-        """Whether it takes what is written to it."""
+        """Whether its peer reads what is written to it."""
 
     @property
     def inbound(self) -> "LinkKeeper":
@@ -91,22 +91,22 @@ class Peer(Protocol):
         """Stop reading from this peer, or go on."""
 
     def attempt(self, work: Callable[[], None], /) -> None:
-        """Do something for this peer on behalf of others: what it raises is its own."""
+        """Do work for this peer that others' work has caused: an exception ends this peer alone."""
 
     def broke(self, error: Exception) -> None:
-        """A bug that shows with this peer: it ends."""
+        """End the peer for a bug that its work has raised."""
 
     def touch(self) -> None:
-        """There may be something to write to it."""
+        """Note that there may be something to write to it."""
 
     def flush(self) -> None:
-        """Write what the engine has for it."""
+        """Write the bytes that the engine has for it."""
 
     def go_on(self) -> None:
-        """Its next turn has come."""
+        """Go on with its input: its next turn has come."""
 
     def leave(self, at_once: bool, /) -> None:
-        """It is lost: what the next of its links had goes back, or what all of them had."""
+        """Release the state of its next links, or (`at_once`) of all: the connection is lost."""
 
 
 class LinkKeeper(Protocol):
@@ -125,10 +125,10 @@ class LinkKeeper(Protocol):
         """Whether more deliveries may go to the links."""
 
     def sent(self, deliveries: int) -> None:
-        """So many more went that the peer has to settle."""
+        """Count deliveries that were sent and that the peer has to settle."""
 
     def let_go(self, link: "Link") -> None:
-        """Have the service give back what it has for a link. Raises NotGivenBack."""
+        """Have the service release its state of a link. Raises NotGivenBack."""
 
     def forget(self, link: "Link") -> None:
         """Both sides have ended the link: free it."""
@@ -170,37 +170,37 @@ class Link:
         self.attach = attach
         self.proton = link
         self.address = address(link._impl)
-        self._engine_link = self.address  #: as long as the engine has it
+        self._engine_link = self.address  #: until `release`
         self.session = address(link.session._impl)
         self.name: str = link.name
-        #: What the peer of an outgoing link takes in one message; 0: whatever there is.
+        #: Most bytes that the peer of an outgoing link takes in one message; 0: no limit.
         self.message_bytes_max = int(proton.pn_link_remote_max_message_size(link._impl))
-        #: What this link can do beyond the connection's; to be set before `open`.
+        #: The link's capabilities beyond the connection's; to be set before `open`.
         self.offered_capabilities: tuple[str, ...] = ()
         self.alive = True
         #: Of an outgoing link: deliveries handed to the engine, and credit given back unused.
         self.delivery_count = 0
-        #: We have ended it, or never wanted it; what its peer still says counts no more.
+        #: We have ended or refused it; later frames of its peer are ignored.
         self.ended = False
         #: The peer has detached or closed it.
         self.left = False
-        #: Its peer has ended it, its session or its connection, and named no error: what it holds
-        #: then no application has seen, or it would have said so (AMQP 1.0 part 2, section 2.6.4).
+        #: Its peer has ended it, its session or its connection, and named no error: then no
+        #: application has seen the unsettled deliveries (AMQP 1.0 part 2, section 2.6.4).
         self.ended_well = False
-        #: The service has nothing for it any more.
+        #: The service has released its state of the link.
         self.gone = False
         #: Deliveries whose outcome we still owe to the peer.
         self.waiting = 0
-        #: The group of the log in which its peer's last outcome is (0: none), and how many of its
-        #: outcomes wait for the copies of what they have given up.
+        #: The group of the log with its peer's last outcome (0: none), and the number of its
+        #: outcomes that wait for the copies of messages which they have given up.
         self.outcomes_in = self.unburied = 0
         self._then: Callable[[], None] | None = None
-        #: The service's own object for this link; and the relays', for what of it goes elsewhere.
+        #: The service's object for this link; and the relays' object for its parts in other logs.
         self.owner: object | None = None
         self.parts: object | None = None
 
     def release(self) -> None:
-        """The link has ended: give Proton's object back, here and now.
+        """Free Proton's object of an ended link, here and now.
 
         The collector of cycles would give it back on any thread, and after its session: Proton
         frees such a link twice.
@@ -210,7 +210,7 @@ class Link:
 
     @property
     def handle(self) -> tuple[int, int]:
-        """The channel and handle that its peer uses for it."""
+        """The channel and handle that its peer uses for the link."""
         return self.attach.channel, self.attach.handle
 
     @property
@@ -220,12 +220,12 @@ class Link:
 
     @property
     def default_outcome(self) -> DeliveryState:
-        """The outcome of a delivery that its peer settles without a state: what the source says
-        (AMQP 1.0 part 3, section 3.5.3), else the same as for JMS clients."""
+        """The outcome of a delivery that its peer settles without a state: the source's default
+        outcome (AMQP 1.0 part 3, section 3.5.3), else the same as for JMS clients."""
         return self.attach.default_outcome or WITHOUT_STATE
 
     def delivery_state(self, outcomes: Outcomes) -> DeliveryState:
-        """The delivery state that its peer gave to these deliveries."""
+        """Return the delivery state that its peer gave to these deliveries."""
         if outcomes.state == 0:
             return self.default_outcome
         if not (outcomes.failed or outcomes.undeliverable):
@@ -247,12 +247,12 @@ class Link:
 
     @property
     def unsettled(self) -> int:
-        """How many deliveries the engine keeps, as not both sides have settled them."""
+        """The number of deliveries that the engine keeps until both sides have settled them."""
         return int(lib.pump_unsettled(self._engine_link))
 
     @property
     def queued(self) -> int:
-        """How many deliveries wait in the engine, for the peer's window or to be written."""
+        """The number of deliveries in the engine that wait for the peer's window or a write."""
         return int(lib.pump_queued(self._engine_link))
 
     @property
@@ -260,10 +260,10 @@ class Link:
         return bool(lib.pump_draining(self._engine_link))
 
     def open(self) -> None:
-        """Answer the attach: the termini, set by the caller or copied, become the link."""
+        """Answer the attach with the termini that the caller has set or copied."""
         carried: dict[symbol, Any] = {}
         if self.offered_capabilities:
-            array: Any = Array  # its own types say less than it takes
+            array: Any = Array  # its type annotations are too narrow
             offered = map(symbol, self.offered_capabilities)
             carried[symbol(OFFERED)] = array(UNDESCRIBED, Data.SYMBOL, *offered)
         if self.is_outgoing:
@@ -276,8 +276,8 @@ class Link:
         self.connection.touch()
 
     def let_go(self) -> None:
-        """Give back all that the service has for the link, for whatever cause the link ends.
-        Raises NotGivenBack."""
+        """Have the service release its state of the link, whatever ends the link. Raises
+        NotGivenBack."""
         if not self.gone:
             self.gone = True
             self.keeper.let_go(self)
@@ -303,15 +303,14 @@ class Link:
         self.connection.touch()
 
     def end(self, condition: str, description: str) -> None:
-        """End the link from our side, unless it has ended, and tell its peer why. When the peer
-        has ended it, too, it is forgotten. Raises NotGivenBack."""
+        """End the link from our side, unless it has ended, and tell its peer why. It is freed when
+        the peer has ended it, too. Raises NotGivenBack."""
         if self.alive and not self.ended:
             self.let_go()
             self.detach(closed=True, condition=condition, description=description)
 
     def detach(self, *, closed: bool, condition: str = "", description: str = "") -> None:
-        """Say the link's end, when it is let go: the answer to its peer's detach, or what `end`
-        says."""
+        """Send the detach of a link that was let go: the answer to its peer's, or our own."""
         self.ended = True
         said = partial(self._say_detached, condition, description, closed=closed)
         self.connection.attempt(said)
@@ -341,9 +340,9 @@ class Link:
         self.connection.touch()
 
     def tell(self) -> None:
-        """Tell the peer the link's state; all that the engine had is written."""
+        """Tell the peer the link's state; the engine's bytes must all be written before."""
         if not self.proton.state & Endpoint.LOCAL_ACTIVE:
-            return  # the attach, or the detach, says it
+            return  # the attach or detach tells it
         if self.is_outgoing:
             self.connection.outflow.tell(
                 self.address,
@@ -368,32 +367,32 @@ class Link:
         return sent
 
     def in_flight(self) -> Deliveries:
-        """What the peer of an outgoing link has and gave no outcome for, and the tokens of it."""
+        """Return the deliveries of an outgoing link that have no outcome, with their tokens."""
         return in_flight(self.address)
 
     def answered(self, count: int) -> None:
-        """So many of the deliveries that waited have their outcome."""
+        """Count deliveries that waited for their outcome and have it now."""
         self.waiting -= count
         if not self.waiting and self._then is not None:
             then, self._then = self._then, None
             self.connection.attempt(then)
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """Do this when no delivery waits for its outcome any more, at once if none does: the peer
-        hears of every outcome before it hears the end of its link."""
+        """Call `then` when no delivery waits for its outcome, perhaps at once: the peer gets each
+        outcome before the end of its link."""
         if self.waiting:
             self._then = then
         else:
             then()
 
     def later(self, work: Callable[[], None]) -> Callable[[], None]:
-        """A callback that works for this link's peer: an exception in it ends this peer, and not
-        its caller."""
+        """Return a callback that does `work` for this link's peer: an exception ends this peer
+        alone."""
         return partial(self.connection.attempt, work)
 
 
 def _described(delivery_state: DeliveryState) -> Described:
-    """An outcome as it stands in a source."""
+    """Return an outcome in the form of a source's default outcome."""
     [code] = (code for code, outcome in OUTCOMES.items() if outcome is delivery_state.outcome)
     modified = delivery_state.outcome is Outcome.MODIFIED
     said = (delivery_state.failed, delivery_state.undeliverable)

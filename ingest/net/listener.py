@@ -1,8 +1,8 @@
-"""The listening sockets: a new connection gets TLS, if there is TLS, and is given to the engine.
+"""The listening sockets: a new connection gets TLS, if it is configured, and goes to the engine.
 
-asyncio's own servers keep the TLS context that they began with, don't say for which peer a
-handshake failed, and don't count a connection before its handshake is over. This one takes the
-present context, and does both.
+asyncio's own servers keep their first TLS context, don't tell for which peer a handshake failed,
+and don't count a connection before its handshake is over. This listener uses the current context,
+logs the peer of a failed handshake, and counts connections from their accept on.
 """
 
 import asyncio
@@ -19,17 +19,16 @@ from distributary.pipeline.errors import InvalidRequest
 
 _events = structlog.get_logger("gateway")
 
-#: Connections that may wait to be accepted, and how many are accepted in one turn of the loop: each
-#: takes a descriptor before it can be turned away, and 0.3 ms in the next turns.
+#: Connections that may wait to be accepted, and those that are accepted in one turn of the loop:
+#: each takes a descriptor before it can be refused, and 0.3 ms in the next turns.
 BACKLOG = 1_024
 ACCEPTED_AT_ONCE = 25
 #: Seconds between two attempts at a port that isn't free yet.
 RETRY_SECONDS = 0.1
-#: Seconds that nobody is accepted when the system has no descriptors or memory for it, or says
-#: something else.
+#: Seconds without accepting after an error, for instance when descriptors or memory are used up.
 PAUSE_SECONDS = 1.0
-#: What `accept` passes on from the network, of a connection that is lost: the next one may be well
-#: (accept(2), "Error handling").
+#: Errors of `accept` that concern one lost connection: the next one may be accepted (accept(2),
+#: "Error handling").
 _LOST = frozenset(
     {
         *(errno.ENETDOWN, errno.EPROTO, errno.ENOPROTOOPT, errno.EHOSTDOWN, errno.ENONET),
@@ -39,11 +38,11 @@ _LOST = frozenset(
 
 
 class Listener:
-    """Open from `open` to `close`; connections that it made don't end with it.
+    """The listener, open from `open` to `close`; its connections don't end with it.
 
-    `tls` is the context of new connections at each moment. `room` says how many more connections
-    there may be; those in the middle of their TLS handshake are counted here. `broke` is told of an
-    error that nobody expected, and of the peer that it ended.
+    `tls` returns the current TLS context. `room` returns how many more connections are allowed;
+    connections amid their TLS handshake are counted here. `broke` gets an unexpected error, and the
+    peer that it ended.
     """
 
     def __init__(
@@ -61,8 +60,8 @@ class Listener:
         self._coming: set[asyncio.Task[None]] = set()
 
     async def open(self, *, patient: bool) -> None:
-        """Listen. A `patient` one waits for the port: its former owner, when it wakes, gives it up.
-        Raises InvalidRequest when it can't listen there."""
+        """Listen. If `patient`, wait for the port: the home's former owner gives it up when it
+        wakes. Raises InvalidRequest when it can't listen there."""
         host, port = self._settings.gateway.address
         said = False
         while True:
@@ -111,7 +110,7 @@ class Listener:
                 if error.errno in _LOST:
                     _tell("gone", f"accept: {error.strerror}")
                     continue
-                # No descriptors, no memory, or what nobody has foreseen: it may be over soon.
+                # No descriptors, no memory, or an unforeseen error: it may be over soon.
                 _events.warning("connections.waiting", reason=error.strerror)
                 self._loop.remove_reader(listening)
                 self._loop.call_later(PAUSE_SECONDS, self._resume, listening)
@@ -137,9 +136,9 @@ class Listener:
             await self._loop.connect_accepted_socket(
                 self._protocol, accepted, ssl=tls, ssl_handshake_timeout=seconds
             )
-        except OSError as error:  # TLS's own errors and its time-out are such
+        except OSError as error:  # also TLS errors and the handshake's time-out
             _tell(peer, f"TLS: {error}")
-        except Exception as error:  # noqa: BLE001 (nobody expected it, it is this peer's alone)
+        except Exception as error:  # noqa: BLE001 (a bug, of this peer alone)
             accepted.close()
             self._broke(error, peer)
 

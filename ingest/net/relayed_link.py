@@ -1,6 +1,6 @@
-"""Links whose messages lie in the log of another gateway: what the engine's service asks of them.
+"""Interfaces of links whose messages are in the log of another gateway.
 
-`ingest.relaying` has them; it is loaded where a home has several logs.
+`ingest.relaying` implements them, and is loaded where a home has several logs.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from distributary.pipeline.transactions.transaction import InDoubt
 
 
 class RelayedLink(ABC):
-    """The owner of a link that is relayed: it hears what its peer says."""
+    """The `Link.owner` of a relayed link: it gets the peer's messages, outcomes and credit."""
 
     @abstractmethod
     def received(self, received: Received) -> None:
@@ -30,20 +30,20 @@ class RelayedLink(ABC):
 
     @abstractmethod
     def flowed(self) -> None:
-        """The peer's credit has changed, or its socket takes more, or less."""
+        """The peer's credit has changed, or its socket has become writable, or isn't any more."""
 
     @abstractmethod
     def detached(self, *, closed: bool) -> None:
-        """The peer has detached or closed the link: it is answered when the owner has answered."""
+        """The peer has detached or closed the link: answer it when the log's owner has answered."""
 
     @abstractmethod
     def left(self) -> None:
-        """The link has ended otherwise. To say it again is no error."""
+        """The link has ended otherwise. May be called again."""
 
 
 class OwnerSeen(msgspec.Struct, frozen=True):
-    """The owner of another log, as this gateway sees it: whether it is connected, how many links
-    are relayed there or wait for it, and how often its connection was lost."""
+    """The owner of another log, as this gateway sees it: whether it is connected, the number of
+    links that are relayed there or wait for it, and how often its connection was lost."""
 
     log: str
     connected: bool
@@ -52,10 +52,10 @@ class OwnerSeen(msgspec.Struct, frozen=True):
 
 
 class NotAsked(AmqpError):
-    """Why the owner of a log wasn't asked: nothing is done there."""
+    """Why a log's owner wasn't asked: nothing is done there."""
 
 
-#: How a transaction ended: as its client wanted it, or not, or nobody knows.
+#: How a transaction ended: as its client wanted (None), with an error, or in doubt.
 Ending: TypeAlias = AmqpError | InDoubt | None
 
 
@@ -66,49 +66,47 @@ class Branch(Protocol):
     def name(
         self, decision: str, logs: tuple[str, ...], then: Callable[[AmqpError | None], None]
     ) -> None:
-        """Its commit will decide the transaction with this id, of which these other logs have
-        branches."""
+        """Make this branch's commit decide the transaction with the id `decision`, of which `logs`
+        have the other branches."""
 
     def prepare(self, branch: str, then: Callable[[Ending], None]) -> None:
-        """It waits for the decision of another log, under this global id. Who can't say that it is
-        prepared has no say in it: the decision won't be made."""
+        """Prepare this branch under the global id `branch`; it then waits for the decision of
+        another log. Unless each branch is prepared, the transaction isn't committed."""
 
     def end(self, *, commit: bool, global_id: str, then: Callable[[Ending], None]) -> None:
-        """Commit it or roll it back. With the global id of a transaction manager its commit
-        prepares it under that."""
+        """Commit this branch or roll it back. With a transaction manager's global id, `commit` only
+        prepares it under that id."""
 
     def spoil(self, reason: AmqpError) -> None:
-        """A part of the transaction can't be done: it can only be rolled back."""
+        """Note that a part of the transaction failed: it can only be rolled back."""
 
     def give_up(self) -> None:
-        """It has taken too long, or holds too many deliveries: those that were given an outcome in
-        it aren't held for it any more."""
+        """Stop holding deliveries for the transaction: it has taken too long, or holds too many."""
 
 
 class ClientTransactions(Protocol):
-    """The transactions that clients have declared here, to relayed links."""
+    """The interface of relayed links to the transactions that clients have declared here."""
 
     def knows(self, connection: Peer, number: int) -> bool:
-        """Whether a connection has such an open transaction."""
+        """Whether a connection has an open transaction with this number."""
 
     def elsewhere(self, number: int, log: str) -> Branch | None:
-        """What a known transaction has in this log, of another gateway or relayed to ourselves."""
+        """Return the relayed branch of a known transaction in this log (another's, or our own)."""
 
     def relay(self, connection: Peer, number: int, log: str, branch: Branch) -> AmqpError | None:
-        """A known transaction gets work in such a log, its first one there. Why that can't be, if
-        so: a part of it has failed before."""
+        """Add a known transaction's first branch in a log. Return the error of an earlier part, if
+        one has failed."""
 
     def watch(self, connection: Peer, number: int) -> None:
-        """Something is done in it in another gateway's log: from now on, if no time ran, it has so
-        much until it is given up."""
+        """Start a transaction's time limit, unless it runs: it has work in another log."""
 
     def hold(self, connection: Peer, number: int, count: int) -> None:
-        """So many deliveries that were given an outcome in it are held at a relayed link. Where
-        that is more than a transaction may hold it is given up."""
+        """Count deliveries with an outcome in the transaction that a relayed link holds. A
+        transaction that holds too many is given up."""
 
     def spoil(self, connection: Peer, number: int, reason: AmqpError) -> None:
-        """A part of it can't be done: it can only be rolled back. Nothing, if it isn't known any
-        more."""
+        """Note that a part of the transaction failed: it can only be rolled back. Do nothing if it
+        isn't known any more."""
 
 
 class Relaying(Protocol):
@@ -119,10 +117,10 @@ class Relaying(Protocol):
         """The log that it owns; empty where the home is no lake."""
 
     def temporary_name(self, unique: str) -> str:
-        """The name of a temporary destination of its log."""
+        """Return the name of a temporary destination of its log."""
 
     def relays(self, finish_pass: Callable[[], None], transactions: ClientTransactions) -> "Relays":
-        """Its relayed links; `finish_pass` hands on what was gathered for peers."""
+        """Make its relayed links; `finish_pass` hands on the work gathered for peers."""
 
 
 class Relays(Protocol):
@@ -130,39 +128,40 @@ class Relays(Protocol):
 
     @property
     def logs(self) -> tuple[str, tuple[str, ...]]:
-        """Its own log, and the others of its lake; empty, and none, where the home is none."""
+        """Its own log, and its lake's other logs; ("", ()) where the home is no lake."""
 
     def owners(self) -> list[OwnerSeen]:
-        """The owners of the logs to which links were relayed so far."""
+        """Return the owners of the logs to which links were relayed so far."""
 
     def client(self, number: int) -> Peer | None:
-        """The client of this gateway whose links it relays under this number; None: it has gone."""
+        """Return the client whose links are relayed under this number; None: it has gone."""
 
     def logs_of(self, word: str) -> tuple[str, ...]:
-        """The logs of a topic, a queue or a pattern of topics, by the word of the log for it."""
+        """Return the logs of a topic, a queue or a pattern of topics, by its word in the log."""
 
     def divides(self, link: Link, topic: str | None) -> bool:
-        """Whether messages that come on this link, for this topic or (None) those that they name,
-        may be of several logs."""
+        """Whether messages on this link, to this topic or (None) to topics that they name, may
+        belong to several logs."""
 
     async def ask(
         self, link: Link, log: str, encoded: Callable[[int, str], bytes]
     ) -> NodeAnswer | AmqpError:
-        """What the node of the owner of another log answers to a request that came by this link,
-        which is encoded with a message-id and the address of its answer; or why there is no
-        answer."""
+        """Send a request of this link to the management node of another log's owner, and return its
+        answer, or the reason why there is none. `encoded` gets a message-id and the reply
+        address."""
 
     async def ask_owner(
         self, log: str, encoded: Callable[[int, str], bytes]
     ) -> NodeAnswer | AmqpError:
-        """The same, of what this gateway itself has to ask there."""
+        """Ask as `ask` does, for this gateway itself."""
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...]:
-        """The logs where this link belongs: another one, or several, ours perhaps among them; or
-        none: it belongs here."""
+        """Return the logs to which a link is relayed: another one, or several, perhaps with ours;
+        empty: the link belongs here."""
 
     def beside(self, word: str) -> tuple[str, ...]:
-        """The logs of what a word of the log means, unless all of it is in ours."""
+        """Return the logs of a destination, by its word in the log; empty if ours is the only
+        one."""
 
     def attach(
         self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
@@ -170,42 +169,40 @@ class Relays(Protocol):
         """Relay the link, from now on, to the owners of these logs."""
 
     def own_part(self, link: Link, topic: str | None, received: Received) -> Received | None:
-        """What is for our log of messages of a link that is divided over logs; the rest is on its
-        way to other owners."""
+        """Send a divided link's messages for other logs to their owners; return ours, if any."""
 
     def publish(self, link: Link, log: str, data: bytes) -> None:
-        """A message that this link's client has sent, so to speak, to a topic of another log: it
-        isn't persistent, names in `to` where it goes, and its credit comes back when it is on its
-        way."""
+        """Send a message to a topic of another log, as if this link's client had sent it there. It
+        isn't persistent, its `to` names the topic, and its credit comes back once it is sent."""
 
     def left(self, link: Link) -> None:
-        """A link that isn't relayed has ended. May be said again."""
+        """A link that isn't relayed has ended. May be called again."""
 
     def session_ended(self, connection: Peer, session: int) -> None:
         """The peer has ended this session; its links have left."""
 
     def closed(self, connection: Peer) -> None:
-        """The connection has ended, or is about to; its links have left. May be said again."""
+        """The connection has ended, or is about to; its links have left. May be called again."""
 
     def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
-        """Do this when the owners know the end of the sessions of these links, or are lost."""
+        """Call `then` when the owners know of the end of these links' sessions, or are lost."""
 
     def close(self) -> None:
         """The gateway ends, and its peers have gone."""
 
 
 class OneLog:
-    """The part in a lake of a gateway whose home is none."""
+    """The part of a gateway whose home is no lake."""
 
     log = ""
 
     def temporary_name(self, unique: str) -> str:
-        """Nobody else looks for it."""
+        """Return the unique part: there is no log to name."""
         return unique
 
     def relays(
         self,
-        finish_pass: Callable[[], None],  # noqa: ARG002 (nothing comes of other gateways)
+        finish_pass: Callable[[], None],  # noqa: ARG002 (there are no other gateways)
         transactions: ClientTransactions,  # noqa: ARG002 (none has work elsewhere)
     ) -> Relays:
         """No link is relayed."""
@@ -213,27 +210,27 @@ class OneLog:
 
 
 class NoRelays:
-    """Those of a gateway whose home has one log."""
+    """The relays of a gateway whose home has one log: no link is relayed."""
 
     @property
     def logs(self) -> tuple[str, tuple[str, ...]]:
-        """It needs no name."""
+        """The one log has no name here, and there are no others."""
         return "", ()
 
     def owners(self) -> list[OwnerSeen]:
-        """No link was."""
+        """Return no owners."""
         return []
 
     def client(self, _number: int) -> Peer | None:
-        """None has one."""
+        """Return no client."""
         return None
 
     def logs_of(self, _word: str) -> tuple[str, ...]:
-        """The one that there is."""
+        """Return the one log."""
         return ("",)
 
     def divides(self, _link: Link, _topic: str | None) -> bool:
-        """All of them are of the one log."""
+        """All messages belong to the one log."""
         return False
 
     async def ask(
@@ -253,7 +250,7 @@ class NoRelays:
         return ()
 
     def beside(self, _word: str) -> tuple[str, ...]:
-        """All is in the one log."""
+        """Every destination is in the one log alone."""
         return ()
 
     def attach(
@@ -263,7 +260,7 @@ class NoRelays:
         raise NotImplementedError
 
     def own_part(self, _link: Link, _topic: str | None, received: Received) -> Received | None:
-        """All of it."""
+        """Return all messages."""
         return received
 
     def publish(self, link: Link, log: str, data: bytes) -> None:
@@ -271,17 +268,17 @@ class NoRelays:
         raise NotImplementedError
 
     def left(self, _link: Link) -> None:
-        """Nothing of it was another log's."""
+        """Do nothing."""
 
     def session_ended(self, _connection: Peer, _session: int) -> None:
-        """It had no relayed link."""
+        """Do nothing: it had no relayed link."""
 
     def closed(self, _connection: Peer) -> None:
-        """It had none."""
+        """Do nothing: it had no relayed link."""
 
     def when_ended(self, _links: tuple[Link, ...], then: Callable[[], None]) -> None:
-        """At once."""
+        """Call `then` at once."""
         then()
 
     def close(self) -> None:
-        """There is nothing."""
+        """Do nothing."""

@@ -1,9 +1,9 @@
-"""Clients of other gateways, as the owner of a log has them: behind one connection of a gateway.
+"""Clients of other gateways, at the owner of a log: several share one connection of their gateway.
 
-Rule 1: only the links of a connection that another gateway has made are theirs (`Access.trusts`).
-Rule 2: a client is one peer here, however many of its sessions there are: it is opened with its
-        first link and closed with its last session.
-Rule 3: what ends a client ends its links; the others on the connection go on.
+Rule 1: only connections of other gateways have links of such clients (`Access.trusted`).
+Rule 2: a client is one peer here, whatever the number of its sessions: it is opened with its first
+        link and closed with its last session.
+Rule 3: the end of a client ends its links; other links on the connection go on.
 """
 
 from typing import Protocol
@@ -20,24 +20,24 @@ from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.amqp.relayed_for import RelayedFor
 from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
 
-#: A gateway that isn't the owner of a log says so of a link to it.
+#: Condition by which a gateway refuses a relayed link to a log that it doesn't own.
 NOT_OWNER = "distributary:not-owner"
 _NO_GATEWAY = AmqpError(UNAUTHORIZED, "only gateways relay links for others")
 _NOT_RELAYED = AmqpError(UNAUTHORIZED, "a gateway has no links here but those of its clients")
-#: The links of a client that has ended are refused so until its last session has ended.
+#: Refusal of later links of a client that has ended.
 _OVER = AmqpError("amqp:connection:forced", "the client's connection has ended")
 
 
-#: Sessions and links of one connection between two gateways: each client's are bounded where it is
-#: connected. The engine has no more channels.
+#: Most sessions and links of one connection between two gateways: the client's own gateway bounds
+#: each client's. The engine has no more channels.
 CHANNELS_MAX = 1 << 15
 LINKS_MAX = 1 << 20
-#: Likewise the deliveries that it holds unsettled.
+#: Most unsettled deliveries of such a connection: the client's own gateway bounds them, too.
 UNSETTLED_MAX = (1 << 31) - 1
 
 
 def relaying_limits(limits: Amqp, gateway: GatewayLogin) -> Amqp:
-    """The limits of a connection whose peer is a gateway."""
+    """Return the limits of a connection whose peer is a gateway."""
     return replace(
         limits,
         channels_max=CHANNELS_MAX,
@@ -48,14 +48,14 @@ def relaying_limits(limits: Amqp, gateway: GatewayLogin) -> Amqp:
 
 
 class Holding(Protocol):
-    """Holds a connection as long as one of its clients is held."""
+    """Stops reading from a connection while one of its clients is held."""
 
     def held(self, peer: "RelayedPeer", on: bool) -> None:
-        """This client's messages wait, or don't any more."""
+        """Note whether a client is held."""
 
 
 class RelayedPeer(ContainedPeer):
-    """A client of another gateway. `refusal` is why its links are refused, if they are."""
+    """A client of another gateway. `refusal` is the error for its links, if they are refused."""
 
     def __init__(self, real: Peer, engine: BugReports, holding: Holding, said: RelayedFor) -> None:
         self._real, self._engine, self._holding = real, engine, holding
@@ -64,7 +64,7 @@ class RelayedPeer(ContainedPeer):
         self._client: Peer | None = None
         self.sole, self.outflow, self.outgoing = said.sole, real.outflow, real.outgoing
         self.accepted = self.closing = False
-        self.sessions = 0  #: how many it has here
+        self.sessions = 0  #: the number of its sessions here
         self.refusal: AmqpError | None = None
         self._ended = False
 
@@ -75,45 +75,45 @@ class RelayedPeer(ContainedPeer):
 
     @property
     def writable(self) -> bool:
-        """Whether the other gateway takes what is written to it."""
+        """Whether the other gateway reads what is written to it."""
         return self._real.writable
 
     @property
     def inbound(self) -> LinkKeeper:
-        """The connection's links, those of other clients too."""
+        """The connection's links, also those of other clients."""
         return self._real.inbound
 
     @property
     def client(self) -> Peer:  # type: ignore[override]
-        """Itself, or whom it stands for."""
+        """The client: itself, or the client of this gateway that it stands for."""
         return self._client or self
 
     def stand_for(self, client: Peer) -> None:
-        """It is a client of this gateway, which relays its links to itself."""
+        """Stand for a client of this gateway, which relays that client's links to itself."""
         self._client = client
 
     def accept(self, container_id: str) -> None:  # noqa: ARG002 (the gateway has answered its open)
-        """Its links may come."""
+        """Admit its links."""
         self.accepted = True
 
     def refuse(self, container_id: str, condition: str, description: str, field: str) -> None:  # noqa: ARG002
-        """Its links are refused for this reason."""
+        """Refuse its links with this error."""
         self.refusal = AmqpError(condition, description)
 
     def close(self, condition: str, description: str) -> None:
-        """End all of its links, and refuse those that come."""
+        """End all of its links, and refuse later ones."""
         self.closing, self.refusal = True, AmqpError(condition, description)
         for link in self.inbound.links:
             if link.connection is self:
                 link.end(condition, description)
 
     def end(self) -> None:
-        """Its last session has ended, or the connection."""
+        """End the client: its last session or the connection has ended."""
         self._client = None
         self._ended, self.refusal = True, _OVER
 
     def abort(self) -> None:
-        """Drop the connection: what is wrong with this client can't be ended otherwise."""
+        """Drop the whole connection: this client can't be ended otherwise."""
         self._real.abort()
 
     def hold(self, on: bool) -> None:
@@ -133,8 +133,8 @@ class RelayedPeer(ContainedPeer):
 
 
 class OwnedLink(msgspec.Struct, frozen=True):
-    """Whose a link is that comes, and what its attach says for that peer. It is to be refused if
-    there is a `refusal`."""
+    """A new link's peer, and its attach as that peer has sent it. With a `refusal` the link is
+    refused."""
 
     peer: Peer
     attach: WalkedAttach
@@ -142,26 +142,26 @@ class OwnedLink(msgspec.Struct, frozen=True):
 
 
 class Peers(Protocol):
-    """Whose the links of one connection are."""
+    """The peers to which the links of one connection belong."""
 
     def of(self, attach: WalkedAttach, session: int) -> OwnedLink:
-        """A link wants to be on this session."""
+        """Return the peer of a new link on this session."""
 
     def session_ended(self, session: int) -> None:
         """A session has ended, and its links before it."""
 
     def closed(self) -> None:
-        """The connection has ended, and all links before it. May be said again."""
+        """The connection has ended, and all links before it. May be called again."""
 
 
 class OnePeer:
-    """All links are those of the connection's own peer."""
+    """The peer of an ordinary connection: all links are its own."""
 
     def __init__(self, connection: Peer, handler: Handler) -> None:
         self._connection, self._handler = connection, handler
 
     def of(self, attach: WalkedAttach, session: int) -> OwnedLink:  # noqa: ARG002 (whichever it is)
-        """Its own; who says that it is another's isn't believed."""
+        """Return the connection's peer; refuse a link that claims to be relayed for another."""
         return OwnedLink(self._connection, attach, _NO_GATEWAY if attach.relayed else None)
 
     def session_ended(self, session: int) -> None:
@@ -169,13 +169,13 @@ class OnePeer:
         self._handler.session_ended(self._connection, session)
 
     def closed(self) -> None:
-        """The connection has ended, and all links before it. May be said again."""
+        """The connection has ended, and all links before it. May be called again."""
         self._handler.closed(self._connection)
 
 
 class RelayedPeers:
-    """The clients behind one connection of a gateway, by the numbers that it gives them, and the
-    sessions that each has here."""
+    """The clients behind one connection of a gateway, by the numbers that this gateway gives them,
+    and each client's sessions here."""
 
     def __init__(self, real: Peer, engine: BugReports, handler: Handler, log: str) -> None:
         self._real, self._engine, self._handler, self._log = real, engine, handler, log
@@ -184,7 +184,7 @@ class RelayedPeers:
         self._held: set[RelayedPeer] = set()
 
     def of(self, attach: WalkedAttach, session: int) -> OwnedLink:
-        """The client for whom a link is, which comes with it if it is the first one."""
+        """Return the client of a new link; the client is opened with its first link."""
         said = attach.relayed
         if said is None:
             return OwnedLink(self._real, attach, _NOT_RELAYED)
@@ -216,7 +216,7 @@ class RelayedPeers:
             self._close(self._peers.pop(peer.number))
 
     def closed(self) -> None:
-        """The connection has ended, and all links before it. May be said again."""
+        """The connection has ended, and all links before it. May be called again."""
         peers, self._peers = self._peers, {}
         self._of_session.clear()
         for peer in peers.values():
@@ -230,6 +230,6 @@ class RelayedPeers:
         self._handler.closed(peer)
 
     def held(self, peer: RelayedPeer, on: bool) -> None:
-        """One of them is held, or isn't any more."""
+        """Note whether a client is held, and hold the connection while any client is."""
         (self._held.add if on else self._held.discard)(peer)
         self._real.hold(bool(self._held))

@@ -1,7 +1,7 @@
-"""The termini of a link, as the peer's attach has them and as our answer does.
+"""The termini of a link, in the peer's attach and in our answer.
 
-Here alone Proton's sources and targets are read and written; what they mean is
-`pipeline.subscriptions.attach_intent`'.
+Only this module reads and writes Proton's sources and targets;
+`pipeline.subscriptions.attach_intent` decides their meaning.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from distributary.pipeline.subscriptions.attach_intent import (
     Attach,
 )
 
-#: What may become of a delivery (AMQP 1.0 part 3, section 3.4).
+#: Outcomes of deliveries (AMQP 1.0 part 3, section 3.4).
 OUTCOMES = (
     "amqp:accepted:list",
     "amqp:rejected:list",
@@ -35,7 +35,7 @@ OUTCOMES = (
 
 
 def read(link: ProtonLink, walked: WalkedAttach) -> Attach:
-    """The attach of a link whose peer has just opened it. Raises BrokenFrame."""
+    """Read the attach of a link that its peer has just opened. Raises BrokenFrame."""
     try:
         return _read(link, walked)
     except BROKEN_VALUES as error:
@@ -54,7 +54,7 @@ def _read(link: ProtonLink, walked: WalkedAttach) -> Attach:
         coordinator=kind == Terminus.COORDINATOR,
         dynamic=bool(terminus.dynamic),
         address=terminus.address,
-        # Read here, where a broken one is its peer's fault, whether anybody asks for it or not.
+        # Read even if it isn't used: here a broken one is reported as its peer's fault.
         answers=(link.remote_target if outgoing else link.remote_source).address or "",
         durable=terminus.expiry_policy == Terminus.EXPIRE_NEVER
         or terminus.durability != Terminus.NONDURABLE,
@@ -68,19 +68,20 @@ def _read(link: ProtonLink, walked: WalkedAttach) -> Attach:
 
 
 def _expiry(word: str, seconds: int) -> Expiry:
-    """When a durable source ends by itself. AMQP's default would be with its session; who asks for
-    durability and says nothing of an end doesn't mean that one, and is told so."""
+    """Return when a durable source ends by itself; without a policy NO_EXPIRY, not AMQP's default
+    of the session's end. A client that asks for durability doesn't mean that; our answer tells the
+    policy that applies."""
     return Expiry(Lifetime(word), seconds) if word in set(Lifetime) else NO_EXPIRY
 
 
 def words_of(data: object) -> frozenset[str]:
-    """The words of a terminus' field of symbols. Raises ValueError when it is none."""
+    """Return the symbols of a terminus' field. Raises ValueError if it has other values."""
     return frozenset(_words(data))
 
 
 def _words(data: object) -> list[str]:
-    """The words of a field of symbols: one, an array, or, as Proton's SymbolList writes it, a list;
-    no word is left out unseen. Raises ValueError for anything else."""
+    """Return the symbols of a field: one, an array, or a list, as Proton's SymbolList writes it.
+    Raises ValueError for any other value, rather than leave it out."""
     value = _value(data)
     if value is None:
         return []
@@ -91,12 +92,12 @@ def _words(data: object) -> list[str]:
 
 
 def filters_of(data: object) -> tuple[object, ...]:
-    """The descriptors of a source's filters; None for one that is neither word nor number."""
+    """Return the descriptors of a source's filters; None for one that is no symbol or number."""
     value = _value(data)
     if not isinstance(value, dict):
         return ()
     descriptors = (v.descriptor if isinstance(v, Described) else None for v in value.values())
-    # One of another kind can't be compared with those that we know; it is unknown like any other.
+    # A descriptor of another type can't be compared with the known ones; it is unknown, too.
     return tuple(d if isinstance(d, int | str) else None for d in descriptors)
 
 
@@ -114,12 +115,12 @@ def echo(
     expiry: Expiry | None = None,
     durable: bool = False,
 ) -> None:
-    """Answer the attach with what was asked for, except what isn't honoured: unknown filters.
+    """Answer the attach with the termini that were asked for, without unknown filters.
 
-    A source says the `expiry` of what it is, if one is given, and whether that is `durable`. A
-    terminus that doesn't say the kind of its `topic` is told, and a dynamic one its address. The
-    settle mode is the peer's own, unless what we send is `presettled`; receiver-settle-mode is
-    `first` whatever it asked.
+    A source tells the `expiry` of its subscription, if given, and whether that is `durable`. Where
+    the terminus doesn't name the kind of its `topic` the kind is added, and to a dynamic terminus
+    its address. The sender-settle-mode is the peer's, but for `presettled` messages of ours; the
+    receiver-settle-mode is always `first`.
     """
     _copy(link)
     link.snd_settle_mode = ProtonLink.SND_SETTLED if presettled else link.remote_snd_settle_mode
@@ -139,7 +140,7 @@ def echo(
         _name(terminus, topic)
 
 
-#: The engine's words for them, and the other way round.
+#: The engine's expiry policy of each lifetime, and the lifetime of each policy.
 POLICIES = {
     Lifetime.LINK_DETACH: Terminus.EXPIRE_WITH_LINK,
     Lifetime.SESSION_END: Terminus.EXPIRE_WITH_SESSION,
@@ -150,7 +151,7 @@ LIFETIMES = {policy: lifetime for lifetime, policy in POLICIES.items()}
 
 
 def _put_expiry(source: Terminus, expiry: Expiry, *, durable: bool) -> None:
-    """When the subscription ends by itself, and whether it outlives the gateway."""
+    """Set when the subscription ends by itself, and whether it outlives the gateway."""
     source.expiry_policy = POLICIES[expiry.lifetime]
     source.timeout = 0 if expiry.lifetime is Lifetime.NEVER else expiry.seconds
     if not durable:
@@ -160,12 +161,12 @@ def _put_expiry(source: Terminus, expiry: Expiry, *, durable: bool) -> None:
 
 
 def _put_outcomes(source: Terminus, asked: frozenset[str]) -> None:
-    """The outcomes that may be given: of those that the peer asked for, else all."""
+    """Set the allowed outcomes: the known ones that the peer asked for, else all."""
     _put(source.outcomes, [name for name in OUTCOMES if name in asked] or OUTCOMES)
 
 
 def _name(terminus: Terminus, address: str) -> None:
-    """What was made for a dynamic terminus: its address, and how long it truly lives."""
+    """Set the address that was made for a dynamic terminus, and its actual lifetime."""
     terminus.address = address
     terminus.durability = Terminus.NONDURABLE
     terminus.expiry_policy = Terminus.EXPIRE_WITH_LINK
@@ -175,7 +176,7 @@ def _name(terminus: Terminus, address: str) -> None:
 
 
 def _copy(link: ProtonLink) -> None:
-    """The termini as the peer gave them, as far as they are understood."""
+    """Copy the fields of the peer's termini that the gateway understands."""
     copy_plainly(link.source, link.remote_source)
     copy_plainly(link.target, link.remote_target)
     ours, asker = (
@@ -191,7 +192,7 @@ def _copy(link: ProtonLink) -> None:
 
 
 def coordinate(link: ProtonLink) -> None:
-    """Answer the attach of a controller of transactions with what of it can be done."""
+    """Answer the attach of a controller of transactions with the capabilities that it gets."""
     asked = words_of(link.remote_target.capabilities)
     _copy(link)
     link.snd_settle_mode = link.remote_snd_settle_mode
@@ -201,14 +202,14 @@ def coordinate(link: ProtonLink) -> None:
 
 
 def selectors_of(data: Data) -> tuple[object, ...]:
-    """What those of a source's filters say that are selectors."""
+    """Return the values of a source's filters that are selectors."""
     found = _honoured(data).values()
     filters = [one for one in found if isinstance(one, Described)]
     return tuple(one.value for one in filters if one.descriptor in SELECTOR_DESCRIPTORS)
 
 
 def _honoured(data: Data) -> dict[object, object]:
-    """The filters that are known, as they came."""
+    """Return the known filters, unchanged."""
     value = _value(data)
     known = SELECTOR_DESCRIPTORS | NO_LOCAL_DESCRIPTORS
     filters = value.items() if isinstance(value, dict) else ()
@@ -223,7 +224,7 @@ def _honoured(data: Data) -> dict[object, object]:
 
 
 def _put_filters(source: Terminus, filters: dict[object, object]) -> None:
-    """Say which filters are applied. That of no-local has a value that means nothing."""
+    """Set the filters that are applied. The value of the no-local filter has no meaning."""
     said = {
         key: one
         if not isinstance(one, Described) or isinstance(one.value, str)
@@ -235,7 +236,7 @@ def _put_filters(source: Terminus, filters: dict[object, object]) -> None:
 
 
 def found(link: ProtonLink, definition: Definition, expiry: Expiry, *, global_: bool) -> None:
-    """Answer a lookup: the source is the durable subscription that was found."""
+    """Answer a lookup with the durable subscription that was found, as a source."""
     copy_plainly(link.target, link.remote_target)
     source = link.source
     source.type = Terminus.SOURCE

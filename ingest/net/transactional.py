@@ -1,4 +1,4 @@
-"""Deliveries whose outcome is part of a transaction, and those of a coordinator, one by one.
+"""Deliveries to a coordinator, and deliveries whose outcome is part of a transaction, one by one.
 
 Everything here runs on the event loop's thread only; the caller must know that the deliveries'
 link and connection are still alive.
@@ -17,7 +17,7 @@ from distributary.pipeline.codec.amqp_codes import Descriptor
 
 
 def take(delivery: int) -> tuple[bytes, bool]:
-    """The message that stopped the pump with COMMAND, and whether its sender waits for nothing."""
+    """Return the message that stopped the pump with COMMAND, and whether it came settled."""
     which = proton_ffi.cast("pn_delivery_t *", delivery)
     size = proton.pn_delivery_pending(which)
     room = bytearray(size)
@@ -29,7 +29,7 @@ def take(delivery: int) -> tuple[bytes, bool]:
 
 
 def begun(link: int) -> bool:
-    """Whether the message that has come in part on a link is part of a transaction."""
+    """Whether the message that has arrived in part on a link is part of a transaction."""
     one = proton.pn_link_current(proton_ffi.cast("pn_link_t *", link))
     return bool(one) and proton.pn_delivery_remote_state(one) == Descriptor.TRANSACTIONAL_STATE
 
@@ -42,14 +42,14 @@ def declared(delivery: bytes, transaction: int) -> None:
 
 
 def settle_in(deliveries: bytes, transaction: int, outcome: int) -> None:
-    """Settle deliveries by address with an outcome in a transaction; zeros are passed over."""
+    """Settle deliveries by address with an outcome in a transaction; zeros are skipped."""
     addresses = ffi.from_buffer("uint64_t[]", deliveries)
     lib.pump_settle_in(addresses, len(deliveries) // 8, transaction, outcome)
 
 
 def restore(deliveries: bytes, delivered_at: int) -> bytes:
-    """Take the outcome back that these deliveries had in a transaction. One byte each: 1 where
-    the peer has settled the delivery since, and can't give another outcome."""
+    """Take back the outcome that these deliveries had in a transaction. Return one byte for each: 1
+    if the peer has settled the delivery since, and can't give another outcome."""
     count = len(deliveries) // 8
     settled = bytearray(count)
     addresses = ffi.from_buffer("uint64_t[]", deliveries)
@@ -58,7 +58,7 @@ def restore(deliveries: bytes, delivered_at: int) -> bytes:
 
 
 def reject_in(deliveries: bytes, transaction: int, condition: str, description: str) -> None:
-    """Settle deliveries by address as rejected in a transaction; zeros are passed over."""
+    """Settle deliveries by address as rejected in a transaction; zeros are skipped."""
     error = Described(ulong(Descriptor.ERROR), [symbol(condition), description])
     for one in memoryview(deliveries).cast("Q"):
         if one:

@@ -1,23 +1,22 @@
-"""How many deliveries one connection holds unsettled, on all its links."""
+"""The number of unsettled deliveries on all links of one connection."""
 
 from collections.abc import Callable
 
 
 class Unsettled:
-    """The unsettled deliveries of one connection, counted only when that may matter, as counting
-    goes over all links. `full`: the connection gets no more until it has settled a quarter of
-    what it may have."""
+    """The unsettled deliveries of one connection. Counting goes over all links, so it is done only
+    when the limit may be near. `full`: the connection gets no more deliveries until it has settled
+    a quarter of its limit."""
 
     __slots__ = ("_count", "_most", "_room", "full")
 
     def __init__(self, most: int, count: Callable[[], int]) -> None:
         self._most, self._count = most, count
-        self._room = most  #: so many may go until it has to be counted
+        self._room = most  #: deliveries that may be sent before the next count
         self.full = False
 
     def sent(self, deliveries: int) -> bool:
-        """Count deliveries that were sent; whether the connection is full now, and wasn't
-        before."""
+        """Count deliveries that were sent; return whether the connection has become full."""
         self._room -= deliveries
         if self._room > 0 or self.full:
             return False
@@ -28,7 +27,7 @@ class Unsettled:
         return self.full
 
     def settled(self) -> bool:
-        """Deliveries may have been settled; whether the connection was full, and isn't any more."""
+        """Return whether a full connection isn't full any more: deliveries may be settled."""
         if not self.full:
             return False
         held = self._count()

@@ -1,5 +1,5 @@
-"""Which topics a log has: those of its messages, its subscriptions and its schemas. Read from its
-table by who owns the home, so that nothing changes meanwhile."""
+"""Topics of a log: of its messages, its subscriptions and its schemas. They are read from its table
+by the home's owner, so that nothing changes meanwhile."""
 
 from typing import Final
 
@@ -13,13 +13,13 @@ from distributary.pipeline.tables.topic_log.table_view import open_view
 from distributary.pipeline.tables.verify.home_info import take_parts
 from distributary.pipeline.tables.verify.home_parts import HomeParts
 
-#: Of a pattern of schemas: it says nothing of one topic.
+#: Characters of a schema's pattern, which names no single topic.
 _WILD: Final = frozenset("*?[")
 
 
 class LogTopics(msgspec.Struct, frozen=True):
-    """`topics` are words of the log, patterns of subscriptions among them. Of `uncommitted` groups
-    of the journal nothing is known, nor where `prepared` transactions will publish."""
+    """`topics` are topics and patterns as the log writes them. Topics of `uncommitted` groups of
+    the journal aren't known, nor those to which `prepared` transactions will publish."""
 
     topics: frozenset[str]
     uncommitted: int
@@ -27,7 +27,7 @@ class LogTopics(msgspec.Struct, frozen=True):
 
 
 def topics_of(parts: HomeParts) -> LogTopics:
-    """What the table of this home has. Raises StoreError for what can't be read."""
+    """Return the topics in the table of this home. Raises StoreError if it can't be read."""
     found = take_parts(parts)
     topics = {line.topic for line in found.topics} | {line.topic for line in found.subscriptions}
     if found.table is not None:

@@ -1,7 +1,7 @@
-"""Changes where the topics of a lake are placed, while no gateway serves any of its logs.
+"""Changes of a lake's placement of topics, while no gateway serves any of its logs.
 
-Whoever places owns all logs meanwhile, as a gateway owns one: none can start with the placement of
-before. Nothing moves: a topic that a log has already stays where it is, or the change is refused.
+The placing process owns all logs meanwhile, as a gateway owns one: no gateway can start with the
+former placement. No topic moves: a change that would move one is refused.
 """
 
 import time
@@ -32,10 +32,10 @@ NAMED_MAX: Final = 5
 
 
 def place(lake: Lake, settings: Settings, change: Callable[[Placement], Placement]) -> Placement:
-    """Change the placement: what it is now, when nobody relays by the one of before. Blocks until
-    all logs are owned and read, and a lease more. Raises
-    PlacementRefused when a log is served, was left by a kill, or has a topic that would be placed
-    elsewhere; InvalidRequest for a change that can't be; StoreError."""
+    """Change the placement; return the new one when no gateway relays by the former one. Blocks
+    until all logs are owned and read, and a lease more. Raises PlacementRefused when a log is
+    served, was left by a kill, or has a topic that would be placed elsewhere; InvalidRequest for an
+    impossible change; StoreError."""
     seen = lake.placement()
     new = change(seen)
     _check_relays(lake)
@@ -45,14 +45,14 @@ def place(lake: Lake, settings: Settings, change: Callable[[Placement], Placemen
             _check(log, found, seen, new)
             _beat(owners)
         lake.replace(seen, new)
-        # A gateway without a log may relay though it is no member that lives: it was paused, has
-        # just begun, or can't say so. In a lease it knows that it relays no more.
+        # A gateway without a log may relay without counting as a living member: it was paused, has
+        # just begun, or can't write its record. Within a lease it stops relaying.
         time.sleep(settings.owner.lease_ms / 1_000)
     return new
 
 
 def _check_relays(lake: Lake) -> None:
-    """Refuse while a gateway relays that owns no log, and so has no lock that could be taken."""
+    """Refuse while a gateway relays without a log: it has no lock that could be taken."""
     for one in living(lake):
         if not one.log and not one.waits:
             raise PlacementRefused(
@@ -80,7 +80,7 @@ def _owned(lake: Lake, seen: Placement, settings: Settings) -> Iterator[Mapping[
 
 
 def _beat(owners: Mapping[str, HomeOwner]) -> None:
-    """Show that we live, so that no standby takes a log while another one is read."""
+    """Beat as owner of all logs, so that no standby takes one while another log is read."""
     for log, owner in owners.items():
         try:
             owner.beat()
@@ -107,7 +107,7 @@ def _check(log: str, found: LogTopics, seen: Placement, new: Placement) -> None:
         more = f" and {len(gone) - NAMED_MAX} more" if len(gone) > NAMED_MAX else ""
         raise PlacementRefused(
             f"the log {log} has {', '.join(gone[:NAMED_MAX])}{more}, which would be placed "
-            "elsewhere: what a log has doesn't move. Place them before they are used first, or "
+            "elsewhere: topics of a log don't move. Place them before they are used first, or "
             "take a pattern without them"
         )
 

@@ -1,7 +1,7 @@
-"""A process of ours beside the gateway, and what both say to each other.
+"""A process of ours beside the gateway, and the messages between both.
 
-Over a stream socket, which is the process's standard input: four bytes of length (native), so many
-bytes. The process ends when the gateway does, however that ends: its socket says so.
+They go over a stream socket, the process's standard input: four bytes of length (native), then that
+many bytes. The process ends when the gateway does, however that ends: its socket is closed then.
 """
 
 import socket
@@ -43,18 +43,18 @@ class ChildProcess:
 
 
 def send(connection: socket.socket, message: bytes) -> None:
-    """Raises OSError when the other side is gone, or takes nothing for too long."""
+    """Send a message. Raises OSError when the other side is gone, or doesn't read for too long."""
     connection.sendall(_LENGTH.pack(len(message)) + message)
 
 
 def receive(connection: socket.socket) -> bytearray:
-    """The next message. Raises EOFError when the other side is gone, OSError as above."""
+    """Return the next message. Raises EOFError when the other side is gone, OSError as `send`."""
     (size,) = _LENGTH.unpack(receive_bytes(connection, _LENGTH.size))
     return receive_bytes(connection, size)
 
 
 def receive_bytes(connection: socket.socket, size: int) -> bytearray:
-    """Exactly so many bytes, in as few calls as the system has them ready. Raises as `receive`."""
+    """Return exactly `size` bytes, in as few calls as possible. Raises as `receive`."""
     data = bytearray(size)
     view, at = memoryview(data), 0
     while at < size:

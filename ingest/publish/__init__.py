@@ -1,4 +1,4 @@
-"""Publishing: from a link to the log, with what is refused and what is counted.
+"""Publishing: from a link to the log, with refusals and counts.
 
 It may import `delivery` and what is below it. Start with `intake` and `relay`.
 """

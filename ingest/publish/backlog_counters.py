@@ -1,4 +1,4 @@
-"""The backlog counters of all topics, fed with what becomes durable.
+"""The backlog counters of all topics, fed with messages that become durable.
 
 A topic is counted while some subscription may be owed messages of it: one step for each run of
 messages, whatever the number of its subscriptions.
@@ -22,13 +22,12 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 _events = structlog.get_logger("gateway")
 
-#: How often counting what there was before the start is tried, and seconds between its steps.
+#: Tries of counting the messages from before the start, and seconds between its steps.
 _TRIES = 3
 _PAUSE = 0.002
-#: Stretches that nobody asks for may stay, so many of one topic: to find them takes its floors.
+#: Stretches of one topic that stay even if no subscription needs them: finding them costs time.
 _KEPT = 64
-#: A topic, where a part of its messages ends, how many they are, their bytes, when the last one was
-#: published.
+#: A part of a topic's messages: topic, end, number of messages, bytes, when the last was published.
 Part = tuple[str, int, int, int, int]
 
 
@@ -39,8 +38,8 @@ class BacklogCounters:
         self._topic_directory = topic_directory
         self._counters: dict[str, BacklogCounter] = {}
         self._again: set[str] = set()  #: topics that were counted anew, from further below
-        #: Topics to look at when what nobody is owed is forgotten: those that remember much, and
-        #: those of which a subscription went.
+        #: Topics that `trim` looks at: those with many stretches, and those of which a subscription
+        #: has ended.
         self._due: dict[str, None] = {}
         self._closed = False
 
@@ -49,7 +48,7 @@ class BacklogCounters:
         self._closed = True
 
     def seed(self, parts: Iterable[Part]) -> None:
-        """What there was before the start: ascending for each topic."""
+        """Count the messages from before the start; `parts` are ascending for each topic."""
         of_patterns: dict[str, list[Part]] = {}
         for part in parts:
             for word in self._topic_directory.words(part[0]):
@@ -68,9 +67,9 @@ class BacklogCounters:
         self._note(word, counter)
 
     def seed_slowly(self, loop: asyncio.AbstractEventLoop, table: TopicLog, since: int) -> None:
-        """The same from the table, while the gateway serves: until then less seems to wait."""
+        """Count them from the table, while the gateway serves: until then counts are too low."""
         parts = table.volumes(since)
-        first = next(parts, None)  # from here on it is of the table as it is now
+        first = next(parts, None)  # fixes the version of the table that is read
         again = partial(_before, table, since, table.sequence_version)
         counting = loop.run_in_executor(None, self._count, [first] if first else [], parts, again)
         counting.add_done_callback(self._counted)
@@ -78,7 +77,7 @@ class BacklogCounters:
     def _count(
         self, known: list[Part], parts: Iterator[Part], again: Callable[[], Iterator[Part]]
     ) -> list[Part]:
-        """On a thread of its own, which leaves the interpreter to others most of the time."""
+        """Read the parts, on a thread of its own that mostly sleeps, to spare the interpreter."""
         for left in reversed(range(_TRIES)):
             try:
                 for part in parts:
@@ -97,11 +96,13 @@ class BacklogCounters:
     def _counted(self, counting: "asyncio.Future[list[Part]]") -> None:
         if counting.cancelled():
             return
-        error = counting.exception()  # an end takes it, too: what nobody takes is told as a bug
+        error = counting.exception()  # always taken: asyncio reports one that isn't as a bug
         if self._closed:
             return
         if error is not None:
-            _events.warning("backlogs.uncounted", reason=str(error), then="what is new is counted")
+            _events.warning(
+                "backlogs.uncounted", reason=str(error), then="new messages are counted"
+            )
             return
         since, self._counters = self._counters, {}
         self.seed(counting.result())
@@ -113,7 +114,7 @@ class BacklogCounters:
         self._due |= dict.fromkeys(self._counters)
 
     def arrived(self, topic: str, batch: RecordBatch, at: int) -> None:
-        """Messages became durable; they were published at this time."""
+        """Count durable messages, which were published at this time."""
         for word in self._topic_directory.words(topic):
             counter = self._counters.get(word)
             if counter is None:
@@ -127,21 +128,21 @@ class BacklogCounters:
             self._due[word] = None
 
     def changed(self, subscription: Subscription) -> None:
-        """It came, or went, and perhaps was the last one of its topic or pattern."""
+        """Note that a subscription has changed or ended, perhaps the last one of its topic."""
         if subscription.ended:
             self._due[subscription.definition.topic] = None
 
     def first_owed(self, topic: str, since: int) -> int:
-        """The first sequence from which a topic's messages must be counted, when some subscription
+        """Return the sequence from which a topic's messages must be counted, when a subscription
         is owed those from `since` on."""
         return min(since, self._topic_directory.floor(topic))
 
     def count_again(
         self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
     ) -> None:
-        """Count a topic or pattern anew from this sequence on, that of `first_owed`: what the table
-        has, ascending for each topic, and behind it what is in memory. Of what was forgotten it is
-        no matter when it was published."""
+        """Count a topic or pattern anew from `since` on, which is its `first_owed`: the table's
+        `parts`, ascending for each topic, then the messages in memory. A message whose time of
+        publishing was forgotten gets `now`."""
         before, counter = self._counters.get(topic), BacklogCounter()
         reach = since
         for _, stop, messages, size, at in sorted(parts, key=_stop):
@@ -156,7 +157,7 @@ class BacklogCounters:
         self._due[topic] = None
 
     def trim(self) -> None:
-        """Forget what no subscription is owed any more."""
+        """Forget messages that no subscription is owed any more."""
         for topic in tuple(self._due):
             counter = self._counters.get(topic)
             if topic not in self._topic_directory:
@@ -169,18 +170,18 @@ class BacklogCounters:
             del self._due[topic]
 
     def of(self, topic: str) -> BacklogCounter | None:
-        """The backlog counter of a topic; None: nothing has come since there are subscriptions."""
+        """Return a topic's backlog counter; None: no message came since it has subscriptions."""
         return self._counters.get(topic)
 
     def waiting(self, subscription: Subscription) -> Volume:
-        """What it has waiting, held by consumers or not; what is given up isn't in it. With a
-        selector this is the most that it can be."""
+        """Return a subscription's backlog: messages in flight or not, without those given up. With
+        a selector this is an upper bound."""
         dispatcher = subscription.dispatcher
         return self._waiting(subscription, dispatcher.outstanding - dispatcher.dead_lettering)
 
     def shown(self, subscription: Subscription) -> Volume:
-        """The same for people, with what is given up until its copies are durable: those are
-        counted from then on, so no message is in no count."""
+        """Return the backlog for people. It has messages given up until their copies are durable:
+        the copies are counted from then on, so that each message is always in some count."""
         outstanding = subscription.dispatcher.outstanding + subscription.copying
         return self._waiting(subscription, outstanding)
 
@@ -198,14 +199,14 @@ class BacklogCounters:
         )
 
     def read_by(self, subscription: Subscription) -> BacklogCounter | None:
-        """The counter of what a subscription reads: its topic's messages, or those of the stream;
-        None as in `of`."""
+        """Return the counter of the messages that a subscription reads: its topic's, or those of
+        its stream; None as in `of`."""
         stream = subscription.stream
         return self.of(subscription.definition.topic) if stream is None else stream.counter
 
     def owed_below(self, subscription: Subscription, place: int | None = None) -> Dropped:
-        """What it is owed below a place, in all if that is None: so much drops an event that takes
-        it away."""
+        """Return how many messages a subscription is owed below `place` (None: in all): this many
+        are dropped when an operator moves its floor there, or deletes it."""
         dispatcher = subscription.dispatcher
         stop = FOREVER if place is None else place
         read = dispatcher.outstanding_below(stop)
@@ -223,5 +224,5 @@ def _stop(part: Part) -> int:
 
 
 def _before(table: TopicLog, since: int, head: int) -> Iterator[Part]:
-    """What the table has from `since` on, without what has come since the start."""
+    """Yield the table's parts from `since` on, without those that have come since the start."""
     return (part for part in table.volumes(since) if part[1] <= head)

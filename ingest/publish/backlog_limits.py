@@ -1,8 +1,7 @@
-"""Backlogs have limits: publishers are refused, or the oldest messages are given up.
+"""Limits of backlogs: publishers are refused, or the oldest messages are given up.
 
-A limit is part of a subscription's policy. How much room there is on a topic is measured when what
-was measured last is used up, so most messages cost a subtraction. All methods run on the loop's
-thread.
+A limit is part of a subscription's policy. The room of a topic is measured again only when the last
+measured room is used up, so most messages cost a subtraction. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -37,14 +36,14 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 _events = structlog.get_logger("gateway")
 
 _NO_LIMIT = 1 << 62  # more than anything counts
-#: Messages of which is looked at together whether a selector claims them, about 5 us each.
+#: Messages that a selector evaluates in one step, about 5 us each.
 _LOOK_AT = 400
-_TOPICS_MAX = 10_000  # of which is remembered whether anything of them is limited
+_TOPICS_MAX = 10_000  # whose limited subscriptions are cached
 
 
 class _Room(msgspec.Struct, eq=False):
-    """What fits into the fullest backlog of some subscriptions of a topic: so many messages and
-    bytes, and until this time. `full` is whose it is and what its limit is, for people."""
+    """The room in the fullest backlog of some subscriptions of a topic: messages and bytes, valid
+    until a time. `full` names that subscription and its limit, for people."""
 
     subscriptions: list[Subscription] = msgspec.field(default_factory=list)
     messages: int = 0
@@ -53,7 +52,7 @@ class _Room(msgspec.Struct, eq=False):
     full: str = ""
 
     def take(self, messages: int, size: int) -> bool:
-        """Whether that much fits; then it is taken."""
+        """Take this much of the room if it fits; return whether it did."""
         if messages > self.messages or size > self.bytes:
             return False
         self.messages -= messages
@@ -62,8 +61,8 @@ class _Room(msgspec.Struct, eq=False):
 
 
 class _Topic(msgspec.Struct, eq=False):
-    """The limited subscriptions of a topic, by what happens when they are full. `shared`: some have
-    a pattern, so other topics' messages take their room, too: it is measured each time."""
+    """The limited subscriptions of a topic, by their `Overflow`. `shared`: some have a pattern, so
+    other topics' messages take their room, too, and it is measured each time."""
 
     refusing: _Room = msgspec.field(default_factory=_Room)
     dropping: _Room = msgspec.field(default_factory=_Room)
@@ -71,7 +70,7 @@ class _Topic(msgspec.Struct, eq=False):
 
 
 class Backlogs:
-    """The limits of all backlogs. The delivery service is told what is too much."""
+    """The limits of all backlogs. The delivery service gives up the messages beyond them."""
 
     def __init__(
         self,
@@ -88,9 +87,9 @@ class Backlogs:
         self.refuses = False
         self._lookup, self._retry_seconds = delivery.paging.lookup(), delivery.paging.retry_seconds
         self._selections = Selections(BatchReader)
-        #: Of subscriptions with a selector: below it what they don't claim is passed over.
+        #: By subscription with a selector: the sequence below which unclaimed ones are excluded.
         self._filtered: dict[Subscription, int] = {}
-        self._topics: dict[str, _Topic | None] = {}  # None: nothing is limited
+        self._topics: dict[str, _Topic | None] = {}  # None: it has no limits
         #: Messages and bytes of each topic that were admitted and aren't in the log yet.
         self._admitted: dict[str, tuple[int, int]] = {}
         # Topics with too much, and those with limits by age.
@@ -101,7 +100,8 @@ class Backlogs:
         self._timer = host.loop.call_later(self._seconds, self._scan)
 
     def seed(self, table: TopicLog, since: int) -> None:
-        """What the table has from this sequence on. Without limits nobody waits for it."""
+        """Count the table's messages from this sequence on; without limits the start doesn't wait
+        for that."""
         subscriptions = tuple(self._topic_directory.all())
         if any(one.dispatcher.policy.backlog.limits for one in subscriptions):
             self.counters.seed(table.volumes(since))
@@ -116,7 +116,7 @@ class Backlogs:
         self._work.close()
 
     def changed(self, subscription: Subscription) -> None:
-        """It came or went, or has another policy or place."""
+        """Note that a subscription was added, has ended, or has another policy or position."""
         topic, limit = subscription.definition.topic, subscription.dispatcher.policy.backlog
         if is_pattern(topic):
             self._topics.clear()
@@ -151,8 +151,8 @@ class Backlogs:
     # Publishers.
 
     def admit(self, topic: str, lengths: bytes) -> tuple[int, AmqpError | None]:
-        """How many of the messages of these lengths (uint32 each) the topic takes, the first ones;
-        and why no more, if it takes no more. The caller publishes them and says `published`."""
+        """Return how many of the first messages of these lengths (uint32 each) the topic takes, and
+        why no more, if any is refused. The caller publishes these, then calls `published`."""
         count = len(lengths) // 4
         found = self._of(topic)
         if found is None or not found.refusing.subscriptions:
@@ -170,15 +170,15 @@ class Backlogs:
         if taken == count:
             return count, None
         if any(one.definition.selector for one in room.subscriptions):
-            self._begin(topic)  # perhaps less waits than it seems
+            self._begin(topic)  # the real backlog may be smaller than the counted one
         return taken, AmqpError(LIMIT_EXCEEDED, f"the backlog of {room.full}; try again later")
 
     def published(self) -> None:
-        """What was admitted waits for the log now, as far as it goes there."""
+        """Forget the admitted messages: they were given to the log, or won't be."""
         self._admitted.clear()
 
     def _measure(self, topic: str, room: _Room, now: int) -> None:
-        """How much fits now, with what is on its way to the disk."""
+        """Measure the room, less the messages on their way to the disk."""
         coming = {topic: self._coming(topic)}
         room.messages = room.bytes = room.until = _NO_LIMIT
         for subscription in room.subscriptions:
@@ -191,7 +191,7 @@ class Backlogs:
             if limit.bytes_max:
                 room.bytes = min(room.bytes, limit.bytes_max - has.bytes - size)
             if limit.age_ms_max:
-                # Where nothing waits, what comes now will be the oldest.
+                # If no message waits, the next one will be the oldest.
                 first = counter.published_at(subscription.dispatcher.floor) if counter else None
                 if first is None or not has.messages:
                     first = now
@@ -203,17 +203,17 @@ class Backlogs:
         room.messages, room.bytes = max(room.messages, 0), max(room.bytes, 0)
 
     def _coming(self, word: str) -> tuple[int, int]:
-        """Messages and bytes of a topic or pattern that are on their way to the disk."""
+        """Return messages and bytes of a topic or pattern that are on their way to the disk."""
         messages, size = self._log.coming(word)
         for topic, (some, their_size) in self._admitted.items():
             if matches(word, topic):
                 messages, size = messages + some, size + their_size
         return messages, size
 
-    # What is too much.
+    # Messages beyond the limits.
 
     def arrived(self, topic: str, batch: RecordBatch, at: int) -> None:
-        """Messages became durable, published at this time."""
+        """Count durable messages, which were published at this time."""
         self.counters.arrived(topic, batch, at)
         found = self._of(topic)
         if found is not None and found.dropping.subscriptions:
@@ -222,7 +222,7 @@ class Backlogs:
                 self._begin(topic)
 
     def _scan(self) -> None:
-        """Look at what grows too old, and begin to count anew."""
+        """Look for messages that have become too old; log and trim the counts."""
         self._timer = self._loop.call_later(self._seconds, self._scan)
         for (subscription,), count in self._overflows.due():
             _events.warning("backlog.overflowed", subscription=subscription, dropped=count)
@@ -251,13 +251,13 @@ class Backlogs:
                         await self._filter_or_wait(subscription)
                 for subscription in found.dropping.subscriptions:
                     await self._fit(subscription)
-            except StoreError:  # the log says which
+            except StoreError:  # it was logged
                 self._loop.call_later(self._retry_seconds, self._begin, topic)
             self._measure(topic, found.dropping, 0)
         self._lookup.forget()
 
     async def _fit(self, subscription: Subscription) -> None:
-        """Give up the oldest messages that nobody holds until the rest fits."""
+        """Give up the oldest messages that aren't in flight, until the rest fits."""
         dispatcher, topic = subscription.dispatcher, subscription.definition.topic
         at = dispatcher.floor
         while not subscription.ended and self._is_full(subscription):
@@ -270,19 +270,19 @@ class Backlogs:
                 self._delivery.give_up(subscription, some, Reason.OVERFLOW)
                 self._overflows.add((name_of(subscription),), len(some))
             elif run:
-                return  # nothing that lies behind is too old
+                return  # later messages aren't too old either
             at = some[-1] + 1 if len(some) < len(run) else batch.stop
             await asyncio.sleep(0)
 
     async def _filter_or_wait(self, subscription: Subscription) -> None:
-        """As `_filter`; what a selector that fails claims is found out another time."""
+        """Filter as `_filter` does; if the selector fails, log it and go on."""
         try:
             await self._filter(subscription)
         except SelectorFailed as failure:
             self._faults.tell(subscription, failure)
 
     async def _filter(self, subscription: Subscription) -> None:
-        """Pass over what its selector doesn't claim, so that it isn't counted."""
+        """Exclude messages that its selector doesn't claim, so that they aren't counted."""
         dispatcher, definition = subscription.dispatcher, subscription.definition
         at = max(dispatcher.position, self._filtered.get(subscription, 0))
         self._filtered[subscription] = at
@@ -290,7 +290,7 @@ class Backlogs:
         while not subscription.ended:
             batch = await self._lookup.batch(definition.topic, at, head)
             if subscription not in self._filtered:
-                return  # it has another place meanwhile, and nothing is passed over any more
+                return  # it has another position meanwhile: begin anew another time
             if batch is None:
                 self._filtered[subscription] = head
                 return
@@ -318,8 +318,8 @@ class Backlogs:
         return bool(limit.age_ms_max) and self._too_old(subscription) > floor
 
     def _surely(self, subscription: Subscription) -> Volume:
-        """What it has waiting for sure: of what nobody has looked through since it came, nothing.
-        Its first messages must not go for others that it doesn't claim."""
+        """Return a lower bound of its backlog, without messages that its selector hasn't evaluated:
+        its oldest messages must not be given up for messages that it may not claim."""
         has, counter = self.counters.waiting(subscription), self._counter(subscription)
         if subscription.definition.selector is None or counter is None:
             return has
@@ -331,7 +331,7 @@ class Backlogs:
         return self.counters.of(subscription.definition.topic)
 
     def _too_old(self, subscription: Subscription) -> int:
-        """Below this sequence all is older than it may be."""
+        """Return the sequence below which all messages are too old."""
         counter = self._counter(subscription)
         if counter is None:
             return 0
@@ -339,7 +339,7 @@ class Backlogs:
         return counter.older(clock.now() - age)
 
     def _too_much(self, subscription: Subscription, batch: RecordBatch, run: Run) -> Run:
-        """The first ones of these that are too many, too large or too old."""
+        """Return the first ones of these messages that are too many, too large or too old."""
         limit, has = subscription.dispatcher.policy.backlog, self._surely(subscription)
         count = 0
         if limit.messages_max:
@@ -357,12 +357,12 @@ class Backlogs:
 
 
 def name_of(subscription: Subscription) -> str:
-    """What it is called in the log and in refusals."""
+    """Return a subscription's name in the log and in refusals."""
     return subscription.key.id if subscription.key is not None else "a consumer of its own"
 
 
 def _full(subscription: Subscription, limit: Backlog) -> str:
-    """Whose backlog it is and what it may be, in words."""
+    """Return the sentence for a full backlog: the subscription and its limits."""
     name = name_of(subscription)
     most = (
         (limit.messages_max, "messages"),
@@ -374,7 +374,7 @@ def _full(subscription: Subscription, limit: Backlog) -> str:
 
 
 def _listed(batch: RecordBatch, start: int) -> Run:
-    """The batch's messages from this sequence on."""
+    """Return the batch's messages from this sequence on."""
     listed = batch.sequences
     if listed is None:
         return range(max(batch.first, start), batch.stop)
@@ -382,7 +382,7 @@ def _listed(batch: RecordBatch, start: int) -> Run:
 
 
 def _sizes(batch: RecordBatch, run: Run) -> list[int]:
-    """The bytes of these messages of the batch."""
+    """Return the bytes of each of these messages of the batch."""
     offsets = memoryview(batch.offsets).cast("B").cast("i")
     listed = batch.sequences or range(batch.first, batch.stop)
     places = [bisect_left(listed, sequence) for sequence in run]

@@ -1,5 +1,5 @@
-"""What is published, on its way to the log: what was there before is not kept again, and what goes
-to a full backlog is not taken.
+"""Published messages on their way to the log: duplicates aren't written again, and messages to a
+full backlog are refused.
 """
 
 from array import array
@@ -35,8 +35,8 @@ from distributary.pipeline.model.policy import Route, TopicPolicy
 
 
 class Posted(msgspec.Struct, frozen=True, eq=False):
-    """Messages of one topic that wait for the commit of their transaction; `ids` tell them from
-    their duplicates, where those are looked for. `unrouted` is as it was when they came."""
+    """Messages of one topic that wait for the commit of their transaction. `ids` are theirs if the
+    topic looks for duplicates. `unrouted` is as it was when they came."""
 
     routed: RoutedRun
     ids: list[bytes]
@@ -47,13 +47,13 @@ class Posted(msgspec.Struct, frozen=True, eq=False):
         return self.routed.run
 
     def expired(self, now: int) -> bool:
-        """Whether nobody shall get one of them any more, at this time (microseconds)."""
+        """Whether any of them has expired at this time (microseconds)."""
         times = memoryview(self.run.expires_at).cast("B").cast("q")
         return any(0 < at <= now for at in times)
 
 
 class Intake:
-    """Takes runs of messages from links. `ids_max` is how many ids are remembered."""
+    """Takes runs of messages from links. `ids_max` is the most ids that are remembered."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class Intake:
     ) -> None:
         self._log, self._policies, self._backlogs = log, policies, backlogs
         self._routes, self._memory, self._streams = routes, memory, memory.streams
-        #: The ids of what was published.
+        #: The ids of published messages.
         self.windows = Windows(ids_max)
 
     def take(self, link: Link, received: Received, topic: str) -> None:
-        """Messages for one topic came."""
+        """Take received messages to one topic."""
         if self._backlogs.refuses:
             self.take_to(link, received, [(topic, received.count)], {})
             return
@@ -78,7 +78,7 @@ class Intake:
         self._publish(received, RoutedRun(received.run(topic), 0), receipt, {})
 
     def take_to(self, link: Link, received: Received, goals: Goals, unrouted: Unrouted) -> None:
-        """Messages came, each with its goal; `unrouted` of them aren't routed further."""
+        """Take received messages to their goals; those of `unrouted` aren't routed further."""
         receipt = Receipt(link, received.deliveries, received.unsettled, received.count)
         admit: Admit = _all
         if self._backlogs.refuses:
@@ -86,7 +86,7 @@ class Intake:
         routed = relay.routed(received, receipt, goals, admit)
         relay.accept(link, routed.at_once)
         for last, one in enumerate(routed.runs, start=1 - len(routed.runs)):
-            # All of them lie in one group, so the receipt of the whole goes with the last.
+            # All runs are in one group, so the receipt of the whole goes with the last.
             self._publish(
                 received, one, routed.receipt if not last else Receipt(link, b"", 0, 0), unrouted
             )
@@ -99,8 +99,8 @@ class Intake:
     def post(
         self, link: Link, received: Received, goals: Goals, unrouted: Unrouted
     ) -> tuple[list[Posted], Routed]:
-        """Messages came in a transaction: what of them is to be published with it, and where all of
-        them go. Whether there is room for them is seen at its commit."""
+        """Take messages of a transaction: return those to publish at its commit, and the routes of
+        all of them. The commit checks whether there is room for them."""
         receipt = Receipt(link, received.deliveries, received.unsettled, received.count)
         routed = relay.routed(received, receipt, goals, _all)
         posted: list[Posted] = []
@@ -111,8 +111,8 @@ class Intake:
         return posted, routed
 
     def full(self, posted: Sequence[Posted], *, publishes: bool) -> AmqpError | None:
-        """Why not all of this can be published together, if it can't; duplicates take no room. If
-        it can and the caller `publishes`, it is; else its room isn't kept."""
+        """Return why these messages can't all be published together; None if they can. Duplicates
+        take no room. Room is kept only if they can, and the caller `publishes` them now."""
         if not self._backlogs.refuses:
             return None
         lengths: dict[str, bytes] = {}
@@ -125,17 +125,17 @@ class Intake:
         answers = [self._backlogs.admit(topic, sizes) for topic, sizes in lengths.items()]
         amqp_error = next((amqp_error for _, amqp_error in answers if amqp_error is not None), None)
         if amqp_error is not None or not publishes:
-            self._backlogs.published()  # nothing of it will be
+            self._backlogs.published()  # none is published: give their room back
         return amqp_error
 
     def publish(self, posted: Sequence[Posted], receipt: Receipt) -> None:
-        """A transaction is committed: all of this lies in one group, with what was settled just
-        before. Duplicates aren't kept again. A queue that was deleted meanwhile is made again."""
+        """Write a committed transaction's messages to one group, with the settlements given just
+        before, and without duplicates. A queue that was deleted meanwhile is made again."""
         self._log.publish_together(self._new(posted), receipt)
         self._backlogs.published()
 
     def publish_prepared(self, posted: Sequence[Posted], publisher: Former) -> None:
-        """The same, of a transaction that was prepared."""
+        """Publish as `publish` does, for a prepared transaction."""
         self._log.write(self._new(posted), [], publisher)
         self._backlogs.published()
 
@@ -178,7 +178,7 @@ class Intake:
         return self.windows.known(topic, found, clock.now(), messages=messages, age=age)
 
     def _new(self, posted: Sequence[Posted]) -> list[PublishBatch]:
-        """What isn't there yet, with its copies."""
+        """Return the messages without duplicates, with their routed copies."""
         runs: list[PublishBatch] = []
         for one in posted:
             self._routes.ensure_of(one.run.topic)
@@ -190,10 +190,10 @@ class Intake:
     def _publish(
         self, received: Received, routed: RoutedRun, receipt: Receipt, unrouted: Unrouted
     ) -> None:
-        """A run of what was received goes to the log.
+        """Write a run of received messages to the log, without duplicates.
 
-        A duplicate doesn't. Its sender hears of it with what is published now, which is when the
-        first one is durable, or later.
+        The sender of a duplicate is answered with the present group, so never before the original
+        is durable.
         """
         run, start = routed.run, routed.start
         policy = self._policies.of_topic(run.topic)
@@ -213,7 +213,7 @@ class Intake:
             self._log.publish(run, receipt)
 
     def _seen(self, topic: str, policy: TopicPolicy, found: list[bytes]) -> Sequence[int]:
-        """The places of those whose ids were seen; all of them are from now on."""
+        """Return the places of the ids that were seen before, and remember all of them."""
         return self.windows.add(
             topic,
             found,
@@ -229,8 +229,8 @@ class Intake:
         routes: Sequence[Route],
         unrouted: Unrouted,
     ) -> list[PublishBatch]:
-        """A run without the messages at these places, and copies of the rest; dead letters aren't
-        routed."""
+        """Return a run without the messages at these places, and routed copies of the rest; dead
+        letters aren't routed."""
         if routed.queue is not None:
             self._routes.ensure(routed.queue)
             routes = ()
@@ -244,12 +244,12 @@ class Intake:
 
 
 def _all(_topic: str, lengths: bytes) -> tuple[int, AmqpError | None]:
-    """A topic that takes everything."""
+    """Admit all messages."""
     return len(lengths) // 4, None
 
 
 def ids(received: Received, start: int, stop: int) -> list[bytes]:
-    """What tells each message from its duplicates; empty where it has none."""
+    """Return the id of each message, by which duplicates are found; empty where it has none."""
     offsets = array("i", bytes(pump.offsets(received.lengths, stop)))
     at, size = array("I", received.id_at), array("I", received.id_size)
     blob = received.blob

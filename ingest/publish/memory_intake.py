@@ -1,8 +1,8 @@
 """Messages that need no disk: from the publisher to the stream of their topic, and so to consumers.
 
-What stays in memory is what no durable subscription and no queue wants, and what the topic's policy
-(`storage`) lets stay there; it is gone with the process, as are all that could get it. What doesn't
-fit is written, like every other message.
+A message stays in memory if no durable subscription and no queue is owed it, and the topic's policy
+(`storage`) allows it. It is lost with the process, as are the subscriptions that could get it. A
+message that doesn't fit into memory is written, like any other.
 """
 
 from collections.abc import Container
@@ -32,11 +32,11 @@ class MemoryIntake:
     ) -> None:
         self._log, self._topics, self._delivery = log, topics, delivery
         self._counts, self._traces = counts, traces
-        #: Topics of which messages may stay in memory: of no other one `take` takes a run.
+        #: Topics whose messages may stay in memory; `take` takes no runs of other topics.
         self.streams: Container[str] = topics.streams
 
     def take(self, run: PublishBatch, receipt: Receipt, storage: Storage) -> bool:
-        """Take the run, accept it and have it delivered in this pass; False: it is to be written.
+        """Take the run, accept it and have it delivered in this pass; False: it must be written.
 
         A run is written while earlier ones of its topic wait for the log, so that it doesn't
         overtake them.

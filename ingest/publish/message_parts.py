@@ -1,4 +1,4 @@
-"""The parts of a gateway that messages go through."""
+"""The parts of a gateway through which messages go."""
 
 import msgspec
 
@@ -14,8 +14,8 @@ from distributary.pipeline.log.message_counts import MessageCounts
 
 
 class MessageParts(msgspec.Struct, frozen=True):
-    """Made by the message loop (`ingest.gateway.message_loop`), which is where they meet; what
-    subscribes, transacts and manages is given them."""
+    """The parts that the message loop makes (`ingest.gateway.message_loop`), and gives to the parts
+    for subscriptions, transactions and management."""
 
     counts: MessageCounts
     store: Store

@@ -1,6 +1,6 @@
-"""Subscriptions that aren't owed all that is published to their topic: no-local ones (JMS 2.0,
-section 8.3.2), patterns where their maker may not consume from the topic, and all but one when the
-gateway publishes for one subscription alone.
+"""Subscriptions that aren't owed all messages of their topic: no-local ones (JMS 2.0, section
+8.3.2), patterns whose maker may not consume from the topic, and all but one when the gateway
+publishes for one subscription alone.
 
 The log doesn't know which connection published a message. So the messages that a subscription isn't
 owed are settled when they get their sequences; for a durable subscription that is recorded in the
@@ -21,35 +21,35 @@ from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.permission import Action, Permissions
 
-#: Topics of which is remembered which patterns aren't owed their messages.
+#: Most topics whose forbidden subscriptions are cached.
 _TOPICS_MAX = 100_000
 
 
 class NoLocal:
     """The subscriptions by topic. Implements the log's `NoLocalRule`.
 
-    A durable no-local subscription isn't owed what its container publishes, on whatever connection;
-    one without a name isn't owed what its consumer's connection publishes. A subscription of a
-    pattern that a client has made isn't owed the messages of topics that this client's user may not
-    consume from, as the permissions are when a message gets its sequence.
+    A durable no-local subscription isn't owed messages that its container publishes, on whatever
+    connection; one without a name isn't owed those of its consumer's connection. A subscription of
+    a pattern that a client has made isn't owed the messages of topics from which this client's user
+    may not consume, by the permissions at the time when a message gets its sequence.
     """
 
     def __init__(self, patterns: PatternIndex, permissions: Callable[[], Permissions]) -> None:
         self._patterns, self._permissions = patterns, permissions
-        #: Of subscriptions of patterns that clients have made: whose rights they have.
+        #: The users whose rights apply to subscriptions of patterns that clients have made.
         self._users: dict[Subscription, str] = {}
-        #: Topic -> subscriptions of patterns that aren't owed its messages, by those permissions.
+        #: By topic: subscriptions of patterns that aren't owed its messages by `_forbidden_by`.
         self._forbidden: dict[str, Sequence[Subscription]] = {}
         self._forbidden_by: Permissions | None = None
         self._all: dict[str, dict[Subscription, None]] = {}
         self._owners: dict[str, dict[Subscription, str | Peer]] = {}
-        #: Browsers, and which subscription each looks at.
+        #: Browsers, and the subscription at which each looks.
         self._views: dict[str, dict[Subscription, SubscriptionKey]] = {}
-        #: What those that are watched were found not to be owed since then.
+        #: Runs that watched subscriptions weren't owed, since they are watched.
         self._watched: dict[Subscription, list[tuple[Outcome, range]]] = {}
 
     def watch(self, subscription: Subscription) -> list[tuple[Outcome, range]]:
-        """A list to which every run is added that the subscription isn't owed from now on."""
+        """Return a list that gets each run that the subscription isn't owed, from now on."""
         return self._watched.setdefault(subscription, [])
 
     def unwatch(self, subscription: Subscription) -> None:
@@ -69,8 +69,8 @@ class NoLocal:
     def add(
         self, subscription: Subscription, user: str | None = None, connection: Peer | None = None
     ) -> None:
-        """Watch it. `user` is the client's that has made it; `connection` is its consumer's if it
-        has no name."""
+        """Add a subscription. `user` is the user of the client that has made it; `connection` is
+        its consumer's, if the subscription has no name."""
         topic = subscription.definition.topic
         self._all.setdefault(topic, {})[subscription] = None
         if is_pattern(topic):
@@ -82,15 +82,15 @@ class NoLocal:
         owner: str | Peer | None = connection and connection.client
         if subscription.key is not None:
             owner = subscription.key.container
-        assert owner is not None, "a global subscription is nobody's"  # noqa: S101
+        assert owner is not None, "a global subscription has no owner"  # noqa: S101
         self._owners.setdefault(topic, {})[subscription] = owner
 
     def look(self, view: Subscription, key: SubscriptionKey) -> None:
-        """A browser isn't shown what the subscription that it looks at isn't owed."""
+        """Hide from a browser the messages that the subscription at which it looks isn't owed."""
         self._views.setdefault(view.definition.topic, {})[view] = key
 
     def remove(self, subscription: Subscription) -> None:
-        """The subscription, or a browser, has ended."""
+        """Remove a subscription or a browser that has ended."""
         topic = subscription.definition.topic
         if self._users.pop(subscription, None) is not None:
             self._forbidden.clear()
@@ -99,15 +99,16 @@ class NoLocal:
         _drop(self._owners, topic, subscription)
 
     def of_topic(self, topic: str) -> Iterable[Subscription]:
-        """The subscriptions of a topic or pattern, private ones too, but not browsers."""
+        """Return the subscriptions of a topic or pattern, also private ones, but not browsers."""
         return self._all.get(topic, {})
 
     def topics(self) -> Iterable[str]:
-        """The topics and patterns with subscriptions."""
+        """Return the topics and patterns with subscriptions."""
         return self._all
 
     def exclude(self, topic: str, publisher: Publisher, run: range) -> list[Settlement]:
-        """This publisher's messages get these sequences: the records of who isn't owed them."""
+        """Return settlements for the subscriptions that aren't owed this publisher's messages,
+        which get the sequences of `run`."""
         views = [pair for word in self._words(topic) for pair in self._views.get(word, {}).items()]
         if isinstance(publisher, Inside):
             if publisher.only is None:
@@ -127,11 +128,12 @@ class NoLocal:
         return found + self._excluded(closed, run, Outcome.FORBIDDEN, "")
 
     def _words(self, topic: str) -> tuple[str, ...]:
-        """Under what the subscriptions that may be owed the topic's messages are found."""
+        """Return the topic and its patterns: keys of the subscriptions that may be owed its
+        messages."""
         return (topic, *self._patterns.of(topic))
 
     def _closed_to(self, topic: str) -> Sequence[Subscription]:
-        """The subscriptions of patterns that aren't owed the topic's messages."""
+        """Return the subscriptions of patterns that aren't owed the topic's messages."""
         permissions = self._permissions()
         if permissions.grants is None or not self._users:
             return ()
@@ -152,7 +154,8 @@ class NoLocal:
     def _excluded(
         self, subscriptions: Iterable[Subscription], run: range, outcome: Outcome, consumer: str
     ) -> list[Settlement]:
-        """Tell their dispatchers, and what is to be recorded for those that last."""
+        """Exclude a run from these subscriptions' dispatchers or streams; return the settlements to
+        record for durable ones."""
         found: list[Settlement] = []
         for subscription in subscriptions:
             if subscription.stream is not None:
@@ -181,7 +184,7 @@ def _drop(
 
 
 def never_owed(subscription: Subscription, run: Run, outcome: Outcome, consumer: str) -> Settlement:
-    """The record of messages that a durable subscription isn't owed."""
+    """Return the record of messages that a durable subscription isn't owed."""
     assert subscription.key is not None  # noqa: S101
     now = clock.now()
     subscription.counts.settle(outcome, len(run))

@@ -2,8 +2,9 @@
 
 
 class Producer:
-    """An incoming link: messages for one topic, or (None) each for its own. `returns`: its peer
-    wants back what nobody is subscribed to; `divided`: its messages may be of several logs."""
+    """An incoming link, to one topic, or (None) with messages that name their topics. `returns`:
+    its peer wants messages released that no subscription is owed; `divided`: its messages may
+    belong to several logs."""
 
     __slots__ = ("divided", "returns", "topic")
 

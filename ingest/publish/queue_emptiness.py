@@ -1,4 +1,4 @@
-"""Whether a queue has messages: looked at, not counted, as it is asked before they are lost."""
+"""Whether a queue has messages, by reading, not by counters: they would be lost with the queue."""
 
 from distributary.ingest.commit.group_log import Log
 from distributary.ingest.delivery.consumer import Subscription
@@ -8,8 +8,8 @@ from distributary.pipeline.dispatch.dispatcher import Deliver
 
 
 async def empty_below(subscription: Subscription, log: Log, paging: Paging) -> int | None:
-    """The sequence below which the subscription is owed nothing; None if it is owed something.
-    Raises StoreError when that can't be read."""
+    """Return the sequence below which the subscription is owed no message; None if it is owed one.
+    Raises StoreError when messages can't be read."""
     end = log.recent.head
     if subscription.dispatcher.outstanding:
         return None
@@ -29,7 +29,7 @@ async def empty_below(subscription: Subscription, log: Log, paging: Paging) -> i
 
 
 def empty_since(subscription: Subscription, log: Log, end: int) -> bool:
-    """Whether nothing has come for it since then, durable or not."""
+    """Whether no message has come for the subscription from sequence `end` on, durable or not."""
     topic = subscription.definition.topic
     found = log.recent.find(topic, max(end, log.recent.floor))
     return found is None and not log.coming(topic)[0]

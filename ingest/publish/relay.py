@@ -1,8 +1,9 @@
 """The destinations of one run's messages, where they aren't all the same.
 
 On the anonymous relay each message names its destination in `properties.to`; a full backlog takes
-only the first messages that fit; what a topic's schema doesn't allow goes elsewhere, or nowhere.
-These are loops over messages, but only on links that name no topic, in transactions, or where
+only the first messages that fit; a message that its topic's schema doesn't allow goes to dead
+letters, or is refused.
+This module loops over messages, but only on links that name no topic, in transactions, or where
 backlogs are limited or schemas validate, and only over the numbers that the pump has found.
 Consecutive messages to one topic stay one run.
 """
@@ -29,7 +30,7 @@ from distributary.pipeline.model.message import PublishBatch
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A message isn't its topic's, and is kept in this queue of dead letters."""
+    """The goal of a message that its topic's schema doesn't allow: a queue of dead letters."""
 
     queue: Destination
     info: MisfitInfo
@@ -39,22 +40,22 @@ class Stored(msgspec.Struct, frozen=True):
     """A message is a duplicate of a stored one: it is accepted, and goes nowhere."""
 
 
-#: Where messages go: to a topic of the log, or nowhere, for a reason. An AmqpError spoils the
-#: transaction in which they came.
+#: The goal of messages: a topic of the log, a queue of dead letters, or none, for a reason. An
+#: AmqpError spoils the transaction in which they came.
 Goal: TypeAlias = str | AmqpError | Kept | Stored
-#: Where the messages of a run go, in their order: so many there, so many there.
+#: The goals of a run's messages, in their order, each with its number of messages.
 Goals: TypeAlias = Sequence[tuple[Goal, int]]
-#: What goes to dead letters instead of being routed to a topic: topic -> place in the run.
+#: Messages that go to dead letters instead of being routed: by topic, then by place in the run.
 Unrouted: TypeAlias = Mapping[str, Mapping[int, Kept]]
-#: Where a message goes by its address and the kind that its annotation says: a topic of the log.
+#: Finds the topic of the log for a message's address and the kind that its annotation names.
 Resolve: TypeAlias = Callable[[str, Kind | None], str | AmqpError]
-#: How many messages of these lengths a topic takes, and why no more, if it takes no more.
+#: Returns how many messages of these lengths a topic takes, and why no more, if it takes no more.
 Admit: TypeAlias = Callable[[str, bytes], tuple[int, AmqpError | None]]
 
 
 class RoutedRun(msgspec.Struct, frozen=True, eq=False):
-    """Messages of one topic, and the place of the first one among what was received. If they are
-    dead letters, their `queue` is made if it isn't there."""
+    """Messages of one topic, and the place of the first one in the received run. If they are dead
+    letters, their `queue` is made if it isn't there."""
 
     run: PublishBatch
     start: int
@@ -62,8 +63,8 @@ class RoutedRun(msgspec.Struct, frozen=True, eq=False):
 
 
 class Routed(msgspec.Struct, frozen=True, eq=False):
-    """Where the messages of one run go: runs by topic in the order of the messages, what is to be
-    accepted when they are durable and what at once, and complaints about those that go nowhere."""
+    """The routed messages of one run: runs by topic in the order of the messages, the deliveries to
+    accept when they are durable (`receipt`) and at once, and complaints about refused messages."""
 
     runs: list[RoutedRun]
     receipt: Receipt
@@ -72,8 +73,8 @@ class Routed(msgspec.Struct, frozen=True, eq=False):
 
 
 class Complaint(msgspec.Struct, frozen=True, eq=False):
-    """Messages that go nowhere: deliveries to reject, and why. A transaction in which they came
-    can't be committed without them."""
+    """Refused messages: the deliveries to reject, and why. A transaction in which they came can't
+    be committed without them."""
 
     deliveries: bytes
     unsettled: int
@@ -82,7 +83,7 @@ class Complaint(msgspec.Struct, frozen=True, eq=False):
 
 
 def goals_of(received: Received, resolve: Resolve) -> Goals:
-    """The destinations that messages name themselves."""
+    """Return the goals of messages that name their destinations."""
     return [
         (
             resolve(address, ANNOTATED.get(annotated))
@@ -95,7 +96,7 @@ def goals_of(received: Received, resolve: Resolve) -> Goals:
 
 
 def but(goals: Goals, others: Mapping[int, Goal]) -> Goals:
-    """The same goals, but for the messages at these places."""
+    """Return the goals, with others for the messages at these places."""
     found: list[tuple[Goal, int]] = []
     places, start = sorted(others), 0
     for goal, count in goals:
@@ -112,7 +113,7 @@ def but(goals: Goals, others: Mapping[int, Goal]) -> Goals:
 
 
 def routed(received: Received, receipt: Receipt, goals: Goals, admit: Admit) -> Routed:
-    """Messages go to their goals, as far as topics take them."""
+    """Route messages to their goals, as far as the topics take them."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))
     routing = _Routing(received, receipt, offsets, admit)
     for goal, count in goals:
@@ -121,7 +122,7 @@ def routed(received: Received, receipt: Receipt, goals: Goals, admit: Admit) -> 
 
 
 class _Routing:
-    """Messages that are routed in their order, some at a time."""
+    """Routes the messages of one run, in their order, some at a time."""
 
     def __init__(
         self, received: Received, receipt: Receipt, offsets: "array[int]", admit: Admit
@@ -135,7 +136,7 @@ class _Routing:
         self._start = 0
 
     def add(self, goal: Goal, count: int) -> None:
-        """The next messages, so many, go there."""
+        """Route the next `count` messages to a goal."""
         start = self._start
         self._start = stop = start + count
         match goal:
@@ -195,13 +196,13 @@ class _Routing:
 
 
 def dead_letter(message: Bytes, kept: Kept) -> PublishBatch:
-    """The message as it is kept."""
+    """Return the copy of a message for its queue of dead letters."""
     return run_of(kept.queue.topic, [copy_of_misfit(message, kept.info)])
 
 
 def _take_volatile(deliveries: "array[int]", durable: bytes) -> "array[int]":
-    """Take those of non-persistent messages out: now it is known that they go somewhere, and that
-    is all that they wait for."""
+    """Take out and return the deliveries of non-persistent messages: they are accepted as soon as
+    their topic is known."""
     taken = array("Q")
     if all(durable):
         return taken
@@ -213,14 +214,14 @@ def _take_volatile(deliveries: "array[int]", durable: bytes) -> "array[int]":
 
 
 def accept(link: Link, at_once: bytes) -> None:
-    """Tell the sender of messages that wait for nothing more."""
+    """Accept deliveries of messages that need not be durable first."""
     if at_once and link.alive:
         pump.settle(at_once, pump.ACCEPTED)
         link.answered(len(at_once) // 8)
 
 
 def release(link: Link, received: Received) -> None:
-    """Give the sender all of it back: nobody is subscribed to its topic, and it wants to know."""
+    """Release all messages to their sender, which asked for that: the topic has no subscription."""
     pump.settle(received.deliveries, pump.RELEASED)
     link.connection.touch()
     link.answered(received.unsettled)
@@ -228,11 +229,11 @@ def release(link: Link, received: Received) -> None:
 
 
 def reject(link: Link, complaint: Complaint) -> None:
-    """Tell the sender. What it sent settled can't be rejected any more, so its link ends with the
-    error: a loss must not go unheard."""
+    """Reject deliveries. Messages that came settled can't be rejected, so their link ends with the
+    error: the sender must learn of a loss."""
     amqp_error = complaint.amqp_error
     if not link.alive:
-        return  # the peer went without waiting; its deliveries are gone
+        return  # the peer has gone without waiting; its deliveries are freed
     pump.reject(complaint.deliveries, amqp_error.condition, amqp_error.description)
     link.answered(complaint.unsettled)
     if link.ended:

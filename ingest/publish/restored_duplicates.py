@@ -1,9 +1,9 @@
-"""Ids of messages from before the start, read back from the table: a duplicate that is sent because
-the gateway died is recognized.
+"""Ids of messages from before the start, read back from the table: so a duplicate that is sent
+because the gateway died is recognized.
 
 The table is read on the caller's thread, before peers are served: as many messages of each topic as
-its window has ids. Some of these messages may have no id, so there may be fewer ids than the window
-holds. Topics that don't look for duplicates cost nothing.
+its window has ids. Some of these messages may have no id, so the window may get fewer ids than it
+holds. Topics that don't look for duplicates aren't read.
 """
 
 import time
@@ -22,8 +22,8 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 _events = structlog.get_logger("gateway")
 
-#: Parts of a window by time: when a message was published is known to one of them, and it counts
-#: as published at the part's end, so an id may count for so much longer after a start.
+#: Parts of a window by time. Only the part in which a message was published is known, and its end
+#: counts as the time, so after a start an id may be remembered longer by one part.
 PARTS = 16
 #: Bytes of messages that are read at once.
 _PAGE_BYTES = 4 << 20
@@ -47,7 +47,7 @@ def restore_duplicates(windows: Windows, policies: Policies, table: TopicLog) ->
 
 
 def _topics(policies: Policies, table: TopicLog) -> dict[str, list[tuple[int, int]]]:
-    """Of each topic in question where its parts end, and how many messages each has."""
+    """Return the parts of each topic that looks for duplicates: (end, number of messages)."""
     found: dict[str, list[tuple[int, int]]] = {}
     for topic, stop, count, _, _ in table.volumes(table.first_sequence):
         if policies.of_topic(topic).seeks_duplicates:
@@ -63,7 +63,7 @@ def _restore_topic(
     table: TopicLog,
     pump: Pump,
 ) -> int:
-    """How many messages were read for it."""
+    """Fill one topic's window; return how many messages were read."""
     age = policy.duplicates_ms * 1_000
     now = clock.now()
     times = [now - age * left // PARTS for left in range(PARTS if age else 1, -1, -1)]
@@ -91,7 +91,7 @@ def _restore_topic(
 
 
 def _start(messages: int, ends: Sequence[tuple[int, int]]) -> int:
-    """A sequence from which on there are at least so many; 0: that is all that there are."""
+    """Return a sequence from which on there are at least `messages` messages; 0: from the start."""
     if not messages:
         return 0
     left = messages

@@ -1,8 +1,8 @@
-"""Routes: where messages go beside their own topic, by its policy.
+"""Routes: copies of messages to other destinations, by the policy of their topic.
 
-A routed copy is the same bytes in one group with its message: after any end of the process both are
-there or neither. It isn't routed again, so no routes go round. All methods run on the loop's
-thread.
+A routed copy has the same bytes as its message, and is in one group with it: after any end of the
+process both are there or neither. It isn't routed again, so there are no loops. All methods run on
+the loop's thread.
 """
 
 from array import array
@@ -24,7 +24,7 @@ from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 from distributary.pipeline.selector.matching import Selections, selected
 from distributary.pipeline.sequences.gathering import stretches
 
-#: Routes whose selectors are kept ready.
+#: Most routes whose selectors are kept ready.
 _JOINED_MAX = 1_000
 
 _events = structlog.get_logger("gateway")
@@ -36,21 +36,21 @@ class Routes:
     def __init__(self, ensure_queue: Callable[[Destination], SubscriptionKey]) -> None:
         """`ensure_queue` makes a queue, in the pending group, if it isn't there."""
         self._ensure_queue = ensure_queue
-        #: The selectors of routes, each under a name of its own, and those that were joined.
+        #: The selectors of routes, each under its own name, and those that were joined.
         self._selections = Selections(BatchReader)
         self._joined: set[Definition] = set()
-        #: Routes of which a selector couldn't be evaluated, which was said.
+        #: Routes whose selector couldn't be evaluated, which was logged.
         self._failed: set[Route] = set()
 
     def with_copies(
         self, run: PublishBatch, start: int, routes: Sequence[Route], unrouted: Unrouted
     ) -> list[PublishBatch]:
-        """The run, and behind it what of it goes elsewhere by these routes. It began at `start` in
-        what was received, of which `unrouted` goes to dead letters instead."""
+        """Return the run, followed by its copies by these routes. The run begins at place `start`
+        of the received messages, of which `unrouted` go to dead letters instead."""
         found = [run]
         for route in routes:
             if route.to.topic == run.topic:
-                continue  # a line of policies may be for the topic that it names, too
+                continue  # a policy's pattern may match the topic to which it routes
             kept = {
                 place - start: one
                 for place, one in unrouted.get(route.to.topic, {}).items()
@@ -69,11 +69,11 @@ class Routes:
         return found
 
     def ensure(self, queue: Destination) -> None:
-        """A queue of dead letters is there, in the pending group."""
+        """Make a queue of dead letters, in the pending group, if it isn't there."""
         self._ensure_queue(queue)
 
     def ensure_of(self, topic: str) -> None:
-        """If this is a queue's topic, the queue is there, in the pending group."""
+        """Make the queue of a queue's topic, in the pending group, if it isn't there."""
         name = topic.removeprefix(PREFIXES[Kind.QUEUE])
         if name != topic:
             self._ensure_queue(Destination(Kind.QUEUE, name))
@@ -81,7 +81,7 @@ class Routes:
     def _dead_letters(
         self, run: PublishBatch, route: Route, kept: Mapping[int, Kept]
     ) -> Iterator[PublishBatch]:
-        """Copies that can't be the other topic's."""
+        """Yield dead letters of copies that the other topic's schema doesn't allow."""
         offsets = array("i", bytes(pump.offsets(run.lengths, run.count)))
         for place, one in sorted(kept.items()):
             message = part(run, place, place + 1, offsets[place], offsets[place + 1])
@@ -90,8 +90,8 @@ class Routes:
                 yield dead_letter(message.blob, one)
 
     def _selected(self, run: PublishBatch, route: Route) -> list[PublishBatch]:
-        """The messages of the run that the route's selector selects. Where it can't be evaluated
-        all of them: rather a message too many than one too few."""
+        """Return the messages that the route's selector selects; all of them where it can't be
+        evaluated: rather a message too many than one too few."""
         if route.selector is None:
             return [run]
         offsets, _ = pump.laid_out(run.blob, run.lengths, run.count)
@@ -110,10 +110,10 @@ class Routes:
         ]
 
     def _definition(self, route: Route) -> Definition:
-        """What stands for the route among the selectors."""
+        """Return the definition that stands for the route among the selectors."""
         definition = Definition(str(route), shared=True, selector=route.selector)
         if definition not in self._joined:
-            if len(self._joined) >= _JOINED_MAX:  # of policies that are no more
+            if len(self._joined) >= _JOINED_MAX:  # some are of former policies
                 for one in self._joined:
                     self._selections.leave(one)
                 self._joined.clear()

@@ -1,5 +1,6 @@
-"""Requests of this gateway itself to `$management` of the owners of other logs, which trust it:
-what logs say to each other of transactions over several of them.
+"""Requests of this gateway itself to `$management` of the owners of other logs, which trust it.
+
+They concern transactions over several logs.
 """
 
 from collections.abc import Callable
@@ -17,19 +18,19 @@ from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
 #: The number of the gateway itself among its clients, which have others.
 _ITSELF = 0
 _NAME = f"{PREFIX}gateway"
-_ASKED = NotAsked(LIMIT_EXCEEDED, "nobody asks any more")
+_ASKED = NotAsked(LIMIT_EXCEEDED, "the request was given up")
 
 
 class GatewayRequests:
-    """Two links at each owner that was asked for anything, as long as it is there; at a gateway
-    without a log as long as it is asked."""
+    """Two links at each owner that had a request, as long as the owner is there; at a gateway
+    without a log as long as a request is open."""
 
     def __init__(self, container: str, held: RequestsBytes, sessions: ClientSessions) -> None:
         self._container, self._held, self._sessions = container, held, sessions
         self._of: dict[str, OwnerRequests] = {}
 
     async def ask(self, log: str, encoded: Callable[[int, str], bytes]) -> NodeAnswer | AmqpError:
-        """The answer of the owner of this log; or why there is none."""
+        """Return the answer of the owner of this log, or why there is none."""
         private = private_number(log) is not None
         requests = None if private else self._of.get(log)
         if requests is None or requests.over:

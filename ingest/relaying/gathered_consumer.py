@@ -1,9 +1,9 @@
 """A client's link that receives from several logs at once, as from one.
 
 Rule 1: the parts share the client's credit (`pipeline.lake.shared_credit`).
-Rule 2: the numbers of the parts' messages, which are the tags that the client sees, never meet; and
-        the time of delivery by which the engine gives an outcome back says whose it is.
-Rule 3: a part whose owner is lost waits for the next one; the others go on.
+Rule 2: the numbers of the parts' messages, which are the tags that the client sees, never collide;
+        the time of delivery that the engine gives back with an outcome says which part it is for.
+Rule 3: a part whose owner is lost waits for the next owner; the other parts go on.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ NUMBER_BITS = 48
 
 
 class GatheredConsumer(GatheredLink):
-    """The whole, of so many `parts`."""
+    """The client's link, made of this many `parts`."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class GatheredConsumer(GatheredLink):
         *,
         optional: bool,
     ) -> None:
-        """`again_seconds`: how long the client's credit rests in one part, where there is less than
-        parts and none had anything."""
+        """`again_seconds`: how long the client's credit stays with one part, where there is less
+        credit than parts and no part had a message."""
         super().__init__(link, optional=optional)
         self._loop, self._again_seconds = loop, again_seconds
         self.credit = SharedCredit(parts)
@@ -47,7 +47,7 @@ class GatheredConsumer(GatheredLink):
         self._timer: asyncio.TimerHandle | None = None
 
     def gather(self, parts: "list[ConsumerPart]") -> None:
-        """Have them made at owners."""
+        """Have these parts made at their owners."""
         self._asking = parts
         self.begin(parts)
 
@@ -61,7 +61,7 @@ class GatheredConsumer(GatheredLink):
             part.flowed()
 
     def share(self) -> None:
-        """Do what the shared credit has decided."""
+        """Carry out the decisions of the shared credit."""
         link, waits = self._link, False
         if not link.alive or link.ended:
             return
@@ -98,14 +98,14 @@ class GatheredConsumer(GatheredLink):
 
 
 class Place(msgspec.Struct, frozen=True, eq=False):
-    """Which part of which consumer it is."""
+    """Place of a part: its consumer, and its number there."""
 
     whole: GatheredConsumer
     number: int
 
 
 class ConsumerPart(GatheredPart, RelayedConsumer):
-    """What comes of one log."""
+    """The part that receives from one log."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class ConsumerPart(GatheredPart, RelayedConsumer):
     # Its share of the credit.
 
     def ask(self) -> None:
-        """Its share is another one now, or is to come back."""
+        """Tell the part that its share of the credit has changed, or is to come back."""
         if self._wire is not None:
             self._wire.touch(self)
 

@@ -1,7 +1,7 @@
-"""A client's link to what lies in several logs: one link at the owner of each, behind one of ours.
+"""A client's link to a destination in several logs: one link at each owner, behind one of ours.
 
-Rule 1: the first owner is asked first; when it has agreed, all others are. So of two that want what
-        only one may have, one is refused before it has anything.
+Rule 1: the first owner is asked first; when it has agreed, all other owners are. So of two clients
+        that want an exclusive subscription, one is refused before it has any part of it.
 Rule 2: the client's link is open when all owners have opened theirs; where one refuses or ends it,
         the client's ends, and the others'.
 Rule 3: the client's detach or close goes to each owner, and is answered when all have answered it.
@@ -18,7 +18,7 @@ from distributary.pipeline.model.amqp_error import NOT_FOUND
 
 
 class GatheredLink(RelayedLink):
-    """See the rules above. `optional`: logs that don't have what it is on are left out."""
+    """See the rules above. `optional`: logs that don't have the link's node are left out."""
 
     def __init__(self, link: Link, *, optional: bool = False) -> None:
         self._link, self._optional = link, optional
@@ -27,13 +27,13 @@ class GatheredLink(RelayedLink):
         self._absent: set[GatheredPart] = set()
         self._begun = 0
         self._open = False
-        self._leaving: list[GatheredPart] | None = None  #: those that have yet to answer its end
+        self._leaving: list[GatheredPart] | None = None  #: parts that must still end
         self._closed = False  #: what the client's detach says
         self._why = "", ""
 
     @property
     def sessions(self) -> tuple[RelayedSession, ...]:
-        """Where its parts are at owners."""
+        """Return the sessions that its parts have at owners."""
         return tuple(part.session for part in self._there)
 
     @property
@@ -42,7 +42,7 @@ class GatheredLink(RelayedLink):
         return [part for part in self._parts[: self._begun] if part not in self._absent]
 
     def begin(self, parts: "Sequence[GatheredPart]") -> None:
-        """Have them made at owners, the first one first."""
+        """Have these parts made at their owners, the first one first."""
         self._parts += parts
         self._begin(1)
 
@@ -54,7 +54,7 @@ class GatheredLink(RelayedLink):
     # What parts say.
 
     def opened(self, part: "GatheredPart") -> None:
-        """Its owner has agreed."""
+        """The part's owner has agreed."""
         self._opened.add(part)
         self._go_on("", "")
 
@@ -72,7 +72,7 @@ class GatheredLink(RelayedLink):
             self._link.refuse(condition, text)
 
     def failed(self, part: "GatheredPart", condition: str, text: str) -> None:
-        """Its owner has refused or ended it, or there is none for too long."""
+        """The part's owner has refused or ended it, or there was no owner for too long."""
         link = self._link
         if not link.alive or link.ended:
             return
@@ -85,7 +85,7 @@ class GatheredLink(RelayedLink):
             link.refuse(condition, text)
 
     def has_left(self, part: "GatheredPart", condition: str, text: str) -> None:
-        """Its owner has answered the client's detach, or nobody has to any more."""
+        """The part's owner has answered the client's detach, or no owner has to any more."""
         if self._leaving is None or part not in self._leaving:
             return
         self._leaving.remove(part)
@@ -103,7 +103,7 @@ class GatheredLink(RelayedLink):
         raise NotImplementedError
 
     def flowed(self) -> None:
-        """Nothing comes on it."""
+        """Do nothing: the client gives no credit."""
 
     def detached(self, *, closed: bool) -> None:
         there = self._there
@@ -127,7 +127,7 @@ class GatheredLink(RelayedLink):
 
 
 class GatheredPart(OwnerLink):
-    """What all parts do: the client's link is opened and ended by the whole."""
+    """A part of a gathered link: the gathered link opens and ends the client's link."""
 
     whole: GatheredLink
 

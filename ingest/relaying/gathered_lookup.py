@@ -1,7 +1,7 @@
 """A client's link that looks for a durable subscription of other gateways' logs, to end it.
 
-The first log that has it says its topic, and so which other ones may have it, too. What those have
-under its name on another topic is another subscription, which stays.
+The first log that has it says its topic, and so which other logs may have it, too. A subscription
+of the same name on another topic is another subscription, which stays.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,8 @@ from distributary.pipeline.subscriptions.attach_intent import offered
 
 
 class GatheredLookup(GatheredLink):
-    """The whole. `others` gives lookups in the other logs of a topic that was found by one."""
+    """All lookups of one link. `others` gives lookups in the other logs of the topic that the first
+    lookup found."""
 
     def __init__(
         self, link: Link, others: "Callable[[GatheredLookup, LookupPart], list[LookupPart]]"
@@ -32,14 +33,14 @@ class GatheredLookup(GatheredLink):
         self._others = others
 
     def found(self, part: "LookupPart") -> None:
-        """The first log has it."""
+        """The first log has the subscription: look in the other logs of its topic."""
         self._parts += self._others(self, part)
         self.opened(part)
 
 
 class LookupPart(GatheredPart):
-    """What one log has of it: nothing goes over it, its client's close ends the subscription.
-    `topic`: of that topic alone, if it says one."""
+    """Lookup in one log: no messages go over it, its client's close ends the subscription.
+    `topic`: looks for a subscription of this topic alone, if it isn't empty."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class LookupPart(GatheredPart):
         topic: str = "",
     ) -> None:
         self.whole: GatheredLookup = whole
-        #: The topic of the subscription, a word of the log, when it was found.
+        #: The topic of the subscription as the log writes it, once it was found.
         self.topic = topic
         super().__init__(link, sessions, terms)
 
@@ -89,5 +90,5 @@ class LookupPart(GatheredPart):
 
     @property
     def _goes_on(self) -> bool:
-        """Whoever ends a subscription must know that it has ended."""
+        """Whether the client ends the subscription: it must know that it has ended."""
         return bool(self._leaving)

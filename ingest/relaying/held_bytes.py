@@ -1,8 +1,8 @@
-"""The bytes of messages that relayed links keep here, of all clients together.
+"""Bytes of messages that relayed links keep here, of all clients together.
 
-A client that sends isn't read while they are too many: its messages wait for outcomes of an owner.
-One that receives, and doesn't, is ended: nobody else could have its messages, and waiting for it
-would have others wait. A request beyond them is refused.
+Above the limit a client that sends isn't read: its messages wait for outcomes of an owner.
+A client that doesn't take its messages is ended: no other consumer could have those messages, and
+waiting for it would block the others. A request beyond the limit is refused.
 """
 
 from typing import Protocol
@@ -15,32 +15,32 @@ class Holder(Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes it keeps."""
+        """Bytes that the link keeps."""
 
     def drop(self, reason: str) -> None:
-        """Its client is ended for this reason."""
+        """End its client for this reason."""
 
 
 class SendersBytes:
-    """What clients have sent and owners have given no outcome for."""
+    """Bytes of messages that clients have sent and owners have given no outcome for."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
         self._held: dict[Peer, None] = {}
 
     def add(self, peer: Peer, size: int) -> None:
-        """So much more came of this client."""
+        """Count bytes that came from this client."""
         self._bytes += size
         if self._bytes > self._most:
             self._held[peer] = None
             peer.hold(True)
 
     def forget(self, peer: Peer) -> None:
-        """This client has gone: nothing is kept of it, however long the others wait."""
+        """Forget a client that has gone."""
         self._held.pop(peer, None)
 
     def remove(self, size: int) -> None:
-        """So much has its outcome, or is nobody's any more."""
+        """Take off bytes of messages that have their outcome, or whose link has ended."""
         self._bytes -= size
         if self._held and self._bytes <= self._most // 2:
             held, self._held = self._held, {}
@@ -50,14 +50,14 @@ class SendersBytes:
 
 
 class ReceiversBytes:
-    """What owners have sent and the sockets of clients haven't taken."""
+    """Bytes of messages that owners have sent and the sockets of clients haven't taken."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
         self._holders: dict[Holder, None] = {}
 
     def add(self, holder: Holder, size: int) -> None:
-        """So much more waits on this link."""
+        """Count bytes that wait on this link."""
         self._bytes += size
         self._holders[holder] = None
         if self._bytes > self._most:
@@ -68,20 +68,20 @@ class ReceiversBytes:
             )
 
     def remove(self, holder: Holder, size: int) -> None:
-        """So much was taken, or is nobody's any more."""
+        """Take off bytes that the client's socket took, or whose link has ended."""
         self._bytes -= size
         if not holder.held_bytes:
             self._holders.pop(holder, None)
 
 
 class RequestsBytes:
-    """What clients have asked of owners that have not answered."""
+    """Bytes of clients' requests that owners have not answered."""
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
 
     def add(self, size: int) -> str:
-        """One more is to wait; why it can't, or nothing."""
+        """Count one more waiting request; return why it can't wait, or an empty text."""
         if self._bytes + size > self._most:
             return (
                 f"requests of {self._bytes} bytes wait for owners of other logs, {self._most} at "
@@ -91,5 +91,5 @@ class RequestsBytes:
         return ""
 
     def remove(self, size: int) -> None:
-        """It is answered, or nobody waits any more."""
+        """Take off a request that is answered or given up."""
         self._bytes -= size

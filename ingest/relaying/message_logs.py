@@ -1,4 +1,4 @@
-"""In which log each message of a run belongs: its topic says it, or the partition that it is in."""
+"""The log of each message of a run: its topic's, or its partition's."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,8 +15,8 @@ _TOPICS_KNOWN = 4_096
 
 
 class MessageLogs:
-    """Asks the placement for a gateway that owns `log`; `bare` is the kind of an address that
-    doesn't name its own."""
+    """Logs of messages by the placement, for a gateway that owns `log`; `bare` is the kind of an
+    address that doesn't name its kind."""
 
     def __init__(self, placement: Placement, log: str, bare: Kind) -> None:
         self._log, self._bare = log, bare
@@ -24,7 +24,8 @@ class MessageLogs:
         self._turn = 0
 
     def of(self, topic: str | None, received: Received) -> list[str]:
-        """The log of each message of a run for this topic, or (None) for those that they name."""
+        """Return the log of each message of a run for this topic, or (None) for the address that
+        each message names."""
         self._turn += 1
         if topic is not None:
             return self._divided(self._logs(topic), received)
@@ -39,7 +40,7 @@ class MessageLogs:
         return [logs[part] for part in partitions_of(found, len(logs), self._turn)]
 
     def _logs_of(self, address: str, annotated: int) -> tuple[str, ...]:
-        """The logs of what a message names; ours where that is nothing."""
+        """Return the logs of the destination that a message names; ours where it names none."""
         destination = destination_of(address, ANNOTATED.get(annotated), self._bare)
         if isinstance(destination, AmqpError):
             return (self._log,)

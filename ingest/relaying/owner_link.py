@@ -1,9 +1,9 @@
-"""What relayed links have in common: their life at the client, at the owner, and between owners.
+"""Common rules of relayed links: their life at the client, at the owner, and between owners.
 
-Rule 1: the client's link is answered when the owner has answered, with what it said.
-Rule 2: where the client ends its link, the owner hears it, and its answer is the client's.
-Rule 3: where the owner refuses or ends the link, the client hears its error.
-Rule 4: where the owner is lost, the link stays, and is made again at the next one.
+Rule 1: the client's link is answered when the owner has answered, with the owner's answer.
+Rule 2: where the client ends its link, the owner is told, and its answer goes to the client.
+Rule 3: where the owner refuses or ends the link, the client gets the owner's error.
+Rule 4: where the owner is lost, the link stays, and is made again at the next owner.
 """
 
 from abc import abstractmethod
@@ -25,7 +25,7 @@ from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.pipeline.model.amqp_error import NOT_FOUND
 
-#: How a client's link ends that an owner can't serve any more.
+#: Condition of a client's link that no owner can serve any more.
 FORCED = "amqp:link:detach-forced"
 _ENDED_HERE = ("amqp:link:detach-forced", "the client's link was ended")
 
@@ -35,8 +35,8 @@ class OwnerLink(RelayedLink):
     for the latter."""
 
     def __init__(self, link: Link, sessions: tuple[RelayedSession, ...], terms: OwnerTerms) -> None:
-        """`sessions`: at the owners of the logs that may have what it is on; they are asked in
-        turn."""
+        """`sessions`: at the owners of the logs that may have the link's node; the owners are asked
+        in turn."""
         self._link, self._terms = link, terms
         self.session, *self._more = sessions
         self.key = link.name, link.is_outgoing
@@ -47,63 +47,62 @@ class OwnerLink(RelayedLink):
         self._answered = False  #: the client's link is open
         self._ready = False  #: it is attached at the owner
         self._leaving: bool | None = None  #: its client has detached (False) or closed it (True)
-        self._ending = False  #: this owner was asked to end it
-        self._asked = False  #: some owner was
+        self._ending = False  #: this owner was asked to end the link
+        self._asked = False  #: some owner was asked to end it
         self._over = False
 
     def __str__(self) -> str:
         return f"{self._terms.topic or self._terms.attach.address} for {self._link.name}"
 
     def begin(self) -> None:
-        """Have it made at the owner."""
+        """Have the link made at the owner."""
         self.session.join(self)
 
-    # What subclasses know.
+    # For subclasses.
 
     @abstractmethod
     def _make(self, session: Any) -> Any:
-        """Open the link on a session of the owner's; Proton's pointer."""
+        """Open the link on a session of the owner's; return Proton's pointer."""
 
     @abstractmethod
     def _answer(self) -> None:
-        """Open the client's link, by `_open`: the owner has."""
+        """Open the client's link, by `_open`: the owner has opened its own."""
 
     def _open(self) -> None:
-        """The client's link is described, and is to be opened."""
+        """Open the client's link, whose terms are set."""
         self._link.open()
 
     @property
     def sessions(self) -> tuple[RelayedSession, ...]:
-        """Where it is at owners."""
+        """Return the sessions that the link has at owners."""
         return (self.session,)
 
     @abstractmethod
     def perform(self) -> None:
-        """Hand to the owner's engine what waits."""
+        """Hand the waiting messages and outcomes to the owner's engine."""
 
     def _owner_lost(self) -> None:
-        """The owner is gone; its deliveries can be read for the last time."""
+        """Read the deliveries of the lost owner, for the last time."""
 
     def _left(self) -> None:
-        """The client's link is gone, or is as good as gone: keep nothing for it."""
+        """Keep nothing for the client's link: it has ended, or will not go on."""
 
     @property
     def _goes_on(self) -> bool:
-        """Whether there is something to say to an owner before the client's detach is answered,
-        when none is there."""
+        """Whether the client's detach must wait for an owner while there is none."""
         return False
 
     # The client's side.
 
     def received(self, received: Received) -> None:
-        """Messages, of a client that sends or of the owner."""
+        """Take messages, of a client that sends or of the owner."""
         raise NotImplementedError
 
     def outcomes(self, outcomes: Outcomes) -> None:
         raise NotImplementedError
 
     def settled(self, outcomes: Outcomes) -> None:
-        """Outcomes that the owner gave."""
+        """Take outcomes that the owner gave."""
         raise NotImplementedError
 
     def flowed(self) -> None:
@@ -123,24 +122,24 @@ class OwnerLink(RelayedLink):
         if self._over:
             return
         self._over = True
-        self.perform()  # what came before is the owner's
+        self.perform()  # earlier messages and outcomes go to the owner
         self._finish()
         if self._wire is None or self.pointer is None:
             return
-        if not self._link.alive:  # so are the others of its session, whose end follows
+        if not self._link.alive:  # so are the other links of its session, whose end follows
             self.session.well = self._link.ended_well
             return
         self._leave_owner()
 
     def _leave_owner(self) -> None:
-        """End it there, if it is there and nobody has. Not closed: that would end a durable
-        subscription."""
+        """End the link at the owner, if it is there and isn't ending. Not closed: that would end a
+        durable subscription."""
         if self._wire is not None and not self._ending:
             tell(proton.pn_link_condition(self.pointer), *_ENDED_HERE)
             self._end_there(closed=False)
 
     def _finish(self) -> None:
-        """Nothing more is kept for it, or told of it."""
+        """Keep nothing more for the link, and pass nothing more on."""
         self._over = True
         self._left()
         if self._wire is None or self._link.alive:  # else its session has yet to end it
@@ -184,7 +183,8 @@ class OwnerLink(RelayedLink):
         elif said.condition == NOT_FOUND and self._more and not self._answered and not self._over:
             self._ask_next()
         elif self._leaving is not None:
-            # What isn't there any more has been ended, if the one was asked to that was lost.
+            # If a lost owner was asked to end the subscription and the next one hasn't got it, it
+            # has ended.
             done = self._asked and said.condition == NOT_FOUND
             why = ("", "") if done else (said.condition, said.description)
             self._has_left(*why)
@@ -193,7 +193,7 @@ class OwnerLink(RelayedLink):
             self._fail(condition, said.description or "the owner of its log has ended it")
 
     def _ask_next(self) -> None:
-        """What it is on isn't in this log; it may be in the next one."""
+        """Ask the next log: this one doesn't have the link's node."""
         self.session.leave(self)
         self.session = self._more.pop(0)
         said = replace(self._terms.said, log=self.session.owner.log)
@@ -218,14 +218,14 @@ class OwnerLink(RelayedLink):
         self._leave_owner()
 
     def _fail(self, condition: str, text: str) -> None:
-        """No owner serves it: neither does the client's gateway any more."""
+        """End the client's link: no owner serves it."""
         self._finish()
         self._for_client(partial(self._end, condition, text))
 
-    # What is done to the client's link.
+    # Work on the client's link.
 
     def _for_client(self, work: Callable[[], None]) -> None:
-        """What goes wrong in it is this client's alone."""
+        """Do work on the client's link; a failure ends this client alone."""
         if self._link.alive:
             self._link.connection.attempt(work)
 
@@ -239,13 +239,13 @@ class OwnerLink(RelayedLink):
             link.refuse(condition, text)
 
     def _has_left(self, condition: str, text: str) -> None:
-        """The client's detach can be answered; who doesn't wait for that has ended all the same."""
+        """Answer the client's detach; the link has ended even if its client doesn't wait for it."""
         if not self._over:
             self._finish()
         self._for_client(partial(self._detach, condition, text))
 
     def _detach(self, condition: str, text: str) -> None:
-        """Answer the client's detach, behind all outcomes that it waits for."""
+        """Answer the client's detach, after all outcomes that it waits for."""
         closed = bool(self._leaving)
         self._link.when_answered(partial(self._say_detached, closed, condition, text))
 

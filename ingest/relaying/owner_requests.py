@@ -1,8 +1,8 @@
 """Requests of a client to `$management` that are about another gateway's log: its owner answers
 them, with the client's user and rights.
 
-A client's link to the node has two at the owner, in its session there: one for requests, one for
-answers. What is held for that link, such as leases, ends with it.
+A client's link to the node has two links at the owner, in the client's session there: one for
+requests, one for answers. Whatever the owner holds for them, such as leases, ends with them.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ FAILED = "amqp:internal-error"
 
 
 class _NodeLink:
-    """One of the two. Implements the client engine's `ClientLink`."""
+    """One of the two links at the owner. Implements the client engine's `ClientLink`."""
 
     def __init__(self, requests: "OwnerRequests", name: str, *, sends: bool) -> None:
         self._requests, self._name, self._sends = requests, name, sends
@@ -66,7 +66,7 @@ class _NodeLink:
             self.wire.later()
 
     def settled(self, outcomes: Outcomes) -> None:
-        """Requests go settled: their answers say all."""
+        """Do nothing: requests go settled, and have answers."""
 
     def perform(self) -> None:
         if self._sends:
@@ -91,7 +91,7 @@ class _NodeLink:
         self._requests.end(NotAsked(FAILED, reason))
 
     def leave(self, *, at_once: bool) -> None:
-        """Nobody asks any more; `at_once`: its session goes on without it."""
+        """End the link: no requests will follow; `at_once`: its session goes on without it."""
         session = self._requests.session
         if not at_once:
             session.owner.leave(self)  # its session has yet to end it
@@ -108,12 +108,12 @@ class _NodeLink:
 
 
 class OwnerRequests:
-    """What one link of a client asks of the owner of one log."""
+    """Requests of one link of a client to the owner of one log."""
 
     def __init__(
         self, session: RelayedSession, name: str, said: RelayedFor, held: RequestsBytes
     ) -> None:
-        """`name` is one that no other link of the session has."""
+        """`name`: a link's name that is unique in the session."""
         self.session, self.said, self._name, self._held = session, said, name, held
         self._loop = asyncio.get_running_loop()
         self._answers = _NodeLink(self, name, sends=False)
@@ -127,9 +127,10 @@ class OwnerRequests:
             session.join(link)
 
     async def ask(self, encoded: Callable[[int, str], bytes]) -> NodeAnswer | AmqpError:
-        """The owner's answer to a request, which is encoded with a message-id and the address of
-        its answer; or why there is none, which is known in `fleet.owner_wait_ms`. Who doesn't wait
-        any more cancels it: what wasn't sent isn't."""
+        """Return the owner's answer to a request, or why there is none after `fleet.owner_wait_ms`.
+
+        `encoded` makes the request of a message-id and the address for its answer. A caller that
+        waits no longer cancels the task: a request that wasn't sent yet never is."""
         number, answer = self._number + 1, self._loop.create_future()
         found: NodeAnswer | AmqpError
         data = encoded(number, self._name)
@@ -158,7 +159,7 @@ class OwnerRequests:
         return NotAsked(FAILED, text)
 
     def send(self, pointer: Any) -> None:
-        """Hand to the engine what the owner has credit for."""
+        """Hand the engine as many requests as the owner has given credit for."""
         while self._waiting and proton.pn_link_credit(pointer) > 0:
             number = next(iter(self._waiting))
             data = self._waiting.pop(number)
@@ -169,8 +170,8 @@ class OwnerRequests:
             proton.pn_delivery_settle(delivery)
 
     def answered(self, data: bytes) -> None:
-        """The owner has answered. To which request bytes are an answer that don't say that nobody
-        knows: none of those that were sent has one."""
+        """Take the owner's answer. If its bytes don't name a request, none of the sent requests can
+        have an answer: all fail."""
         number, found = asked_by(data), answer_of(data)
         if number is None:
             found = "an answer doesn't say to which request"
@@ -182,8 +183,8 @@ class OwnerRequests:
                 answer.set_result(told)
 
     def lost(self) -> None:
-        """The owner is lost: what it was asked for may be done; what it wasn't waits for the
-        next."""
+        """Fail the sent requests: the lost owner may have done them. Unsent requests wait for the
+        next owner."""
         text = (
             f"the owner of the log '{self.said.log}' was lost before it answered: what was asked "
         )
@@ -191,7 +192,7 @@ class OwnerRequests:
         self._sent = set()
 
     def end(self, why: AmqpError, *, at_once: bool = True) -> None:
-        """There will be no answers, for this reason."""
+        """End all requests without answers, for this reason."""
         if self.over:
             return
         self.over = True

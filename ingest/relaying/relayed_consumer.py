@@ -1,13 +1,14 @@
 """A client's link that receives from a topic or queue of another gateway's log.
 
-Rule 1: the owner has as much credit as the client has given, less what waits here, and no more than
-        a window of bytes; what the client takes back is taken back from the owner.
+Rule 1: the owner has as much credit as the client has given, less the messages that wait here, and
+        no more than a window of bytes; credit that the client takes back is taken back from the
+        owner.
 Rule 2: a message goes to the client as it came. Its outcome goes to the owner as the client gave
-        it; where the client waits for our word, the owner's word comes first.
-Rule 3: what was delivered before the owner was lost is nobody's at the next one. Where that sends
-        again what the client still holds, it isn't sent twice: the delivery that the client has
-        stands for it, and an outcome that was given meanwhile is given at once. The owner's tags
-        are sequences of its log, by which they are known again.
+        it; where the client waits for our settlement, the owner's settlement comes first.
+Rule 3: the next owner doesn't know the deliveries of a lost owner. A message that it sends again
+        while the client still holds it doesn't go to the client twice: the client's delivery stands
+        for it, and an outcome that the client gave meanwhile is given at once. Tags of owners are
+        sequences of their log, so a message is recognised by its tag.
 """
 
 from array import array
@@ -42,9 +43,8 @@ from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.attach_intent import offered
 
-#: Bytes that a message is taken to have until the first one came. Larger ones come as often as this
-#: is in a window; with fewer the owner would take a consumer that goes first for one that has no
-#: credit.
+#: Bytes that a message is assumed to have until the first one came. It gives at least window / this
+#: credits; with fewer the owner would take a consumer of high priority for one without credit.
 FIRST_BYTES = 65_536
 
 
@@ -56,7 +56,7 @@ class _Part(msgspec.Struct, eq=False):
 
     @property
     def size(self) -> int:
-        """Their bytes."""
+        """Bytes of the messages."""
         at = memoryview(self.batch.offsets).cast("B").cast("i")
         begin = self.run.start - self.batch.first
         return at[begin + len(self.run)] - at[begin]
@@ -81,10 +81,10 @@ class RelayedConsumer(RetiringLink):
         self._next = 1  #: the number of the next message on the client's link
         self._waiting: deque[_Part] = deque()
         self._waiting_count = self.held_bytes = 0
-        self._draining = False  #: the owner was asked to give its credit back
+        self._draining = False  #: the owner was asked to give credit back
         #: By tag, the outcome that the client gave while no owner had the delivery.
         self._given: dict[int, DeliveryState] = {}
-        #: Deliveries of which the client waits for our word, and we for the owner's.
+        #: Deliveries that wait for the owner's settlement (first), and whose clients wait for ours.
         self._confirming: tuple[array[int], array[int]] = (array("Q"), array("Q"))
 
     # The owner's side.
@@ -112,7 +112,7 @@ class RelayedConsumer(RetiringLink):
         self._open()
 
     def settled(self, outcomes: Outcomes) -> None:
-        """Nothing is sent to the owner."""
+        """Do nothing: no messages are sent to the owner."""
 
     def received(self, received: Received) -> None:
         deliveries = array("Q", received.deliveries)
@@ -136,12 +136,12 @@ class RelayedConsumer(RetiringLink):
         self._wait(_Part(RecordBatch(first, count, blob, offsets), numbers))
         self._send()
         if self._wire is not None:
-            self._wire.touch(self)  # for the next of its credit
+            self._wire.touch(self)  # to give it credit again
 
     def _without_known(
         self, blob: bytes, offsets: bytearray, deliveries: "array[int]"
     ) -> "tuple[bytes, bytearray, array[int]]":
-        """Rule 3: what of these messages the client doesn't have."""
+        """Rule 3: return those of the messages that the client doesn't have."""
         tags = dispositions.tags(deliveries)
         known = [tag in self._before or tag in self._given for tag in tags]
         if not any(known):
@@ -172,7 +172,7 @@ class RelayedConsumer(RetiringLink):
         self._lose_retired()
         numbers, deliveries = self._of_owner.take_all()
         if not self._terms.durable:
-            return  # what it was of has ended with its owner
+            return  # its subscription has ended with the owner
         for number, tag in zip(numbers, dispositions.tags(deliveries), strict=True):
             if tag != NO_TAG:
                 self._before[tag] = number
@@ -185,8 +185,8 @@ class RelayedConsumer(RetiringLink):
         self._waiting_count += len(part.run)
 
     def _send(self) -> None:
-        """Send what waits, as far as the client takes it; what it doesn't want any more goes back,
-        and what its socket doesn't take is counted."""
+        """Send waiting messages, as many as the client has credit for and its socket takes; give
+        those back that it wants no more, and count the bytes of the others."""
         link = self._link
         while self._waiting and link.keeper.takes_more and (credit := self._sendable) > 0:
             part = self._waiting[0]
@@ -203,7 +203,8 @@ class RelayedConsumer(RetiringLink):
         self._weigh()
 
     def _give_back(self, count: int) -> None:
-        """So many of the last that wait are more than the client wants: others may have them."""
+        """Give back the last waiting messages, which the client doesn't want: other consumers may
+        have them."""
         while count > 0:
             part = self._waiting[-1]
             most = min(count, len(part.run))
@@ -216,7 +217,7 @@ class RelayedConsumer(RetiringLink):
             count -= most
 
     def _weigh(self) -> None:
-        """Count the bytes that wait."""
+        """Count the bytes of the waiting messages."""
         before, self.held_bytes = self.held_bytes, sum(part.size for part in self._waiting)
         if self.held_bytes > before:
             self._held.add(self, self.held_bytes - before)
@@ -224,7 +225,7 @@ class RelayedConsumer(RetiringLink):
             self._held.remove(self, before - self.held_bytes)
 
     def drop(self, reason: str) -> None:
-        """Its client doesn't take what waits for it."""
+        """End the client's connection: it doesn't take its messages."""
         connection = self._link.connection
         connection.close(LIMIT_EXCEEDED, reason)
         connection.abort()
@@ -248,7 +249,7 @@ class RelayedConsumer(RetiringLink):
             self._wire.touch(self)
 
     def _keep_given(self, run: Run, said: DeliveryState) -> None:
-        """Rule 3: what of these deliveries no owner has at this moment."""
+        """Rule 3: keep the outcome of those deliveries that no owner has at this moment."""
         for number in run:
             tag = self._tags.pop(number, None)
             if tag is not None:
@@ -272,7 +273,7 @@ class RelayedConsumer(RetiringLink):
             self._wire.watch(self)
 
     def passed(self) -> None:
-        """All that came in one read was told: the owner may have confirmed outcomes."""
+        """One read of the owner's frames is done: it may have confirmed outcomes."""
         owners, clients = self._confirming
         count = dispositions.settled(owners) if owners else 0
         if not count:
@@ -295,12 +296,12 @@ class RelayedConsumer(RetiringLink):
 
     @property
     def _sendable(self) -> int:
-        """How many messages may go to the client now."""
+        """Messages that may go to the client now."""
         return self._link.credit
 
     @property
     def _share(self) -> int:
-        """How many messages the client wants of this owner."""
+        """Messages that the client wants of this owner."""
         return self._link.credit
 
     @property
@@ -309,10 +310,10 @@ class RelayedConsumer(RetiringLink):
         return self._link.draining
 
     def _used(self, count: int) -> None:
-        """So many messages went to the client."""
+        """Count messages that went to the client."""
 
     def _exhausted(self) -> None:
-        """There is nothing more."""
+        """Answer the client's drain: the owner has no more messages."""
         self._link.drained()
 
     def flowed(self) -> None:
@@ -327,7 +328,7 @@ class RelayedConsumer(RetiringLink):
             self._for_client(self._credit)
 
     def _credit(self) -> None:
-        """Rule 1."""
+        """Give the owner its credit, by rule 1."""
         link, made = self._link, self.pointer
         if made is None or not self._ready or self._leaving is not None or not link.alive:
             return
@@ -357,7 +358,7 @@ class RelayedConsumer(RetiringLink):
 
     @property
     def _goes_on(self) -> bool:
-        """Who ends a durable subscription must know that it has ended."""
+        """Whether the client ends a durable subscription: it must know that it has ended."""
         queue = kind_of_topic(self._terms.topic or "") is Kind.QUEUE
         return bool(self._leaving) and self._terms.durable and not queue
 
@@ -368,7 +369,7 @@ class RelayedConsumer(RetiringLink):
         self._before.clear()
         self._tags.clear()
         self._given.clear()
-        if self._link.alive:  # the answer to its detach waits for no more of our words
+        if self._link.alive:  # the answer to its detach waits for no more settlements of ours
             self._link.answered(len(self._confirming[1]))
         self._confirming = array("Q"), array("Q")
 

@@ -1,11 +1,11 @@
-"""What of a link goes to another gateway's log, where its messages name their topics, or its topic
-is partitioned.
+"""Part of a producer's link: its messages for another gateway's log, where its messages name their
+topics or its topic is partitioned.
 
 The client's link is the gateway's own; its credit comes back with the outcomes.
 
-Rule: where a log takes nothing, the messages for it are rejected, each by itself, and the link goes
-      on for the others. It ends where that would hide a loss, or be a guess: by what was sent
-      settled, and by what an owner was sent that gave no outcome.
+Rule: where a log takes no messages, those for it are rejected, each by itself, and the link goes on
+      for other logs. The link ends where a rejection would hide a loss or be a guess: if messages
+      were sent settled, or an owner got messages and gave no outcome.
 """
 
 from array import array
@@ -23,7 +23,7 @@ from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.subscriptions.attach_intent import Attach
 
-#: A link whose messages name where they go, or whose topic stands beside this.
+#: A link whose messages name their destinations, or whose topic is given beside this attach.
 UNNAMED = Attach(
     name="",
     outgoing=False,
@@ -43,11 +43,11 @@ UNNAMED = Attach(
 class RelayedPart(RelayedProducer):
     """All messages of one client's link that go to one log."""
 
-    _unheard = False  #: messages went to this owner of which nobody hears what became
+    _unheard = False  #: settled messages went to this owner, so their outcomes stay unknown
 
     @property
     def over(self) -> bool:
-        """Whether it sends nothing any more; another one may."""
+        """Whether it sends no more messages; a new part may."""
         return self._over
 
     def _make(self, session: Any) -> Any:
@@ -55,7 +55,7 @@ class RelayedPart(RelayedProducer):
         return super()._make(session)
 
     def _fail(self, condition: str, text: str) -> None:
-        """See the rule."""
+        """Reject the waiting messages or end the link, by the rule above."""
         in_doubt = any(run.settled or run.again for run in self._waiting)
         if in_doubt or self._sent or self._unheard:
             super()._fail(condition, text)
@@ -64,10 +64,10 @@ class RelayedPart(RelayedProducer):
         self._finish()
 
     def _reject(self, reason: AmqpError) -> None:
-        """What waits, none of which was sent."""
+        """Reject the waiting messages, none of which was sent."""
         for run in tuple(self._waiting):
             if run.work is not None:
-                run.work.spoil(reason)  # nearly always this drops all of it
+                run.work.spoil(reason)  # nearly always this drops the whole run
         while self._waiting:
             run = self._waiting.popleft()
             self._waiting_count -= run.left
@@ -78,14 +78,15 @@ class RelayedPart(RelayedProducer):
             reject(self._link, run.deliveries.tobytes(), run.left, run.left, reason)
 
     def _answer(self) -> None:
-        """The client's link is open."""
+        """Do nothing: the client's link is open."""
 
     def _end(self, condition: str, text: str) -> None:
-        """The client's link is open, whether this owner has answered or not."""
+        """End the client's link, which is open whether this owner has answered or not."""
         self._link.end(condition, text)
 
     def _grant(self, most: int) -> None:
-        """The owner's credit isn't the client's: what is more waits here."""
+        """Do nothing: the client's credit is the gateway's own, messages beyond the owner's credit
+        wait here."""
 
     def _settle(self, outcomes: Outcomes) -> None:
         super()._settle(outcomes)
@@ -103,13 +104,13 @@ class RelayedPart(RelayedProducer):
         self._give_credit(count)
 
     def detached(self, *, closed: bool) -> None:
-        """Its client's detach is answered when this has ended, too: what was sent settled is the
-        owner's by then."""
+        """Have the answer to the client's detach wait for the end of this part: by then the owner
+        has the messages that were sent settled."""
         self._link.waiting += 1
         super().detached(closed=closed)
 
     def _detach(self, condition: str, text: str) -> None:
-        """The owner has all of it, or (`condition`) nobody takes the rest."""
+        """The owner has all messages, or (`condition`) no owner takes the rest."""
         if condition:
             self._link.end(condition, text)
         elif self._link.alive and not self._link.ended:
@@ -117,14 +118,14 @@ class RelayedPart(RelayedProducer):
 
 
 class RelayedParts:
-    """What of one link goes to other logs, by the log."""
+    """The parts of one link, by the log."""
 
     def __init__(self) -> None:
         self.of: dict[str, RelayedPart] = {}
 
     def take(self, log: str) -> RelayedPart | None:
-        """The one that sends to this log. Those that failed are forgotten: a client may name as
-        many gateways that are gone as it likes."""
+        """Return the part that sends to this log. Failed parts are forgotten: a client may name any
+        number of gateways that are gone."""
         part = self.of.get(log)
         if part is None or part.over:
             self.of = {log: one for log, one in self.of.items() if not one.over}
@@ -132,8 +133,8 @@ class RelayedParts:
         return part
 
     def left(self, *, waits: bool) -> None:
-        """The link has ended; its peer waits for an answer, or doesn't. Parts that failed owe it
-        nothing."""
+        """End the parts with their link; `waits`: its peer waits for an answer. Failed parts have
+        ended."""
         for part in [one for one in self.of.values() if not one.over]:
             if waits:
                 part.detached(closed=True)
@@ -142,8 +143,8 @@ class RelayedParts:
 
 
 def reject(link: Link, deliveries: bytes, count: int, unsettled: int, reason: AmqpError) -> None:
-    """So many messages that go to no log, of which so many wait for an outcome. The link goes on
-    unless it is the only way to say so."""
+    """Reject `count` messages that go to no log, of which `unsettled` wait for an outcome. The link
+    ends only if some of them were sent settled: nothing else would tell the client."""
     pumping.reject(deliveries, reason.condition, reason.description)
     link.connection.touch()
     link.answered(unsettled)
@@ -154,7 +155,7 @@ def reject(link: Link, deliveries: bytes, count: int, unsettled: int, reason: Am
 
 
 def settled_message(link: int, data: bytes) -> Received:
-    """One message that was sent settled, as if it had come on a link."""
+    """Return one message that was sent settled, as if it had come on a link."""
     nothing, size = bytes(4), array("I", [len(data)]).tobytes()
     return Received(
         link=link,
@@ -172,8 +173,8 @@ def settled_message(link: int, data: bytes) -> Received:
 
 
 def divided(received: Received, logs: Sequence[str], own: str) -> dict[str, Received]:
-    """The messages of a run by the log of each. Those of others have what is passed on, and no
-    more."""
+    """Return the messages of a run by the log of each. Runs of other logs have only the fields that
+    are passed on."""
     places: dict[str, list[int]] = {}
     for nth, log in enumerate(logs):
         places.setdefault(log, []).append(nth)
@@ -187,7 +188,7 @@ def divided(received: Received, logs: Sequence[str], own: str) -> dict[str, Rece
 
 
 def _passed_on(received: Received, offsets: "array[int]", places: Sequence[int]) -> Received:
-    """Of the messages at these places their bytes and deliveries."""
+    """Return bytes and deliveries of the messages at these places."""
     blob = received.blob
     deliveries = _picked(received.deliveries, "Q", places)
     return Received(
@@ -207,7 +208,7 @@ def _passed_on(received: Received, offsets: "array[int]", places: Sequence[int])
 
 
 def _own(received: Received, offsets: "array[int]", places: Sequence[int]) -> Received:
-    """All of the messages at these places."""
+    """Return all fields of the messages at these places."""
     return replace(
         _passed_on(received, offsets, places),
         durable=_picked(received.durable, "B", places),
@@ -224,7 +225,7 @@ def _own(received: Received, offsets: "array[int]", places: Sequence[int]) -> Re
 
 
 def _picked(column: bytes, code: str, places: Sequence[int]) -> bytes:
-    """What a column of such numbers has at these places; nothing where it is left out."""
+    """Return a column's numbers at these places; empty where the column is left out."""
     if not column:
         return b""
     numbers = memoryview(column).cast("B").cast(code)  # type: ignore[call-overload]

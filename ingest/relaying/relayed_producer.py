@@ -1,10 +1,10 @@
 """A client's link that sends to a topic of another gateway's log.
 
-Rule 1: a message that waits for its outcome is kept until the owner has given it one: the client
-        has the same, and never one before.
-Rule 2: a client has no more credit than the owner has given for what is behind its messages here.
-Rule 3: where the owner is lost, what has no outcome is sent to the next one again, in its order and
-        before what came later; but nothing of a transaction, which is lost with it.
+Rule 1: an unsettled message is kept until the owner has given it an outcome: the client gets the
+        same outcome, and none before.
+Rule 2: a client has no more credit than the owner has given, less the messages that wait here.
+Rule 3: where the owner is lost, messages without an outcome are sent to the next owner again, in
+        their order and before later ones; but none of a transaction, which is lost with its owner.
 """
 
 import sys
@@ -37,7 +37,7 @@ from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.subscriptions.attach_intent import offered
 from distributary.pipeline.transactions.transaction import ILLEGAL_STATE
 
-#: Any number but 0: deliveries with one are those whose outcome the pump tells.
+#: Any number but 0: the pump tells the outcomes of deliveries that have one.
 _TOLD = 1
 #: Bytes of messages that one turn of the loop hands to the owner's engine.
 TURN_BYTES = 1 << 20
@@ -88,7 +88,7 @@ class RelayedProducer(OwnerLink):
             self._wire.touch(self)
 
     def outcomes(self, outcomes: Outcomes) -> None:
-        """Nothing was sent to it."""
+        """Do nothing: the client receives no messages here."""
 
     def _left(self) -> None:
         runs = list({id(run): run for run in (*self._waiting, *self._sent)}.values())
@@ -126,8 +126,8 @@ class RelayedProducer(OwnerLink):
         link.open()
 
     def perform(self) -> None:
-        """Send what waits, as far as the owner's credit goes, and give the client what is left of
-        that."""
+        """Send waiting messages, as many as the owner has given credit for, and give the client the
+        rest of that credit."""
         if self.pointer is None or not self._ready:
             return
         room, credit = TURN_BYTES, int(proton.pn_link_credit(self.pointer))
@@ -145,7 +145,7 @@ class RelayedProducer(OwnerLink):
         self._grant(credit - self._waiting_count)
 
     def _send(self, run: ClientMessages, credit: int) -> tuple[int, int]:
-        """Send the next messages of the first run that waits; how many went, and their bytes."""
+        """Send the next messages of the first waiting run; return how many, and their bytes."""
         begin = run.sent
         count = min(len(run.deliveries) - begin, credit)
         offsets = run.offsets[begin : begin + count + 1]
@@ -172,10 +172,10 @@ class RelayedProducer(OwnerLink):
         return count, size
 
     def _sent_settled(self, count: int) -> None:
-        """So many went that have no outcome."""
+        """Count messages that were sent settled."""
 
     def _end_there(self, *, closed: bool) -> None:
-        if not self._waiting:  # what the owner has no credit for yet goes before
+        if not self._waiting:  # messages that wait for the owner's credit go before the end
             super()._end_there(closed=closed)
 
     def _grant(self, most: int) -> None:
@@ -200,7 +200,7 @@ class RelayedProducer(OwnerLink):
             nth = bisect_right(self._sent, numbers[at], key=lambda run: run.first) - 1
             run = self._sent[nth] if nth >= 0 else None
             if run is None or numbers[at] >= run.first + len(run.deliveries):
-                at += 1  # its transaction is lost: nobody waits for it any more
+                at += 1  # its transaction is lost: its client has the outcome already
                 continue
             stop = _stop(numbers, at, run.first + len(run.deliveries))
             there = whys and whys[at:stop]
@@ -219,7 +219,7 @@ class RelayedProducer(OwnerLink):
         outcomes: Outcomes,
         whys: "memoryview[int] | None",
     ) -> int:
-        """How many of the client's deliveries have their outcome by it."""
+        """Give outcomes to a part of a run; return how many of the client's deliveries got one."""
         stop = start + count
         deliveries = run.deliveries[start:stop]
         run.deliveries[start:stop] = array("Q", bytes(8 * count))
@@ -241,7 +241,7 @@ class RelayedProducer(OwnerLink):
         return count
 
     def _forget_answered(self, run: ClientMessages) -> None:
-        if not run.left and run in self._sent:  # nearly always the first one
+        if not run.left and run in self._sent:  # nearly always the first run
             self._sent.remove(run)
             self._held.remove(run.size)
 
@@ -252,10 +252,10 @@ class RelayedProducer(OwnerLink):
             self._wire.touch(self)
 
     def give_back_work(self, work: RelayedWork) -> None:
-        """It has no deliveries."""
+        """Do nothing: a producer holds no deliveries."""
 
     def work_ended(self, work: RelayedWork) -> None:
-        """All that was sent in it has its outcome."""
+        """Do nothing: all messages sent in the transaction have their outcome."""
 
     def drop_work(self, work: RelayedWork) -> None:
         if self._over or not self._link.alive:
@@ -278,7 +278,7 @@ class RelayedProducer(OwnerLink):
             self._wire.touch(self)
 
     def _drop_run(self, work: RelayedWork, run: ClientMessages) -> None:
-        """No owner will give it an outcome."""
+        """Drop a run that no owner will give an outcome."""
         if run in self._sent:
             self._sent.remove(run)
         self._held.remove(run.size)
@@ -286,7 +286,7 @@ class RelayedProducer(OwnerLink):
         work.answered(run.left)
 
     def _drop_rest(self, work: RelayedWork, run: ClientMessages) -> None:
-        """What of it wasn't sent."""
+        """Drop the unsent messages of a run."""
         size, rest = run.size, run.deliveries[run.sent :]
         run.deliveries, run.offsets = run.deliveries[: run.sent], run.offsets[: run.sent + 1]
         run.left -= len(rest)
@@ -296,8 +296,8 @@ class RelayedProducer(OwnerLink):
         work.answered(len(rest))
 
     def _refuse(self, work: RelayedWork, deliveries: "array[int]", count: int) -> None:
-        """These messages aren't part of the transaction, of which `count` have no outcome; of one
-        that is rolled back that is no matter."""
+        """Settle messages that can't be part of their transaction, `count` of them without an
+        outcome: accepted if it is rolled back anyhow, else rejected with the reason."""
         link, waits = self._link, len(deliveries) - deliveries.count(0)
         if work.reason is None:
             transactional.settle_in(deliveries.tobytes(), work.number, pumping.ACCEPTED)
@@ -308,13 +308,13 @@ class RelayedProducer(OwnerLink):
         self._refused(count)
         link.answered(waits)
 
-    def _refused(self, count: int) -> None:  # noqa: ARG002 (it is all of the link's)
-        """So many messages don't wait any more; the owner's credit for them is still there."""
+    def _refused(self, count: int) -> None:  # noqa: ARG002 (all of the link's credit is the owner's)
+        """Messages don't wait any more: pass the owner's credit for them on to the client."""
         if self._wire is not None:
             self._wire.touch(self)
 
     def _owner_lost(self) -> None:
-        """Rule 3. What was sent settled is gone with its owner."""
+        """Queue unsettled messages again, by rule 3. Those sent settled are lost with the owner."""
         again: list[ClientMessages] = []
         for run in self._sent:
             if self._waiting and run is self._waiting[0]:  # it was sent in part
@@ -332,7 +332,7 @@ class RelayedProducer(OwnerLink):
         self._waiting_count += sum(len(run.deliveries) for run in again)
 
     def _trim(self, run: ClientMessages) -> None:
-        """A run that was sent in part, and waits for no outcomes."""
+        """Cut the sent messages off a run that waits for no outcomes."""
         if run.sent:
             size = run.size
             run.deliveries, run.offsets = run.deliveries[run.sent :], run.offsets[run.sent :]
@@ -341,7 +341,7 @@ class RelayedProducer(OwnerLink):
 
 
 def _stop(numbers: Run, at: int, end: int) -> int:
-    """Where those end that follow the one at `at` without a gap, and are below `end`."""
+    """Return where the numbers from `at` on stop to follow each other or reach `end`."""
     if isinstance(numbers, range) and numbers.step == 1:
         return min(len(numbers), at + end - numbers[at])
     stop = at + 1
@@ -357,7 +357,7 @@ def _give_in(
     whys: "memoryview[int] | None",
 ) -> int:
     """Give the client's deliveries the owner's outcome in a transaction, under the client's number
-    for it; how many those are."""
+    for that transaction; return how many deliveries got one."""
     if outcomes.state != pumping.ACCEPTED:
         why = [reason(one) for one in whys or ()] or [("", "")] * len(deliveries)
         for delivery, (condition, text) in zip(deliveries, why, strict=True):

@@ -1,4 +1,4 @@
-"""All relayed links of a gateway, and which links those are."""
+"""All relayed links of a gateway, and the decision which links are relayed."""
 
 from collections.abc import Callable
 from itertools import count
@@ -65,7 +65,7 @@ _BESIDE = 0
 
 
 class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
-    """A gateway is one of a lake's, and owns `log`. Implements the message loop's `Relaying`."""
+    """Relaying of a lake's gateway that owns `log`. Implements the message loop's `Relaying`."""
 
     host: Host
     lake: Lake
@@ -73,13 +73,14 @@ class LakeRelaying(msgspec.Struct, frozen=True, eq=False):
     placement: Placement
 
     def temporary_name(self, unique: str) -> str:
-        """The name of a temporary destination of its log: other gateways find it by that."""
+        """Return the name of a temporary destination of its log: other gateways find it by that
+        name."""
         return temporary_name(self.log, unique)
 
     def relays(
         self, finish_pass: Callable[[], None], transactions: ClientTransactions
     ) -> "LakeRelays":
-        """Its relayed links; `finish_pass` hands on what was gathered for peers."""
+        """Return its relayed links; `finish_pass` hands on the frames gathered for peers."""
         return LakeRelays(self, finish_pass, transactions)
 
 
@@ -93,7 +94,7 @@ class LakeRelays:
         finish_pass: Callable[[], None],
         transactions: ClientTransactions,
     ) -> None:
-        """`finish_pass` hands on what was gathered, where no peer's frames are the cause."""
+        """`finish_pass` hands on gathered frames, where no peer's frames are the cause."""
         host = part.host
         self._host, self._log, self._placement = host, part.log, part.placement
         self._looks = LakeLooks(part.lake, host.loop)
@@ -115,24 +116,24 @@ class LakeRelays:
 
     @property
     def logs(self) -> tuple[str, tuple[str, ...]]:
-        """Its own log, and the others of its lake."""
+        """Return its own log, and the other logs of its lake."""
         return self._log, tuple(one for one in self._placement.logs if one != self._log)
 
     def owners(self) -> list[OwnerSeen]:
-        """The owners of other logs, as links to them were relayed."""
+        """Return the owners of other logs to which links were relayed."""
         return list(self._sessions.seen())
 
     def client(self, number: int) -> Peer | None:
-        """The client of this gateway whose links it relays under this number."""
+        """Return the client of this gateway whose links it relays under this number."""
         return self._clients.get(number)
 
     def logs_of(self, word: str) -> tuple[str, ...]:
-        """The logs of what a word of the log means."""
+        """Return the logs of a topic or pattern, given as the log writes it."""
         return self._placement.logs_of_pattern(word)
 
     def divides(self, link: Link, topic: str | None) -> bool:
-        """Whether messages of this link may be of several logs. Another gateway has divided those
-        that come by it."""
+        """Whether messages of this link may be of several logs. A relayed link's messages have been
+        divided by the other gateway."""
         if link.attach.relayed is not None:
             return False
         return topic is None or len(self._placement.logs_of(topic)) > 1
@@ -140,9 +141,9 @@ class LakeRelays:
     async def ask(
         self, link: Link, log: str, encoded: Callable[[int, str], bytes]
     ) -> NodeAnswer | AmqpError:
-        """What the node of the owner of another log answers to a request that came by this link; or
-        why there is no answer."""
-        if not link.alive or link.gone:  # `left` was said of it, and isn't said again
+        """Return the answer of another log's `$management` to a request that came by this link, or
+        why there is none."""
+        if not link.alive or link.gone:  # `left` was called, and isn't called again
             return NotAsked(LIMIT_EXCEEDED, "the link that asked has ended")
         session, asking = self._session(link, log), self._asking.setdefault(link, {})
         if why := session.refusal:
@@ -159,11 +160,11 @@ class LakeRelays:
     async def ask_owner(
         self, log: str, encoded: Callable[[int, str], bytes]
     ) -> NodeAnswer | AmqpError:
-        """The same, of what this gateway itself has to ask there."""
+        """Return the owner's answer to a request of this gateway itself, or why there is none."""
         return await self._own_requests.ask(log, encoded)
 
     def elsewhere(self, intent: AttachIntent) -> tuple[str, ...]:
-        """The logs where this link belongs; none: ours, or each of its messages in one of them."""
+        """Return the logs where this link belongs; empty: our log, or each message by itself."""
         match intent:
             case Produce(destination):
                 logs = self._placement.logs_of(destination.topic)
@@ -177,14 +178,14 @@ class LakeRelays:
         return ()
 
     def beside(self, word: str) -> tuple[str, ...]:
-        """The logs of what a word of the log means, unless that is all in ours."""
+        """Return the logs of a topic or pattern; empty if it is in ours alone."""
         logs = self._placement.logs_of_pattern(word)
         return () if logs == (self._log,) else logs
 
     def attach(
         self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
     ) -> None:
-        """Relay the link, from now on, to the owner of the log, or to those of all of them."""
+        """Relay the link from now on, to the owners of these logs."""
         if (wrong := self._unrelayed(link, attach)) is not None:
             link.refuse(wrong.condition, wrong.description)
             return
@@ -204,7 +205,7 @@ class LakeRelays:
     def _gather(
         self, link: Link, attach: Attach, intent: AttachIntent, logs: tuple[str, ...]
     ) -> None:
-        """A consumer of what several logs have."""
+        """Relay a consumer's link to several logs."""
         fleet, optional = self._host.settings.fleet, isinstance(intent, BrowseSubscription)
         seconds = fleet.partition_look_ms / 1_000
         whole = GatheredConsumer(link, self._host.loop, len(logs), seconds, optional=optional)
@@ -227,7 +228,7 @@ class LakeRelays:
         )
 
     def _look_up(self, link: Link, attach: Attach, logs: tuple[str, ...]) -> None:
-        """The first of these logs that has the subscription says where else it is."""
+        """Look for a subscription: the first of these logs that has it says where else it is."""
 
         def part(whole: GatheredLookup, logs: tuple[str, ...], topic: str = "") -> LookupPart:
             sessions = tuple(self._session(link, log) for log in logs)
@@ -243,8 +244,8 @@ class LakeRelays:
         whole.begin([part(whole, logs)])
 
     def own_part(self, link: Link, topic: str | None, received: Received) -> Received | None:
-        """What of a run whose messages are divided over logs is our own log's; the rest goes to its
-        owners."""
+        """Return those messages of a run that belong to our own log; pass the others on to the
+        owners of theirs."""
         logs = self._message_logs.of(topic, received)
         if not any(log != self._log for log in logs):
             return received
@@ -255,7 +256,8 @@ class LakeRelays:
         return None if link.ended else own
 
     def publish(self, link: Link, log: str, data: bytes) -> None:
-        """A message of this link's client, sent settled, that names where it goes."""
+        """Pass on a message of this link's client that was sent settled and names its
+        destination."""
         self._pass_on(link, None, log, settled_message(link.address, data))
 
     def _pass_on(self, link: Link, topic: str | None, log: str, received: Received) -> None:
@@ -270,7 +272,7 @@ class LakeRelays:
             reject(link, received.deliveries, received.count, received.unsettled, part)
 
     def _part(self, link: Link, topic: str | None, log: str) -> RelayedPart | AmqpError:
-        """The one that takes messages for this log now; or why none does."""
+        """Return the part that takes messages for this log now, or why none does."""
         parts = link.parts
         if not isinstance(parts, RelayedParts):
             parts = link.parts = RelayedParts()
@@ -286,8 +288,8 @@ class LakeRelays:
         return part
 
     def left(self, link: Link) -> None:
-        """A link of our own has ended: what of it went to other logs does, too, when all of that
-        has its outcome, if it was its peer that ended it."""
+        """End the parts at other logs of a link that has ended; if its peer ended it, once all
+        their messages have outcomes."""
         for requests in self._asking.pop(link, {}).values():
             why = AmqpError(NOT_FOUND, "the link that asked has ended")
             requests.end(why, at_once=link.alive)
@@ -295,8 +297,8 @@ class LakeRelays:
             link.parts.left(waits=link.alive and not link.gone)
 
     def _unrelayed(self, link: Link, attach: Attach) -> AmqpError | None:
-        """Why an attach isn't made anew: what its owner would refuse anyhow, and what may be more
-        than a frame."""
+        """Return why an attach isn't relayed: its owner would refuse it, or it may be larger than a
+        frame."""
         if link.attach.priority is None:
             text = "the link's property 'priority' must be an integer"
             return AmqpError(INVALID_FIELD, text)
@@ -329,7 +331,7 @@ class LakeRelays:
         return self._sessions.of(link.connection, link.session, log)
 
     def _coordinator(self, link: Link, log: str) -> OwnerCoordinator:
-        """The one that a client has at the owner of a log, in a session beside those of its own."""
+        """Return a client's coordinator at the owner of a log, in a session of its own there."""
         found = self._coordinators.setdefault(link.connection, {})
         coordinator = found.get(log)
         if coordinator is None or not coordinator.joined:
@@ -340,11 +342,11 @@ class LakeRelays:
         return coordinator
 
     def session_ended(self, connection: Peer, session: int) -> None:
-        """The peer has ended this session; its links have left."""
+        """End a session at the owners that its peer has ended; its links have left."""
         self._sessions.ended(connection, session)
 
     def closed(self, connection: Peer) -> None:
-        """The connection has ended, or is about to; its links have left."""
+        """End all sessions of a connection that ends; its links have left."""
         self._sessions.closed(connection)
         self._clients.pop(self._numbers.pop(connection, 0), None)
         self._senders.forget(connection)
@@ -352,7 +354,7 @@ class LakeRelays:
             coordinator.close()
 
     def when_ended(self, links: tuple[Link, ...], then: Callable[[], None]) -> None:
-        """Do this when the owners know the end of the sessions of these links."""
+        """Call `then` when the owners know the end of the sessions of these links."""
         owned = [one.owner for one in links if isinstance(one.owner, OwnerLink | GatheredLink)]
         parts_of = [one.parts for one in links if isinstance(one.parts, RelayedParts)]
         owned += [part for parts in parts_of for part in parts.of.values()]
@@ -372,13 +374,13 @@ class LakeRelays:
             session.when_ended(ended)
 
     def close(self) -> None:
-        """The gateway ends, and its peers have gone."""
+        """End with the gateway, whose peers have gone."""
         self._sessions.close()
         self._looks.close()
 
 
 def _said(intent: AttachIntent) -> tuple[str | None, bool]:
-    """The word of the log for what a link is on, and whether the log has that for good."""
+    """Return the link's topic as the log writes it, and whether the subscription is durable."""
     match intent:
         case Produce(destination) | Browse(destination):
             return destination.topic, False

@@ -1,7 +1,7 @@
 """A relayed link on which deliveries are given outcomes in transactions.
 
-The owner hears them when it has the transaction; what the client can give another outcome, once it
-is rolled back, it has as before.
+The owner is told the outcomes when it has the transaction. Once it is rolled back, the client holds
+the deliveries that it may give another outcome, as before.
 """
 
 from array import array
@@ -18,14 +18,14 @@ from distributary.pipeline.lake.relayed_transaction import Step
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.transactions.transaction import ILLEGAL_STATE
 
-#: Any number but 0, as for a producer.
+#: Any number but 0: the pump tells the outcomes of deliveries that have one.
 TOLD = 1
-_LOST = AmqpError(ILLEGAL_STATE, "the owner of its log was lost before what came of it was settled")
-UNCONFIRMED = "the owner of its log was lost, and nobody knows whether it has heard outcomes"
+_LOST = AmqpError(ILLEGAL_STATE, "the owner of its log was lost before its deliveries were settled")
+UNCONFIRMED = "the owner of its log was lost, and it is unknown whether it got the outcomes"
 
 
 class RetiringLink(OwnerLink):
-    """What the client holds, and what it has given an outcome in transactions."""
+    """Deliveries that the client holds, or has given an outcome in transactions."""
 
     #: The time of delivery by which the engine gives its outcomes back.
     _token = TOLD
@@ -40,12 +40,12 @@ class RetiringLink(OwnerLink):
         super().__init__(link, sessions, terms)
         self._works, self._retired = works, RetiredDeliveries(self._token)
         self._of_owner = OwnerDeliveries()
-        #: What the client holds of an owner of before: tag -> number, and the other way round.
+        #: Deliveries of a lost owner that the client holds: tag -> number, and number -> tag.
         self._before: dict[int, int] = {}
         self._tags: dict[int, int] = {}
 
     def _retire(self, outcomes: Outcomes) -> None:
-        """The client gave deliveries an outcome in a transaction."""
+        """Take an outcome that the client gave to deliveries in a transaction."""
         link = self._link
         log = self.session.owner.log
         taken = self._works.take(link, outcomes.transaction, log, self, 0)
@@ -56,13 +56,13 @@ class RetiringLink(OwnerLink):
         found = self._of_owner.take(outcomes.run)
         for number in numbers if self._tags else ():
             if (tag := self._tags.pop(number, None)) is not None:
-                del self._before[tag]  # whose owner is lost: it comes again
+                del self._before[tag]  # its owner is lost: the message comes again
         if found.count(0):
             work.spoil(_LOST)
         clients = array("Q", outcomes.confirm)
         retired = Retired(numbers, found, clients, link.delivery_state(outcomes), step)
         self._retired.add(work, retired)
-        if step is not Step.SEND:  # else the owner counts them
+        if step is not Step.SEND:  # else the owner counts the deliveries
             work.hold(len(numbers))
         self._touch()
 
@@ -71,7 +71,7 @@ class RetiringLink(OwnerLink):
         self._touch()
 
     def drop_work(self, work: RelayedWork) -> None:
-        """It sends no messages."""
+        """Do nothing: a consumer sends no messages."""
 
     def give_back_work(self, work: RelayedWork) -> None:
         if self._link.alive and not self._over:
@@ -90,33 +90,33 @@ class RetiringLink(OwnerLink):
         self._touch()
 
     def _have_again(self, pairs: "array[int]") -> None:
-        """The client may give these deliveries another outcome."""
+        """Hold deliveries again to which the client may give another outcome."""
         for number, delivery in zip(pairs[::2], pairs[1::2], strict=True):
             if delivery:
                 self._of_owner.have_again(number, delivery)
         self._touch()
 
     def _touch(self) -> None:
-        """Outcomes came, or aren't held any longer: the detach of a client waits for those."""
+        """Go on after outcomes came or were let go: the client's detach waits for held outcomes."""
         if self._leaving is not None and self._ready:
             self._end_there(closed=self._leaving)
         if self._wire is not None:
             self._wire.touch(self)
 
     def _end_there(self, *, closed: bool) -> None:
-        if not self._retired.held:  # what the owner has yet to be told of goes before
+        if not self._retired.held:  # held outcomes go to the owner before the end
             super()._end_there(closed=closed)
 
     def _lose_retired(self) -> None:
-        """The owner is lost, and with it what it has yet to be told of: another one has no such
-        deliveries. Its transaction may wait for another one all the same."""
+        """Forget held outcomes with their owner, and spoil their transactions, even those that wait
+        for the next owner: it doesn't have the deliveries."""
         for work in self._retired.works():
             work.spoil(_LOST)
         self._retired.clear()
 
     def _forget_retired(self) -> None:
-        """The client's link has ended. What the owner was told of stays in its transaction; what it
-        wasn't told of its client has seen."""
+        """Forget held outcomes with the client's link, and spoil their transactions. Outcomes that
+        the owner got stay in theirs; the other deliveries fail, as the client has seen them."""
         text = f"link '{self._link.name}' ended before the owner had its outcomes"
         for work in self._retired.works():
             work.spoil(AmqpError(ILLEGAL_STATE, text))

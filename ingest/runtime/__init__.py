@@ -1,5 +1,5 @@
-"""What every part of the process needs: settings, clock, threads, turns of the loop, log lines,
-files that change.
+"""Base of all parts of the process: settings, clock, threads, turns of the loop, log lines, files
+that change.
 
 It may import nothing of `ingest`. Start with `settings`, `load_settings` and `turns`.
 """

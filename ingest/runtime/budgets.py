@@ -1,4 +1,4 @@
-"""What all limits of the settings come to together: how they must fit, and their sum."""
+"""All limits of the settings together: how they must fit, and their sum in bytes."""
 
 import msgspec
 
@@ -7,18 +7,17 @@ from distributary.ingest.runtime.turns import READ_BYTES
 from distributary.pipeline.tables.journal.frame import FRAME_BYTES_MAX
 from distributary.pipeline.tables.upkeep.upkeep_limits import CHECKPOINT_COMMITS
 
-#: What is as large as `commit.bytes` while a commit is made: frames, columns, the file.
+#: Copies of `commit.bytes` in memory while a commit is made: frames, columns, the file.
 COMMIT_COPIES = 3
 #: Bytes of the engine's record of an unsettled delivery, beside the room of its message's bytes.
 UNSETTLED_BYTES = 640
-#: Bytes that one pass hands to a connection beyond what its socket takes (`delivery.PASS_BYTES`).
+#: Bytes that one pass hands to a connection even if its socket takes none (`delivery.PASS_BYTES`).
 PASS_BYTES = 1 << 20
 
 
 class Together(msgspec.Struct, frozen=True):
-    """Bytes that buffers may have: those of the whole gateway, and beside them those of one
-    connection; and the records of what a connection holds unsettled, which have the room of their
-    messages' bytes beside them."""
+    """Most bytes of buffers: of the whole gateway, of each connection in addition, and of a
+    connection's records of unsettled deliveries, without their messages' bytes."""
 
     gateway: int
     connection: int
@@ -26,7 +25,7 @@ class Together(msgspec.Struct, frozen=True):
 
 
 def together(settings: Settings) -> Together:
-    """The sum of the limits in bytes."""
+    """Return the sum of the limits in bytes."""
     amqp, journal = settings.amqp, settings.journal
     accepted = journal.backlog_bytes_max + journal.waiting_bytes_max
     return Together(
@@ -47,7 +46,7 @@ def together(settings: Settings) -> Together:
 
 
 def rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
-    """What must hold of limits that bound each other, and the sentence that says so."""
+    """Return the rules of limits that bound each other: whether each holds, and its sentence."""
     amqp, delivery, commit = settings.amqp, settings.delivery, settings.commit
     group_bytes_max = commit.bytes + amqp.message_bytes_max + amqp.transaction_bytes_max
     return (

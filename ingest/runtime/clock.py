@@ -1,13 +1,13 @@
 """The time of the service: microseconds since the epoch, on a clock that never jumps.
 
-Delays, locks, expiries and all that is recorded are on it. It begins with the machine's clock and
-goes with the time that passes; where the machine's clock is set, it goes faster or slower until
-both agree again: at most twice as fast, at least half as fast. So a consumer with a lock of a
-minute has half a minute at the least, however the machine's clock is set. The times that one
-process records never fall, and a clock that was wrong for a moment has done no harm.
+Delays, locks, expiries and all recorded times use it. It starts at the machine's time and runs at
+the pace of passing time; when the machine's clock is set, it runs faster or slower until both agree
+again: at most twice as fast, at least half as fast. So a consumer with a lock of a minute has it
+for half a minute at least, however the machine's clock is set. The times that one process records
+never go back, and a machine's clock that was wrong for a moment does no harm.
 
-What lasts for a while and isn't recorded (time-outs of connections, leases, the owner's heartbeat)
-is on the loop's clock or the system's monotonic one, which can't be set.
+Periods that aren't recorded (time-outs of connections, leases, the owner's heartbeat) use the
+loop's clock or the system's monotonic one, which can't be set.
 """
 
 import time
@@ -19,14 +19,14 @@ from typing import Final
 _PASSING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-#: Nanoseconds that have passed since some moment.
+#: Nanoseconds since a fixed moment.
 passing_time: Final = partial(time.clock_gettime_ns, _PASSING)
 
 
 class SlewedClock:
     """A clock that follows `machine`, which may be set, at the pace of `passing`, which may not.
 
-    Both give nanoseconds. One thread asks: the loop's.
+    Both return nanoseconds. Only the loop's thread may call it.
     """
 
     __slots__ = ("_at", "_machine", "_passed", "_passing")
@@ -40,7 +40,7 @@ class SlewedClock:
         self._passed, self._at = passing(), machine()
 
     def now(self) -> int:
-        """The time in microseconds; never less than what was said before."""
+        """Return the time in microseconds; never less than at the call before."""
         passed, at = self._passing(), self._machine()
         since, went = passed - self._passed, at - self._at
         if not since - since // 2 <= went <= 2 * since:
@@ -49,5 +49,5 @@ class SlewedClock:
         return at // 1_000
 
 
-#: The process has one time, as it has one `time.time`.
+#: The one time of the process.
 now: Final = SlewedClock().now

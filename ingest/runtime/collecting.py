@@ -1,15 +1,14 @@
 """Garbage collection: cycles of objects are collected on the loop's thread, at set times.
 
-By itself the collector runs in any thread that allocates, and what it finds may end in calls into
-Proton, which only the loop's thread may make.
+By itself the collector runs on any thread that allocates, and the freed objects may call into
+Proton, which only the loop's thread may do.
 
-To look at everything takes as long as everything is large: 0.1 s for 160,000 objects, which is what
-three thousand attached subscriptions have. So only new objects are looked at, ten times a second
-where there are many, and those that are alive then are left alone ("frozen"). They become part of
-an unreachable cycle when a connection or a link ends. When enough of these have ended, all objects
-are looked at once.
+A collection of all objects takes time by their number: 0.1 s for 160,000 objects, those of three
+thousand attached subscriptions. So only new objects are collected, ten times a second if there are
+many, and the surviving ones are exempted ("frozen"). They become part of an unreachable cycle when
+a connection or a link ends. When enough of these have ended, all objects are collected once.
 
-And when a loop that has worked comes to rest, the memory that is free goes back to the system.
+When a loop that has worked comes to rest, free memory goes back to the system.
 """
 
 import asyncio
@@ -20,24 +19,24 @@ import msgspec
 
 from distributary.ingest.runtime import memory
 
-#: Seconds between two collections among what is new. A second of new objects, of peers that attach
-#: by the thousand, held the loop for 50 ms.
+#: Seconds between two collections of new objects. One second's new objects, of thousands of peers
+#: that attach, held the loop for 50 ms.
 COLLECT_SECONDS = 0.1
-#: The same, where fewer objects than this came since the last one: an idle gateway is woken less.
+#: The same after fewer new objects than this: an idle gateway is woken less often.
 QUIET_SECONDS = 0.4
 QUIET_OBJECTS = 500
-#: Connections and links that must have ended until all is looked at; 10 KiB each. And they must be
-#: as many as there are still: then it takes little, or is rare.
+#: Connections and links, 10 KiB each, that must have ended before all objects are collected. They
+#: must also be as many as are still alive: so a collection of all is short, or rare.
 ENDED_MIN = 2_000
-#: And what ended in other ways: once a day.
+#: Seconds between collections of all objects in any case: for cycles that end in other ways.
 COLLECT_ALL_SECONDS = 86_400
-#: A loop rests that has used less than this share of a processor for so many seconds; thirty single
-#: messages a second take more. To give back what fifty consumers held takes some milliseconds.
+#: A loop rests if it has used less than this share of a processor for this many seconds; thirty
+#: single messages a second take more. Giving back the memory of fifty consumers takes milliseconds.
 REST_SHARE, REST_SECONDS = 0.02, 0.5
 
 
 class Ends(msgspec.Struct):
-    """How many connections and links have begun, and how many have ended."""
+    """The numbers of connections and links that have begun, and that have ended."""
 
     begun: int = 0
     ended: int = 0
@@ -48,10 +47,10 @@ class Collecting:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ends: Ends) -> None:
         self._loop, self._ends = loop, ends
-        self._ended = 0  #: of them, when all was looked at
+        self._ended = 0  #: `ends.ended` at the last collection of all objects
         self._all_at = loop.time() + COLLECT_ALL_SECONDS
         self._used, self._looked_at = time.thread_time(), loop.time()
-        self._worked_at: float | None = None  #: last; None when what was free then is given back
+        self._worked_at: float | None = None  #: last; None: free memory was given back since
 
     def begin(self) -> None:
         """Exempt all objects that are alive now: they live as long as the process."""
@@ -62,13 +61,13 @@ class Collecting:
 
     @staticmethod
     def end() -> None:
-        """What was alive isn't any more: collect as any process does, until the next `begin`."""
+        """Collect all objects, and go back to the ordinary collector, until the next `begin`."""
         gc.unfreeze()
         gc.collect()
         gc.enable()
 
     def due(self) -> bool:
-        """Whether it is time to look at everything."""
+        """Whether it is time to collect all objects."""
         ended = self._ends.ended - self._ended
         alive = self._ends.begun - self._ends.ended
         return ended >= max(ENDED_MIN, alive) or self._loop.time() >= self._all_at

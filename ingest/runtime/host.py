@@ -1,5 +1,4 @@
-"""What every part of the service stands on: the loop, the settings, the end of both, and the
-counts of what became of messages."""
+"""The base of every part of the service: the loop, the settings, the service's end, the counts."""
 
 import asyncio
 
@@ -13,39 +12,38 @@ from distributary.pipeline.tracing.tracer import Tracer
 
 
 class Halt:
-    """How the service ends: because somebody asked, or at once, for a reason that isn't one peer's
-    alone.
+    """The end of the service: on demand, or at once, for a fault that isn't one peer's alone.
 
-    After `now` what is in memory can't be trusted, what is on the disk can: no part begins anything
-    more that is durable, and to consumers it is as if the process had been killed. Every part that
-    writes asks `on` before it does. All methods run on the loop's thread.
+    After `now` the memory's state can't be trusted, but the disk's can: no part begins another
+    durable step, and to consumers it is as if the process had been killed. Every part checks `on`
+    before it writes. All methods run on the loop's thread.
     """
 
     __slots__ = ("_ended", "_given", "on", "reason")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        #: Nothing more may be begun.
+        #: Whether no durable step may be begun any more.
         self.on = False
-        #: Why, if it was said by `now`.
+        #: The reason given to `now`, if it was called.
         self.reason: str | None = None
         self._ended: asyncio.Future[str | None] = loop.create_future()
         self._given = False
 
     def now(self, reason: str) -> None:
-        """Stop for this reason; the first reason counts."""
+        """Stop at once for this reason; the first reason counts."""
         self.on, self.reason = True, self.reason or reason
         if not self._ended.done():
             self._ended.set_result(reason)
 
     def ask(self) -> None:
-        """Somebody wants the service to end: what waits is written, peers are told."""
+        """End the service on demand: waiting groups are written, and peers are told."""
         self._given = False
         if not self._ended.done():
             self._ended.set_result(None)
 
     def hand_over(self) -> None:
-        """The log is given to another gateway: the service ends as if asked, and the process goes
-        on as a standby."""
+        """End the service as `ask` does, to give the log to another gateway; the process goes on as
+        a standby."""
         if not self._ended.done():
             self._given = True
             self._ended.set_result(None)
@@ -57,18 +55,19 @@ class Halt:
 
     @property
     def asked(self) -> bool:
-        """Whether the service ends, for whatever reason."""
+        """Whether the service ends, for any reason."""
         return self._ended.done()
 
     async def ended(self, seconds: float | None = None) -> str | None:
-        """Wait for the end, or so long: the reason of a stop, None when somebody asked."""
+        """Wait for the end, at most `seconds`. Return the reason of a stop; None for an end on
+        demand, or no end yet."""
         await asyncio.wait([self._ended], timeout=seconds)
         return self._ended.result() if self._ended.done() else None
 
 
 class Host(msgspec.Struct, frozen=True):
-    """Given to the parts of the service when they are made. `traces` is None where nothing is
-    traced; `turn` says what the loop serves now; `log` is the name of the log that is served."""
+    """The base that each part of the service gets when it is made. `traces` is None without
+    tracing; `turn` has facts about the loop's turn; `log` is the served log's name."""
 
     loop: asyncio.AbstractEventLoop
     settings: Settings

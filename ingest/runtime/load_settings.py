@@ -25,7 +25,7 @@ from distributary.pipeline.object_journal.put_window import WINDOW_MAX
 from distributary.pipeline.selector.parser import CHARS_MAX, DEPTH_MAX, PASSES_MAX
 from distributary.pipeline.subscriptions import policy_table
 
-#: Says commands where the gateway is; no setting of its own, though it looks like one.
+#: The variable by which commands find the gateway; it looks like a setting, but is none.
 OF_CLIENTS = "DISTRIBUTARY_GATEWAY"
 
 #: A key in a sentence: `section.key`, or `[section]: key`.
@@ -37,9 +37,9 @@ def load(
     environment: Mapping[str, str] = os.environ,
     flags: Mapping[str, object] | None = None,
 ) -> Settings:
-    """The settings in force. `flags` maps `section.key` to a value; None means not given.
+    """Load the settings in force. `flags` maps `section.key` to a value; None means not given.
 
-    Raises InvalidRequest naming the file, the key and what is wrong.
+    Raises InvalidRequest that names the file, the key and the fault.
     """
     tree: Tree = {section: dict(values) for section, values in _built_in().items()}
     layers = {str(file): _read(file)} if file is not None else {}
@@ -63,13 +63,13 @@ def load(
 
 @cache
 def _built_in() -> Tree:
-    """Read once: that is a third of what there is to do here. Whoever changes it copies it."""
+    """Read the built-in settings, once: a third of the work here. Don't change the result."""
     file = resources.files("distributary.conf").joinpath("distributary.toml")
     return tomllib.loads(file.read_text())
 
 
 def _choices(key: str) -> str:
-    """The end of a sentence for a setting that takes certain words: which they are."""
+    """Return the end of an error about a setting that takes certain words: the list of them."""
     section, _, name = key.partition(".")
     kind = get_type_hints(get_type_hints(Settings).get(section, Settings)).get(name)
     kinds = get_args(kind) if isinstance(kind, UnionType) or get_origin(kind) is Union else (kind,)
@@ -81,8 +81,8 @@ def _choices(key: str) -> str:
 
 
 def _source(layers: dict[str, Tree], sentence: str) -> str:
-    """Which layer says the first key that a sentence names: the last one that has it, or its
-    section."""
+    """Return the source of the first key that a sentence names: the last layer that has the key, or
+    its section."""
     keys = [*_KEY.findall(sentence), *((word, "") for word in re.findall(r"\w+", sentence))]
     for section, key in keys:
         for source in reversed(layers):
@@ -129,7 +129,7 @@ def _typed(text: str) -> object:
 
 
 def _check(settings: Settings) -> None:
-    """Each limit alone, and those that must fit together."""
+    """Check each limit by itself, and limits that must fit together. Raises InvalidRequest."""
     amqp, commit = settings.amqp, settings.commit
     _ = settings.gateway.address, settings.gateway.advertised, settings.topic_policy
     policy_table.check(settings.policy, "[subscription]")
@@ -311,7 +311,8 @@ def _trace_rules(traces: Traces) -> tuple[tuple[bool, str], ...]:
 
 
 def _login_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
-    """What goes together in `[security]`, and that somebody can log in."""
+    """Return the rules of `[security]`: keys that go together, and that at least one user can log
+    in."""
     security = settings.security
     return (
         (
@@ -324,14 +325,14 @@ def _login_rules(settings: Settings) -> tuple[tuple[bool, str], ...]:
         ),
         (
             bool(security.permissions) or not security.client_ids,
-            "security.client_ids needs security.permissions: without them everybody manages all",
+            "security.client_ids needs security.permissions: without them every user manages all",
         ),
         (security.password_checks_max >= 1, "security.password_checks_max must be positive"),
         (
             bool(security.users or security.tls_client_ca) or settings.anonymous,
             (
-                f"nobody could log in at {settings.gateway.listen}: name security.users or "
-                "security.tls_client_ca, or set security.anonymous = true to let anybody in"
+                f"no user could log in at {settings.gateway.listen}: name security.users or "
+                "security.tls_client_ca, or set security.anonymous = true to admit every client"
             ),
         ),
     )

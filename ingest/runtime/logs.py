@@ -1,4 +1,4 @@
-"""Events as log lines, for people (default) or for machines; what peers can cause is limited."""
+"""Events as log lines, for people (default) or for machines; lines that peers cause are limited."""
 
 import logging
 import os
@@ -15,8 +15,8 @@ from distributary.pipeline.errors import StoreError
 
 _events = structlog.get_logger("log")
 
-#: What peers can cause, as often as they like. All other lines are the gateway's own, and always
-#: written.
+#: Events that peers can cause, as often as they like. All other lines are the gateway's own, and
+#: always written.
 OF_PEERS = frozenset(
     {
         *("connection.opened", "connection.closed", "connection.failed", "connection.bug"),
@@ -28,14 +28,14 @@ OF_PEERS = frozenset(
         "http.bug",
     }
 )
-#: And what happens to subscriptions: their life is in the log of the messages, too.
+#: Prefix of subscriptions' events, which are limited, too: the log of the messages has them.
 OF_SUBSCRIPTIONS = "subscription."
-#: Seconds between two lines that sum up one kind of what may happen often.
+#: Seconds between two lines that sum up one kind of frequent event.
 QUIET_SECONDS = 60.0
 
 
 class _Window(msgspec.Struct):
-    """The lines of one kind since `began` (seconds), and how many more there would have been."""
+    """The lines of one kind since `began` (seconds), and the number of lines left out."""
 
     began: float
     written: int = 0
@@ -43,9 +43,10 @@ class _Window(msgspec.Struct):
 
 
 class LineBudget:
-    """Of each kind of event that peers can cause `lines_max` are written in a window of `seconds`;
-    what more come are counted, and `tell` says how many when their window is over. `clock` gives
-    seconds and never goes back. Lines of the level `debug` are written while it is `verbose`."""
+    """The limit of log lines. Of each kind of event that peers can cause `lines_max` are written in
+    a window of `seconds`; further ones are counted, and `tell` logs their number when the window is
+    over. `clock` returns seconds and never goes back. Lines of the level `debug` are written only
+    while it is `verbose`."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class LineBudget:
     def __call__(
         self, _logger: object, method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        """A processor of structlog. Raises DropEvent for a line that is left out."""
+        """Process an event for structlog. Raises DropEvent for a line that is left out."""
         if method == "debug" and not self._verbose:
             raise structlog.DropEvent
         kind = str(event["event"])
@@ -81,7 +82,7 @@ class LineBudget:
         return event
 
     def turn(self) -> None:
-        """From now on `debug` is written if it wasn't, and isn't if it was."""
+        """Switch lines of the level `debug` on or off."""
         self._verbose = not self._verbose
         _events.warning("level.changed", to="debug" if self._verbose else "info")
 
@@ -91,8 +92,8 @@ class LineBudget:
             self._left_out[kind] = self._left_out.get(kind, 0) + window.left_out
 
     def left_out(self, *, all_of_it: bool = False) -> dict[str, int]:
-        """How many lines of each kind were left out in windows that are over, or in all; each is
-        said once."""
+        """Return the lines left out of each kind, in windows that are over, or in all. Each line is
+        returned once."""
         now = self._clock()
         for kind in [*self._windows]:
             if all_of_it or now - self._windows[kind].began >= self.seconds:
@@ -101,18 +102,18 @@ class LineBudget:
         return found
 
     def tell(self, *, all_of_it: bool = False) -> None:
-        """Write it, one line of a kind."""
+        """Log the numbers of lines left out, one line for each kind."""
         for kind, count in self.left_out(all_of_it=all_of_it).items():
             _events.warning("lines.left_out", of=kind, count=count, limit="log.lines_max")
 
 
 class LogFile:
-    """A file of log lines that may be renamed under the gateway: the next line makes a new one and
-    goes there, so that a rotation needs no signal and loses nothing. A line that the disk doesn't
-    take is left out: a full disk must not end the gateway that speaks of it."""
+    """A file of log lines that may be renamed while the gateway runs: the next line then makes a
+    new file, so that a rotation needs no signal and loses no line. A line that can't be written is
+    left out: a full disk must not end the gateway that logs it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises StoreError when it can't be written."""
+        """Open the file. Raises StoreError when it can't be written."""
         self._path = path
         try:
             self._file = self._open()
@@ -132,14 +133,14 @@ class LogFile:
             return 0
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: lines are written at once."""
 
     def close(self) -> None:
-        """No line comes any more."""
+        """Close the file."""
         self._file.close()
 
     def _there(self) -> bool:
-        """Whether the open file is still the one of that name."""
+        """Whether the open file still has its name."""
         with suppress(FileNotFoundError):
             return os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
         return False
@@ -149,7 +150,7 @@ class LogFile:
 
 
 def set_up(*, as_json: bool, budget: LineBudget, file: str = "") -> None:
-    """Events go to that file, or to standard output, one line each, as soon as they happen. Raises
+    """Send events to a file, or to standard output, one line each, as soon as they happen. Raises
     StoreError when the file can't be written."""
     to = LogFile(Path(file)) if file else sys.stdout
     renderer = (
@@ -173,8 +174,8 @@ def set_up(*, as_json: bool, budget: LineBudget, file: str = "") -> None:
 
 
 class SummedLines:
-    """What may happen often, and isn't to be left out of the log: each kind at once, then what came
-    to it within QUIET_SECONDS. `clock` is in seconds and doesn't jump."""
+    """Frequent events that must not be missing in the log: the first of each kind is logged at
+    once, later ones are summed up every QUIET_SECONDS. `clock` returns seconds and doesn't jump."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -182,11 +183,11 @@ class SummedLines:
         self._told_at: dict[tuple[str, ...], float] = {}
 
     def add(self, kind: tuple[str, ...], count: int) -> None:
-        """So many more."""
+        """Count events of a kind."""
         self._untold[kind] = self._untold.get(kind, 0) + count
 
     def due(self) -> list[tuple[tuple[str, ...], int]]:
-        """What is to be said now, and how many it is; called from time to time."""
+        """Return the kinds to log now, each with its count; call it from time to time."""
         now = self._clock()
         said = [(one, self._untold.pop(one)) for one in [*self._untold] if self._due(one, now)]
         for kind in [one for one in self._told_at if self._due(one, now)]:
@@ -196,7 +197,7 @@ class SummedLines:
 
     @property
     def waits(self) -> bool:
-        """Whether something is still to be said."""
+        """Whether events are still to be logged."""
         return bool(self._untold)
 
     def _due(self, kind: tuple[str, ...], now: float) -> bool:

@@ -1,26 +1,26 @@
-"""What each number of the settings may be by itself: not negative, and no more than what clocks,
-counters and the fields of AMQP hold."""
+"""Bounds of each number of the settings by itself: not negative, and no more than clocks, counters
+and AMQP's fields can hold."""
 
 import msgspec
 
 from distributary.ingest.runtime.settings import Settings
 from distributary.pipeline.subscriptions.policy_table import COUNT_MOST, MS_MOST
 
-#: By the unit that a name ends with; a century of days, a year of seconds.
+#: Most, by the unit at the end of a name; a century of days, a year of seconds.
 BY_UNIT = {"_ms": MS_MOST, "_ms_max": MS_MOST, "_days": 36_500, "_seconds": 366 * 24 * 3_600}
-#: Fields of AMQP that are narrower, and credit, which the engine counts with a sign.
+#: Most of narrower fields of AMQP, and of credit, which the engine counts with a sign.
 BY_NAME = {
     "amqp.idle_timeout_ms": 2**32 - 1,
     "amqp.frame_bytes_max": 2**32 - 1,
     "amqp.producer_credit": 2**31 - 1,
     "management.requests_max": 2**31 - 1,
 }
-#: What isn't from 0 on.
+#: Least, where it isn't 0.
 LEAST = {"upkeep.retention_seconds": -1}
 
 
 def rules(settings: Settings) -> list[tuple[bool, str]]:
-    """Each number: whether it is in its bounds, and the sentence if it isn't."""
+    """Return for each number whether it is in its bounds, and the error's sentence."""
     found = []
     for section in settings.__struct_fields__:
         table = getattr(settings, section)

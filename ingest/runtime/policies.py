@@ -1,8 +1,8 @@
 """The policies in force, from the settings and from a file that may change while the gateway runs.
 
-The file is read again when it changes (looked at once a second) and on SIGHUP. A new version that
-can't be used is reported, and the old one stays; what is new holds at once, also for the
-subscriptions that are there.
+The file is read again when it changes (checked once a second) and on SIGHUP. An invalid new version
+is reported, and the old one stays in force; a valid one applies at once, also to existing
+subscriptions.
 """
 
 import asyncio
@@ -23,29 +23,30 @@ from distributary.pipeline.model.policy import Policy, TopicPolicy
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.subscriptions import policy_sources, policy_table
 
-#: Topics whose policies are remembered: publishing asks for them.
+#: Most topics whose policies are cached: publishing asks for them.
 TOPICS_MAX = 10_000
-#: What the queues of dead letters are that nobody names otherwise.
+#: Prefix of the dead letters' queues that no policy names otherwise.
 _DEAD_LETTERS = f"{PREFIXES[Kind.QUEUE]}{PREFIX}"
 
 _events = structlog.get_logger("gateway")
 
 
 class Policies:
-    """The policies in force; each answer is that of the moment."""
+    """The policies in force; each method uses those of the moment."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, written: Part[policy_table.Policies]
     ) -> None:
-        """`written` outlasts it: a process has that once, from its start on."""
+        """`written` outlives this object: a process makes it once, at its start."""
         self._written = written
         self._of_topics: dict[str, TopicPolicy] = {}
         self._followers: list[Callable[[], None]] = []
         self._watch = Watch(loop, partial(self._renew, anyway=False))
 
     def of_subscription(self, key: SubscriptionKey | None, topic: str, own: str = "") -> Policy:
-        """The policy of a subscription on this topic, of which no pattern speaks if it has no name
-        (None). `own` is what its record says. Raises InvalidRequest when that isn't right."""
+        """Return the policy of a subscription on this topic; patterns don't apply to one without a
+        name (None). `own` is its own policy in the log. Raises InvalidRequest if that is
+        invalid."""
         written = self._written.value
         policy = written.default if key is None else written.of_subscription(key.id, own)
         of_topic = self.of_topic(topic)
@@ -53,15 +54,15 @@ class Policies:
         return replace(policy, backlog=backlog, page_bytes=policy.page_bytes or of_topic.page_bytes)
 
     def sources(self, key: SubscriptionKey, topic: str, own: str = "") -> dict[str, str]:
-        """Where each key of its policy was said that isn't a default."""
+        """Return the source of each key of its policy that isn't a default."""
         return policy_sources.of_subscription(self._written.value, key.id, topic, own)
 
     def topic_sources(self, topic: str) -> dict[str, str]:
-        """The same of a topic's or queue's policy."""
+        """Return the source of each key of a topic's or queue's policy that isn't a default."""
         return policy_sources.of_topic(self._written.value, topic)
 
     def check_own(self, key: SubscriptionKey, own: str) -> None:
-        """Raises InvalidRequest when a subscription can't say this of itself."""
+        """Check a subscription's own policy. Raises InvalidRequest when it is invalid."""
         self._written.value.check_own(own, key.id)
 
     @property
@@ -70,7 +71,7 @@ class Policies:
         return self._written.value.seek_duplicates
 
     def of_topic(self, topic: str) -> TopicPolicy:
-        """What holds for a topic or queue, by its word in the log."""
+        """Return the policy of a topic or queue, by its word in the log."""
         policy = self._of_topics.get(topic)
         if policy is None:
             if len(self._of_topics) >= TOPICS_MAX:
@@ -79,8 +80,8 @@ class Policies:
         return policy
 
     def dead_letters_of_topic(self, topic: str) -> Destination:
-        """The queue of what the schema of a topic or queue doesn't allow: never the queue
-        itself."""
+        """Return the queue for messages that a topic's or queue's schema doesn't allow: never the
+        queue itself."""
         own = policy_table.dead_letter_queue(self.of_topic(topic).dead_letter_address)
         if own is not None and own.topic != topic:
             return own
@@ -89,11 +90,11 @@ class Policies:
         return Destination(Kind.QUEUE, queue_of(giver))
 
     def follow(self, changed: Callable[[], None]) -> None:
-        """From now on call this when the file was read again."""
+        """Call `changed` whenever the file was read again, from now on."""
         self._followers.append(changed)
 
     def watch(self) -> None:
-        """From now on look at the file."""
+        """Check the file for changes, from now on."""
         self._watch.start()
 
     def close(self) -> None:
@@ -117,15 +118,15 @@ class Policies:
 
 
 def policies_written(settings: Settings) -> Part[policy_table.Policies]:
-    """What the settings and the file say. Raises InvalidRequest when the file can't be used."""
+    """Read the policies of the settings and the file. Raises InvalidRequest for an invalid file."""
     file = settings.delivery.policies
     policy, topic_policy = settings.policy, settings.topic_policy
     return Part("policies", (file,), lambda: _read(file, policy, topic_policy))
 
 
 def keeps_dead_letters(key: SubscriptionKey, topic: str, policy: Policy) -> bool:
-    """Whether copies may be kept of what the subscription gives up: of what lasts, but not of what
-    is dead letters itself, which would go round for ever."""
+    """Whether copies of messages that the subscription gives up may be kept: if it is durable, but
+    not of dead letters themselves, which would circulate without end."""
     own = policy_table.dead_letter_queue(policy.dead_letter_address)
     dead = topic.startswith(_DEAD_LETTERS) or (own is not None and own.topic == topic)
     return key.durable and not dead

@@ -1,6 +1,6 @@
-"""What the gateway's settings are: a section of `conf/distributary.toml` is a type here.
+"""The gateway's settings: each section of `conf/distributary.toml` is a type here.
 
-Each default has its unit and reason there. `load_settings` makes them, and holds their rules.
+That file has each default with its unit and reason. `load_settings` makes and checks the settings.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ from distributary.pipeline.subscriptions.quota import Quota
 from distributary.pipeline.tables.upkeep.upkeep_limits import UpkeepLimits
 
 PORT_MAX = 65_535
-#: Where a collector takes spans by OTLP over HTTP, if nothing else is said.
+#: Path at which a collector takes spans by OTLP over HTTP, unless the endpoint has a path.
 PATH: Final = "/v1/traces"
 
 
@@ -43,7 +43,7 @@ class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """Where others reach it."""
+        """The host and port by which other gateways reach this one."""
         if not self.advertise:
             return self.address
         return _address(self.advertise, "gateway.advertise")
@@ -106,12 +106,12 @@ class Amqp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def decode(self) -> DecodeLimits:
-        """What one frame, request or command may bring."""
+        """The limits of one frame, request or command."""
         return DecodeLimits(self.decode_values_max, self.decode_depth_max)
 
     @property
     def quota(self) -> Quota:
-        """What clients may make that lasts."""
+        """The limits of lasting queues and subscriptions that clients make."""
         return Quota(
             self.queues_max,
             self.queues_of_user_max,
@@ -244,7 +244,7 @@ class Traces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def url(self) -> str:
-        """Where spans go: the endpoint, with OTLP's own path if it has none. Raises
+        """The URL for spans: the endpoint, with OTLP's own path if it has none. Raises
         InvalidRequest."""
         try:
             parts = urlsplit(self.endpoint)
@@ -284,7 +284,7 @@ Value = bool | int | float | str
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All settings; `load_settings.load` alone makes one, so it is always checked."""
+    """All settings; only `load_settings.load` makes them, so they are always checked."""
 
     gateway: Listen
     http: Http

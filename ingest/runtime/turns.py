@@ -1,7 +1,7 @@
-"""Turns of the loop: how many of a peer's bytes one turn takes. Large runs of a fast publisher
-are taken, and little of a peer whose frames are slow work (attaches and detaches by the
-thousand), so that other peers have their turn. The gateway's own work is bounded in a turn, too:
-`FairQueue` has the order of what waits, `Allowance` how much of it may be done."""
+"""Turns of the loop: the number of a peer's bytes that one turn reads. It reads large runs of a
+fast publisher, but few bytes of a peer whose frames are slow work (attaches and detaches by the
+thousand), so that other peers have their turn. The gateway's own work in a turn is bounded, too:
+`FairQueue` has the order of waiting work, `Allowance` the amount that may be done."""
 
 import asyncio
 from collections import deque
@@ -11,17 +11,17 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: Bytes that one read of a socket takes at most; also the longest run that can arrive at once.
+#: Most bytes of one read of a socket; also the longest run that can arrive at once.
 READ_BYTES = 1 << 19
-#: Bytes of a peer's first read, and those below which no read is cut.
+#: Most bytes of a peer's first read, and the least to which reads are limited.
 READ_BYTES_FIRST = 1 << 16
 READ_BYTES_MIN = 1 << 13
-#: Seconds that the frames of one read may take until the next one brings fewer.
+#: Seconds for the frames of one read above which the next read is smaller.
 TURN_SECONDS = 0.015
 
 
 def next_room(room: int, seconds: float) -> int:
-    """How many bytes a peer's next read may bring after one of `room` bytes took so long."""
+    """Return the most bytes of a peer's next read, after one of `room` bytes took `seconds`."""
     if seconds > TURN_SECONDS:
         return max(room // 4, READ_BYTES_MIN)
     if seconds < TURN_SECONDS / 4:
@@ -29,16 +29,16 @@ def next_room(room: int, seconds: float) -> int:
     return room
 
 
-#: Sockets of which a turn serves as many as fit into it, and seconds that are too many for a turn.
+#: Most and least sockets that a turn serves, and the seconds above which it served too many.
 SOCKETS_MAX = 64
 SOCKETS_MIN = 4
 SOCKETS_SECONDS = 0.02
-#: Seconds of a turn that one kind of work for many peers takes, of which each has little.
+#: Seconds of a turn for one kind of work for many peers, with little for each.
 PART_SECONDS = 0.005
 
 
 def next_sockets(most: int, seconds: float) -> int:
-    """How many sockets the next turn serves at most after one with `most` took so long."""
+    """Return the most sockets of the next turn, after one with `most` took `seconds`."""
     if seconds > SOCKETS_SECONDS:
         return max(most // 4, SOCKETS_MIN)
     if seconds < SOCKETS_SECONDS / 4:
@@ -46,20 +46,20 @@ def next_sockets(most: int, seconds: float) -> int:
     return most
 
 
-#: What of serving a subscription is as much work as serving one more, 25 us: so many bytes handed
-#: to the engine, so many evaluations of selectors.
+#: Bytes handed to the engine, and evaluations of selectors, that cost as much as serving one more
+#: subscription: 25 us.
 BYTES_OF_UNIT = 16_384
 EVALUATIONS_OF_UNIT = 8
 
 
 def units(sent: int, evaluations: int) -> int:
-    """How much of a turn it took to serve one subscription."""
+    """Return the units of a turn that it took to serve one subscription."""
     return 1 + sent // BYTES_OF_UNIT + evaluations // EVALUATIONS_OF_UNIT
 
 
 class LoopTurn:
-    """What the loop serves in this turn. `alone`: one socket and no other, so that what comes of
-    it need not wait for more to join. Never so where nobody says what a turn serves."""
+    """Facts about the present turn of the loop. `alone`: it serves one socket only, so that this
+    socket's input need not wait for more to join. False where no selector sets it."""
 
     __slots__ = ("alone",)
 
@@ -68,13 +68,12 @@ class LoopTurn:
 
 
 class PeerTurn:
-    """How much of a peer's frames is done in this turn of the loop, in deliveries or other work
-    of the same cost. The code that does the work adds it to `done`. `over`: the rest waits for
-    the next turn."""
+    """The work for a peer's frames in this turn of the loop, in units of one delivery's cost. The
+    code that does the work adds it to `done`. `over`: the rest waits for the next turn."""
 
-    #: What is as much work as a delivery, half a microsecond: a run of messages or of outcomes, a
-    #: link or session that comes or goes, any other event that Python sees, an attach that it
-    #: reads, any other frame or a message that it reads alone.
+    #: Cost in deliveries, half a microsecond each, of: a run of messages or of outcomes, a link or
+    #: session that begins or ends, any other event that Python handles, an attach that it reads,
+    #: any other frame or single message that it reads.
     RUN = 32
     LINK = 1_600
     EVENT = 8
@@ -88,7 +87,7 @@ class PeerTurn:
 
     @property
     def over(self) -> bool:
-        """Whether this turn's part is done."""
+        """Whether this turn's part is used up."""
         return self.done >= self.most
 
 
@@ -99,7 +98,7 @@ class FairQueue(Generic[T]):
     __slots__ = ("_each", "_lanes", "_taken", "_waiting", "order")
 
     def __init__(self, each: int) -> None:
-        """`each`: how many of a lane are taken before the next lane has its turn."""
+        """`each`: items of a lane that are taken before the next lane has its turn."""
         self._each = each
         self._lanes: dict[str, deque[T]] = {}  #: by name; none is empty
         #: The names of all lanes, the one whose turn it is first; empty when nothing waits.
@@ -111,7 +110,7 @@ class FairQueue(Generic[T]):
         return len(self._waiting)
 
     def add(self, one: T, lane: str) -> None:
-        """Add an item behind all others of its lane; one that waits already keeps its place."""
+        """Add an item at the end of its lane; an item that waits already keeps its place."""
         if one in self._waiting:
             return
         self._waiting.add(one)
@@ -121,7 +120,7 @@ class FairQueue(Generic[T]):
         self._lanes[lane].append(one)
 
     def add_all(self, many: Collection[T], lane: str) -> None:
-        """Add these items, which are different ones."""
+        """Add these items, which must be different."""
         waiting = self._waiting
         fresh = [one for one in many if one not in waiting]
         if not fresh:
@@ -149,11 +148,11 @@ class FairQueue(Generic[T]):
 
 
 class Allowance:
-    """What may be done of some work until the loop turns, in units of the caller's.
+    """The amount of some work that may be done in a turn of the loop, in units of the caller's.
 
-    When it is spent, `then` is called after the loop has turned: there is a new part, and what
-    waits may go on. A turn that spends little has nothing called, and leaves the rest of its part
-    to those that follow: none has more than a part.
+    When it is spent, `then` is called after the loop has turned: there is a new amount, and waiting
+    work may go on. After a turn that spends less `then` isn't called, and the rest is left to
+    later turns: no turn has more than the full amount.
     """
 
     __slots__ = ("_each", "_loop", "_then", "_turning", "left")
@@ -162,18 +161,18 @@ class Allowance:
         self, loop: asyncio.AbstractEventLoop, each: int, then: Callable[[], None]
     ) -> None:
         self._loop, self._each, self._then = loop, each, then
-        #: Units that may still be spent in this turn; what was begun may overdraw them.
+        #: Units that may still be spent in this turn; work that was begun may overdraw them.
         self.left = each
         self._turning = False
 
     def spend(self, units: int) -> None:
-        """So much work was done."""
+        """Count work that was done."""
         self.left -= units
         if self.left <= 0:
             self.ask()
 
     def ask(self) -> None:
-        """There is a new part, and `then` is called, when the loop has turned."""
+        """Renew the amount and call `then`, when the loop has turned."""
         if not self._turning:
             self._turning = True
             self._loop.call_soon(self._turned)
@@ -184,8 +183,8 @@ class Allowance:
 
 
 class Parts(Generic[T]):
-    """Work that waits for many peers at once, little for each: done in its order, for a part of a
-    turn; the rest when the loop has turned. What is begun is done, so there is always progress."""
+    """Waiting work for many peers, little for each: done in its order, for a part of a turn; the
+    rest when the loop has turned. At least one item is done each time, so there is progress."""
 
     __slots__ = ("_at_work", "_loop", "_part_seconds", "_work", "add", "waiting")
 
@@ -196,14 +195,14 @@ class Parts(Generic[T]):
         part_seconds: float = PART_SECONDS,
     ) -> None:
         self._loop, self._work, self._part_seconds = loop, work, part_seconds
-        #: What waits, in its order: to be read alone.
+        #: The waiting items, in their order; read it only.
         self.waiting: deque[T] = deque()
-        #: It waits behind all others; `run` begins with the work.
+        #: Add an item at the end; `run` begins the work.
         self.add: Callable[[T], None] = self.waiting.append
         self._at_work = False  #: now, or as soon as the loop has turned
 
     def run(self) -> None:
-        """Work, unless this turn's part is done."""
+        """Work, unless this turn's part is used up."""
         if self.waiting and not self._at_work:
             self._turned()
 
@@ -219,7 +218,7 @@ class Parts(Generic[T]):
             self._loop.call_soon(self._turned)
 
     def _turned(self) -> None:
-        # What waits alone asks no clock: in most turns it does.
+        # For a single item the clock isn't read: in most turns there is only one.
         waiting, self._at_work = self.waiting, True
         until = monotonic() + self._part_seconds if len(waiting) > 1 else None
         try:
@@ -238,8 +237,8 @@ class Parts(Generic[T]):
 
 
 class TaskTurns:
-    """Turns of the loop shared by tasks: a task awaits `turn` before each part of its work, and
-    in one turn of the loop one part of all of them is done, in the order in which they asked."""
+    """Turns of the loop shared by tasks: a task awaits `turn` before each part of its work. In each
+    turn of the loop one task does one part, in the order in which they asked."""
 
     __slots__ = ("_loop", "_turning", "_waiting")
 

@@ -1,4 +1,4 @@
-"""What is read from files that may change while the gateway runs."""
+"""Values that are read from files which may change while the gateway runs."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ LOOK_SECONDS = 1.0
 
 
 class Watch:
-    """Calls `renew` once a second from `start` to `close`: read again what has changed."""
+    """Calls `renew` once a second from `start` to `close`, to read changed files again."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, renew: Callable[[], None]) -> None:
         self._loop, self._renew = loop, renew
@@ -31,7 +31,7 @@ class Watch:
 
 
 class Part(Generic[T]):
-    """Something read from files, and how these looked when it was read."""
+    """A value read from files, with the files' state at that time."""
 
     def __init__(self, name: str, files: tuple[str, ...], read: Callable[[], T]) -> None:
         self.name, self._files, self._read = name, tuple(filter(None, files)), read
@@ -39,9 +39,9 @@ class Part(Generic[T]):
         self.value = read()
 
     def renew(self, *, anyway: bool = False) -> bool:
-        """Read again if a file has changed; whether there is something new. Raises InvalidRequest
-        when it can't be used; `value` is what it was then."""
-        # Looked at before it is read: a change that comes in between is seen the next time.
+        """Read the files again if one has changed; return whether they were read. Raises
+        InvalidRequest when their content is invalid; then `value` stays as it was."""
+        # The state is taken before the content: a change in between is noticed the next time.
         looks = self._look()
         if not self._files or (looks == self._looks and not anyway):
             return False
@@ -54,7 +54,7 @@ class Part(Generic[T]):
 
 
 def _look(file: str) -> tuple[int, ...]:
-    """What differs when somebody has written or replaced the file; a link's is its target's."""
+    """Return a state that changes when the file is written or replaced; of a link its target's."""
     try:
         found = os.stat(file)  # noqa: PTH116 (a text from the settings)
     except OSError as error:

@@ -1,8 +1,8 @@
 """Work beside the loop: threads that only block in system calls or run inside native libraries, and
-what the loop itself does again and again.
+repeated work of the loop itself.
 
-Anything else in a thread would hold the interpreter while the engine needs it: every call into
-Proton gives it away and must get it back.
+Other work on a thread would hold the interpreter while the engine needs it: every call into Proton
+releases it and must get it back.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ class Failure(Exception):
 async def watched(
     work: Callable[[], Coroutine[None, None, None]], loop: asyncio.AbstractEventLoop, what: str
 ) -> None:
-    """Do this work of a task; it isn't begun where that ends before its first turn. What it raises
-    is a bug and stops the service, before anything else has its turn; but for a Failure, of which
-    its worker's other callers know."""
+    """Do a task's work; `work` isn't called if the task is cancelled before its first turn. An
+    exception is a bug and stops the service at once; but for a Failure, which the worker's callers
+    handle."""
     try:
         await work()
     except Failure:
@@ -43,13 +43,13 @@ async def watched(
 
 
 def went_well(task: "asyncio.Task[None]") -> bool:
-    """Whether a task that has ended did all that it had to do."""
+    """Whether a task has ended without an exception or a cancellation."""
     return not task.cancelled() and task.exception() is None
 
 
 class Repeated:
-    """Work of the loop that is done again and again from its making until `close`, each time so
-    many seconds after its last end. After a failure (`watched`) it isn't done again."""
+    """Work of the loop that is repeated until `close`, each time `seconds` after its last end.
+    After a failure (`watched`) it isn't repeated."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class Repeated:
         seconds: float,
         what: str,
     ) -> None:
-        """`what` names it in the message of a bug."""
+        """`what` names the work in the message of a bug."""
         self._work, self._loop, self._seconds, self._what = work, loop, seconds, what
         self._task: asyncio.Task[None] | None = None
         self._timer = loop.call_later(seconds, self._begin)
 
     def close(self) -> None:
-        """Stop; what is under way is cancelled."""
+        """Stop, and cancel work that is under way."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
@@ -80,9 +80,9 @@ class Repeated:
 
 
 class WhileWanted:
-    """Work of the loop that one task does while there is any, and that is begun again when there
-    is more. What is asked for between the end of the task's work and the end of the task isn't
-    forgotten: it is looked at once more then. After a failure (`watched`) nothing is begun."""
+    """Work of the loop that one task does while there is any, and begins again when there is more.
+    Work that is added between the end of the task's work and the end of the task isn't forgotten:
+    `wanted` is asked again then. After a failure (`watched`) nothing is begun."""
 
     def __init__(
         self,
@@ -91,12 +91,13 @@ class WhileWanted:
         loop: asyncio.AbstractEventLoop,
         what: str,
     ) -> None:
-        """`work` does all that there is, `wanted` says whether there is any; `what` as above."""
+        """`work` does all waiting work, `wanted` says whether there is any; `what` names it in the
+        message of a bug."""
         self._work, self._wanted, self._loop, self._what = work, wanted, loop, what
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """There may be more to do."""
+        """Begin the task if there is work and it doesn't run."""
         if self._task is None and self._wanted():
             self._task = self._loop.create_task(watched(self._work, self._loop, self._what))
             self._task.add_done_callback(self._ended)
@@ -107,12 +108,12 @@ class WhileWanted:
             self.begin()
 
     async def finish(self, seconds: float) -> None:
-        """Wait for what is under way, for at most so long."""
+        """Wait for work that is under way, at most `seconds`."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=seconds)
 
     def close(self) -> None:
-        """What is under way is cancelled."""
+        """Cancel work that is under way."""
         if self._task is not None:
             self._task.cancel()
 
@@ -120,16 +121,15 @@ class WhileWanted:
 class Worker(Generic[T]):
     """One named thread that does jobs in order and tells the loop about each.
 
-    `done` is called on the loop with the job's result, or with the error it raised. What is no
-    error of this project's or of the system's is a bug: it is handed over just the same, and the
-    service stops.
+    `done` is called on the loop with the job's result, or with its exception. An exception that is
+    neither this project's nor the system's is a bug: it is handed over, too, and the service stops.
     """
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._name, self._loop = name, loop
         self._jobs: SimpleQueue[Callable[[], T] | None] = SimpleQueue()
-        #: Who is told of each job that isn't done yet. The thread never holds one: what hangs on
-        #: it, Proton's objects too, must not be let go by any thread but the loop's.
+        #: The callbacks of unfinished jobs. The thread never holds one: objects that it refers to,
+        #: also Proton's, may only be freed on the loop's thread.
         self._told: deque[Callable[[T | Failure], None]] = deque()
         self._left = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -140,12 +140,12 @@ class Worker(Generic[T]):
         self._jobs.put(job)
 
     async def ask(self, job: Callable[[], T]) -> T:
-        """The job's result, when it is done. Raises what the job has raised."""
+        """Do a job on the thread, and return its result. Raises the job's exception."""
         answer: asyncio.Future[T] = self._loop.create_future()
 
         def done(result: T | Failure) -> None:
             if answer.done():
-                return  # nobody waits any more
+                return  # the caller doesn't wait any more
             if isinstance(result, Failure):
                 answer.set_exception(result.error)
             else:
@@ -155,9 +155,9 @@ class Worker(Generic[T]):
         return await answer
 
     def leave(self) -> None:
-        """End behind the job that is under way, for which nobody waits: it may take long where a
-        store doesn't answer. Those that wait are left out, and nobody is told of any more. For what
-        is only read, or said to others who need not hear it. The loop may end meanwhile."""
+        """End the thread after its current job, without waiting for it: the job may take long where
+        a store doesn't answer. Waiting jobs are dropped, and no results are reported any more. Only
+        for jobs that read, or write what may be lost. The loop may end meanwhile."""
         self._left = True
         self._told.clear()
         with suppress(Empty):
@@ -166,12 +166,12 @@ class Worker(Generic[T]):
         self._jobs.put(None)
 
     def stop(self) -> None:
-        """Finish the jobs that wait, then end."""
+        """Finish the waiting jobs, then end the thread. Blocks."""
         self._jobs.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        # The kernel's name of the thread, for `top -H` and the benches' budget by stage.
+        # Name the thread in the kernel, for `top -H` and the benches' budget by stage.
         ctypes.CDLL(None).prctl(_PR_SET_NAME, self._name.encode(), 0, 0, 0)
         while (job := self._jobs.get()) is not None:
             result: T | Failure

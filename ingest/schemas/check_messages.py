@@ -1,7 +1,7 @@
-"""What the gateway and the process that checks messages say to each other.
+"""Requests and answers between the gateway and the process that checks messages.
 
-Over a stream socket, as `ingest.processes.child_process` does: a length, so many bytes of
-MessagePack, and behind a `CheckRun` the messages' bytes.
+They go over a stream socket, as `ingest.processes.child_process` does: a length, that many bytes of
+MessagePack, and after a `CheckRun` the messages' bytes.
 """
 
 from typing import TypeAlias
@@ -10,13 +10,13 @@ import msgspec
 
 from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
 
-#: Versions that the process keeps readers of; then it begins anew, and so does the gateway's list
-#: of them.
+#: Versions of which the process keeps readers; beyond it forgets all, and so does the gateway's
+#: list of them.
 VERSIONS_MAX = 256
 
 
 class SetLimits(msgspec.Struct, frozen=True, tag=True):
-    """What schemas may become; said first."""
+    """Limits of schemas; the first request."""
 
     definition_bytes_max: int = LIMITS.definition_bytes_max
     columns_max: int = LIMITS.columns_max
@@ -28,8 +28,8 @@ class SetLimits(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckVersion(msgspec.Struct, frozen=True, tag=True):
-    """Whether this version (a text of `schema_text`) is right, and may follow that of `before`
-    (empty: there is none)."""
+    """Check that this version (a text of `schema_text`) is valid, and may follow the one of
+    `before` (empty: there is none)."""
 
     topic: str
     text: str
@@ -37,7 +37,8 @@ class CheckVersion(msgspec.Struct, frozen=True, tag=True):
 
 
 class DefineVersion(msgspec.Struct, frozen=True, tag=True):
-    """Runs name this version by `name` from now on; `others` are the topic's other versions."""
+    """Define a version; runs name it by `name` from now on. `others`: the topic's other
+    versions."""
 
     name: str
     topic: str
@@ -46,7 +47,7 @@ class DefineVersion(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckRun(msgspec.Struct, frozen=True, tag=True):
-    """Messages to be read by a version; `lengths` is one uint32 for each, their bytes follow."""
+    """Read messages by a version; `lengths` has a uint32 for each, their bytes follow."""
 
     name: str
     lengths: bytes
@@ -56,9 +57,9 @@ CheckRequest: TypeAlias = SetLimits | CheckVersion | DefineVersion | CheckRun
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):
-    """`error`: the version is wrong, in a sentence. `problems`: why it may not follow the one
-    before. `columns`: its columns, as Spark's schema in JSON. `misfits`: the place of each message
-    that doesn't fit, among those of the run, and a sentence."""
+    """Answer to a request. `error`: why the version is wrong, in a sentence. `problems`: why it may
+    not follow the one before. `columns`: its columns, as Spark's schema in JSON. `misfits`: the
+    place in the run of each message that doesn't fit, and why, in a sentence."""
 
     error: str = ""
     problems: tuple[str, ...] = ()

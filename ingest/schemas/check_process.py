@@ -1,5 +1,5 @@
 """The process that reads messages by their topic's schema for a gateway, so that the gateway's loop
-never waits for a library, and none of their faults is the gateway's.
+never waits for a library, and no fault of a library harms the gateway.
 
     python -m distributary.ingest.schemas.check_process BYTES_MAX
 
@@ -36,7 +36,7 @@ from distributary.pipeline.schemas.schema_text import version_of
 from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
 from distributary.pipeline.schemas.typed_row import Misfit
 
-#: Seconds without a request until it ends: its memory is for topics that are published to.
+#: Seconds without a request until it ends: it takes memory only while it is needed.
 IDLE_SECONDS = 60.0
 
 
@@ -48,7 +48,7 @@ class Checker:
         self._readers: dict[str, RowReader] = {}
 
     def answer(self, request: CheckRequest, data: bytes) -> CheckAnswer:
-        """What is said to a request; `data` are the bytes behind it."""
+        """Return the answer to a request; `data` are the bytes after it."""
         match request:
             case SetLimits():
                 self._limits = request.limits
@@ -107,12 +107,12 @@ def _read(reader: RowReader, message: bytes) -> object:
 
 def _version(topic: str, text: str) -> SchemaVersion:
     found = version_of(topic, text)
-    assert found is not None, topic  # noqa: S101 - nobody checks by a drop
+    assert found is not None, topic  # noqa: S101 - no check is by a drop
     return found
 
 
 def main(bytes_max: str) -> None:
-    """Answer until there is nobody to answer to."""
+    """Answer requests until the gateway is gone or has none for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_DATA, (int(bytes_max), int(bytes_max)))
     encoder, decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(CheckRequest)
@@ -125,7 +125,7 @@ def main(bytes_max: str) -> None:
                 size = sum(array("I", request.lengths)) if isinstance(request, CheckRun) else 0
                 data = bytes(receive_bytes(gateway, size)) if size else b""
                 send(gateway, encoder.encode(checker.answer(request, data)))
-            except (EOFError, OSError):  # the gateway is gone, or has nothing for us
+            except (EOFError, OSError):  # the gateway is gone, or has no requests
                 return
 
 

@@ -2,10 +2,10 @@
 
 Rule 1: one request is under way at a time, in the order in which they came: so outcomes keep the
         order of their link.
-Rule 2: what can't be checked is never taken for right. A process that dies, or takes longer than
-        `schemas.check_ms_max` for a request, is ended and started again; its request fails, and a
-        run of several messages is checked once more, each by itself. After RUN_FAILURES_MAX
-        failures the rest of the run isn't tried: other peers wait.
+Rule 2: a message that can't be checked is never accepted as valid. A process that dies, or takes
+        longer than `schemas.check_ms_max` for a request, is ended and started again; its request
+        fails, and a run of several messages is checked once more, each by itself. After
+        RUN_FAILURES_MAX failures the rest of the run isn't tried: other peers wait.
 """
 
 import socket
@@ -33,9 +33,9 @@ from distributary.ingest.schemas.check_messages import (
 _events = structlog.get_logger("gateway")
 
 PROCESS = "distributary.ingest.schemas.check_process"
-#: What asking raises when there is no answer.
+#: Exceptions of a request without an answer.
 _NO_ANSWER = (OSError, EOFError, msgspec.MsgspecError)
-#: Seconds until a process that was started has imported all, and answers.
+#: Seconds in which a started process must have imported all libraries and answer.
 START_SECONDS_MAX = 30.0
 #: Messages of one run that may fail by themselves, each after `schemas.check_ms_max` at most.
 RUN_FAILURES_MAX = 3
@@ -43,29 +43,29 @@ UNCHECKED = "the message couldn't be checked by its topic's schema"
 
 
 class RunToCheck(msgspec.Struct, frozen=True):
-    """Messages, and the version that they are to be read by."""
+    """Messages, and the version to read them by."""
 
     version: DefineVersion
     lengths: bytes
     blob: bytes
 
 
-#: What is asked together, and who is told all answers, on the worker's thread.
+#: Requests that go together, and the function called with all answers, on the worker's thread.
 Work: TypeAlias = tuple[
     Sequence[RunToCheck | CheckVersion], Callable[[Sequence[CheckAnswer]], None]
 ]
 
 
 class CheckWorker:
-    """Asks the process, from a thread that only waits for it. There is neither until something is
-    asked."""
+    """Asks the process, from a thread that only waits for it. Both begin with the first
+    request."""
 
     def __init__(self, settings: SchemaSettings) -> None:
         self._settings = settings
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._child: ChildProcess | None = None
-        #: Requests that had no answer. The worker's thread counts, any may read.
+        #: Requests without an answer. The worker's thread counts, any thread may read.
         self.failures = 0
         self._defined: set[str] = set()
         self._encoder = msgspec.msgpack.Encoder()
@@ -84,11 +84,11 @@ class CheckWorker:
         self._work.put((what, then))
 
     def close(self) -> None:
-        """End the process; what wasn't answered never is."""
+        """End the process; open requests get no answer."""
         if self._thread is not None:
             self._work.put(None)
             if (child := self._child) is not None:
-                child.process.kill()  # what it is asked now fails at once
+                child.process.kill()  # its request fails at once
             self._thread.join()
 
     def _run(self) -> None:
@@ -110,7 +110,7 @@ class CheckWorker:
             return CheckAnswer(error=f"the schema couldn't be checked: {why}")
 
     def _of_run(self, what: RunToCheck) -> CheckAnswer:
-        """The misfits of a run; each message by itself if the whole fails."""
+        """Return the misfits of a run; check each message by itself if the whole run fails."""
         try:
             return self._misfits(what)
         except _NO_ANSWER as error:
@@ -146,7 +146,7 @@ class CheckWorker:
         return self._asked(CheckRun(what.version.name, what.lengths), what.blob)
 
     def _asked(self, request: CheckRequest, data: bytes) -> CheckAnswer:
-        """Raises OSError and EOFError when the process has no answer."""
+        """Return the process's answer. Raises OSError and EOFError when there is none."""
         connection = self._connected()
         send(connection, self._encoder.encode(request))
         if data:
@@ -154,7 +154,7 @@ class CheckWorker:
         return self._decoder.decode(receive(connection))
 
     def _connected(self) -> socket.socket:
-        """The process's socket; it is started if there is none, or if it has ended by itself."""
+        """Return the process's socket; start the process if there is none, or if it has ended."""
         if self._child is not None and self._child.process.poll() == 0:
             self._end()
         if self._child is not None:

@@ -1,4 +1,4 @@
-"""The schemas of one home: each version that was ever set, and which one a topic has now."""
+"""The schemas of one home: each version that was ever set, and the one that each topic has now."""
 
 from collections.abc import Callable
 
@@ -16,19 +16,19 @@ from distributary.pipeline.tables.recovery.standpoints import SchemaEvent, Snaps
 
 _events = structlog.get_logger("gateway")
 
-#: Topics whose schema is remembered; then it is looked for again.
+#: Topics whose schema is cached; then the cache begins anew.
 _TOPICS_MAX = 10_000
 
 
 class CheckedBy(msgspec.Struct, frozen=True):
-    """The version that the messages of a topic are checked by, and what it says of misfits."""
+    """The version by which a topic's messages are checked, and its rule for misfits."""
 
     version: DefineVersion
     validation: Validation
 
 
 class SchemaOfTopic(msgspec.Struct):
-    """All events of one topic or pattern, in their order, and the version that holds now."""
+    """All events of one topic's or pattern's schema, in order, and the version in force."""
 
     events: list[SchemaEvent] = msgspec.field(default_factory=list)
     current: SchemaVersion | None = None
@@ -36,7 +36,7 @@ class SchemaOfTopic(msgspec.Struct):
 
     @property
     def next_version(self) -> int:
-        """Versions are never reused, also not after a drop."""
+        """Number of the next version; none is reused, not even after a drop."""
         found = [version_of("", one.record.text) for one in self.events]
         return max((one.version for one in found if one is not None), default=0) + 1
 
@@ -47,7 +47,7 @@ class SchemaOfTopic(msgspec.Struct):
 
 
 class SchemaDirectory:
-    """Reads and changes them. All methods run on the loop's thread."""
+    """Reads and changes the schemas. All methods run on the loop's thread."""
 
     def __init__(self, log: Log, snapshot: Snapshot, validating: Callable[[], None]) -> None:
         """`validating` is called when some topic's messages are to be checked. Raises
@@ -77,15 +77,15 @@ class SchemaDirectory:
         return sum(len(one.events) for one in self._all.values())
 
     def names(self) -> list[str]:
-        """The topics and patterns that have a schema now."""
+        """Return the topics and patterns that have a schema now."""
         return sorted(topic for topic, one in self._all.items() if one.current is not None)
 
     def get(self, topic: str) -> SchemaOfTopic | None:
-        """What was set for this very topic or pattern, if anything was."""
+        """Return the schema that was set for this very topic or pattern, if any."""
         return self._all.get(topic)
 
     def of_topic(self, topic: str) -> SchemaOfTopic | None:
-        """The schema that the messages of a topic have; None if there is none."""
+        """Return the schema of a topic's messages; None if there is none."""
         if topic not in self._of_topic:
             if len(self._of_topic) >= _TOPICS_MAX:
                 self._of_topic.clear()
@@ -94,7 +94,7 @@ class SchemaDirectory:
         return None if found is None else self._all[found]
 
     def checked_by(self, topic: str) -> CheckedBy | None:
-        """The version that messages of this topic are checked by when they are published."""
+        """Return the version by which this topic's messages are checked when published."""
         if not self.validates:
             return None
         found = self.of_topic(topic)
@@ -107,8 +107,8 @@ class SchemaDirectory:
         return CheckedBy(version, current.validation)
 
     def record(self, topic: str, text: str, by: str, now: int, then: Callable[[], None]) -> None:
-        """Set this version, or drop the schema (`DROPPED`). It holds at once, for messages that
-        come later: they aren't durable before it is. `then` is called when it is durable.
+        """Set this version, or drop the schema (`DROPPED`). It holds at once for later messages,
+        which aren't durable before it is. `then` is called when it is durable.
         The event begins a group, so events have the order of groups, and its floor is exact."""
         record = SchemaRecord(topic, text, self._log.begin_group(), by)
         self._log.record(record, then)
@@ -119,7 +119,8 @@ class SchemaDirectory:
             _events.info("schema.set", topic=topic, by=by)
 
     def require(self, topic: str) -> SchemaOfTopic:
-        """That of this very topic or pattern. Raises InvalidRequest where none holds now."""
+        """Return the schema of this very topic or pattern. Raises InvalidRequest if none is in
+        force."""
         found = self._all.get(topic)
         if found is None or found.current is None:
             raise InvalidRequest(f"there is no schema for '{topic}'")

@@ -1,9 +1,9 @@
 """Requests to `$management` about schemas: set a version, look at them, drop one.
 
-Rule 1: who may `manage` all topics of a pattern may set and drop its schema; who may `consume` from
-        all of them, or manage them, may read it.
-Rule 2: a version is checked before it is set, by the process that checks messages: what can't be
-        read has no columns, or may not follow the one before, is refused with all reasons.
+Rule 1: a user who may `manage` all topics of a pattern may set and drop its schema; a user who may
+        `consume` from all of them, or manage them, may read it.
+Rule 2: a version is checked before it is set, by the process that checks messages: a version that
+        can't be read, has no columns, or may not follow the one before is refused with all reasons.
 """
 
 import asyncio
@@ -41,12 +41,12 @@ from distributary.pipeline.schemas.schema_version import (
 )
 from distributary.pipeline.tables.recovery.standpoints import SchemaEvent
 
-#: What a schema says of itself.
+#: A schema's attributes.
 Row: TypeAlias = dict[str, Writable]
 
 
 class SchemaRequests:
-    """Answers them. Raises InvalidRequest for what can't be."""
+    """Answers requests about schemas. Raises InvalidRequest for a wrong request."""
 
     def __init__(
         self, access: Access, schemas: Validator, settings: SchemaSettings, log: Log
@@ -55,7 +55,7 @@ class SchemaRequests:
         self._directory, self._log = schemas.directory, log
 
     async def answer(self, user: str, request: Request) -> Answer:
-        """The answer; it is given when what it says is durable."""
+        """Return the answer, when the state that it reports is durable."""
         topic = request.name.removeprefix("topic://")
         pattern(topic)
         reads = request.verb is Verb.READ
@@ -79,7 +79,7 @@ class SchemaRequests:
     # Reading.
 
     def _read(self, topic: str, request: Request) -> Answer:
-        """The version that holds, or that which was asked for, and the events of all."""
+        """Answer with the version in force, or the one asked for, and all events."""
         found = self._directory.get(topic)
         if found is None:
             return Answer(ABSENT, f"there is no schema for '{topic}'")
@@ -124,7 +124,7 @@ class SchemaRequests:
             return Answer(CONFLICT, text)
         now = self._directory.get(topic)
         if (1 if now is None else now.next_version) != number:
-            return Answer(CONFLICT, f"somebody else has set a schema of '{topic}': look again")
+            return Answer(CONFLICT, f"another user has set a schema of '{topic}': look again")
         text = text_of(wanted, answer.columns)
         await self._record(topic, text, user)
         row = {"name": topic, **_said(wanted), "columns": answer.columns}
@@ -154,7 +154,7 @@ class SchemaRequests:
 def _wanted(
     topic: str, number: int, request: Request, before: SchemaVersion | None
 ) -> SchemaVersion:
-    """The version that is asked for. How it is used stays as it was before, but for what is said:
+    """Return the version that is asked for. Settings that the request doesn't name stay as before:
     a new definition doesn't end the validation."""
     said: dict[str, object] = {}
     if before is not None:
@@ -206,8 +206,8 @@ def _said(version: SchemaVersion) -> dict[str, Value]:
 
 
 def schema_row(found: SchemaOfTopic) -> dict[str, Value]:
-    """One line of a list: without definitions."""
-    assert found.current is not None  # noqa: S101 - those that hold are listed
+    """Return a schema's row of a list, without definitions."""
+    assert found.current is not None  # noqa: S101 - only schemas in force are listed
     last = found.events[-1]
     said = {name: one for name, one in _said(found.current).items() if name != "definition"}
     at = Timestamp(last.recorded_at // 1_000)

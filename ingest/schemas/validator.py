@@ -1,12 +1,12 @@
-"""The one place that decides of messages by their topics' schemas, on all ways into a topic.
+"""The one place that checks messages by their topics' schemas, on all ways into a topic.
 
-Rule 1: nothing becomes a message of a topic that its schema doesn't allow, and nothing that
-        couldn't be checked: `CONSEQUENCES` says what becomes of it, by the way on which it came.
-Rule 2: what came on a link goes on in its order: while messages of it are checked, those behind
-        them wait, too. Commands of a transaction wait for the messages that were sent in it.
-Rule 3: what waits has a budget (`schemas.waiting_bytes_max`), of which a peer may have as much as
-        is still free; beyond it messages are rejected. A link has no more under way than its
-        credit. Peers are served in turn.
+Rule 1: no message enters a topic that its schema doesn't allow, or that couldn't be checked:
+        `CONSEQUENCES` names its fate, by the way on which it came.
+Rule 2: messages of a link go on in order: while some are checked, later ones wait, too. Commands of
+        a transaction wait for the messages that were sent in it.
+Rule 3: waiting messages have a budget (`schemas.waiting_bytes_max`), of which a peer may have as
+        many bytes as are still free; beyond it messages are rejected. A link has no more under way
+        than its credit. Peers are served in turn.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ from distributary.pipeline.schemas.schema_version import CONSEQUENCES, Consequen
 
 _events = structlog.get_logger("gateway")
 
-#: What a message that doesn't fit is rejected with (AMQP 1.0, 2.8.16): its bytes can't be decoded
-#: as what the topic says they are.
+#: Condition of a rejected misfit (AMQP 1.0, 2.8.16): its bytes can't be decoded as the topic's
+#: schema says.
 MISFIT = "amqp:decode-error"
 TOO_MUCH = "amqp:resource-limit-exceeded"
 TOO_MUCH_TEXT = (
     "too many of your messages wait to be checked (schemas.waiting_bytes_max): send it again"
 )
-#: How messages that don't fit are counted: those that come from a link.
+#: Counters of misfits that come from a link.
 _COUNTED = {
     Consequence.REJECT: Outcome.REJECTED,
     Consequence.DEAD_LETTER: Outcome.DEAD_LETTERED,
@@ -57,7 +57,7 @@ class CheckDone(msgspec.Struct, frozen=True, eq=False):
 
 
 class CheckedRun(msgspec.Struct, frozen=True, eq=False):
-    """A run that waited may go on to these goals; `unrouted` isn't routed further."""
+    """A run that waited may go on to these goals; its `unrouted` messages aren't routed further."""
 
     link: Link
     received: Received
@@ -74,7 +74,7 @@ class HeldCommand(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Check(msgspec.Struct, frozen=True, eq=False):
-    """Messages of a run, by their places, that a topic's schema says something of."""
+    """Messages of a run, by their places, that a topic's schema checks."""
 
     topic: str
     way: Way
@@ -84,7 +84,7 @@ class _Check(msgspec.Struct, frozen=True, eq=False):
 
 
 class _HeldRun(msgspec.Struct, frozen=True, eq=False):
-    """`at`: when it came, by the loop's clock."""
+    """A run that waits; `at`: when it came, by the loop's clock."""
 
     at: float
     link: Link
@@ -97,7 +97,7 @@ _Held: TypeAlias = _HeldRun | HeldCommand
 
 
 class Validator:
-    """In front of the intake and of transactions. All methods run on the loop's thread."""
+    """Checks messages before the intake and transactions. All methods run on the loop's thread."""
 
     def __init__(
         self,
@@ -133,7 +133,8 @@ class Validator:
     # Publishers.
 
     def admit(self, link: Link, received: Received, goals: Goals) -> Goals | None:
-        """Where messages that came go now; None: they wait, and `checked` gives them back."""
+        """Return the goals of messages that came; None: they wait, and `checked` gives them
+        back."""
         checks = list(self._checks(received, goals))
         if not checks and not self._queue.waits(link):
             return goals
@@ -157,7 +158,7 @@ class Validator:
         return True
 
     def checked(self, done: CheckDone) -> CheckedRun | HeldCommand:
-        """What goes on now."""
+        """Return the run or command that goes on now."""
         held = self._queue.done()
         self._ask()
         if isinstance(held, HeldCommand):
@@ -199,8 +200,8 @@ class Validator:
         return Kept(self._policies.dead_letters_of_topic(topic), info)
 
     def _checks(self, received: Received, goals: Goals) -> Iterator[_Check]:
-        """What is to be asked: the schemas of the topics that the messages go to, and of those that
-        they are routed to."""
+        """Yield the checks to be made: by the schemas of the topics that the messages go to, and of
+        those that they are routed to."""
         if not self.directory.validates:
             return
         places: dict[tuple[Way, str], list[range]] = {}
@@ -219,22 +220,22 @@ class Validator:
                 yield _check(received, topic, ranges, by, way)
 
     def _ask(self) -> None:
-        """Give the process what it may have."""
+        """Give the process as many runs as it may have."""
         while self._queue.taken < _ASKED_MAX:
             held = self._queue.take()
             if held is None:
                 return
             runs = [one.run for one in held.checks] if isinstance(held, _HeldRun) else []
-            self._worker.ask(runs, self._answered)  # what needs no check keeps its place
+            self._worker.ask(runs, self._answered)  # an item without checks keeps its place
 
     def _answered(self, answers: Sequence[CheckAnswer]) -> None:
-        """On the worker's thread."""
+        """Pass answers to the loop, from the worker's thread."""
         self._loop.call_soon_threadsafe(self._complete, CheckDone(answers))
 
     # Operators.
 
     async def misfits(self, topic: str, messages: Sequence[bytes]) -> Mapping[int, str]:
-        """Which of these dead letters, by their places, can't be redriven to a topic, and why."""
+        """Return the dead letters, by their places, that can't be redriven to a topic, and why."""
         by = self.directory.checked_by(topic)
         if by is None or (Way.REDRIVEN, by.validation) not in CONSEQUENCES or not messages:
             return {}
@@ -243,7 +244,7 @@ class Validator:
         return dict(answer.misfits)
 
     async def check_version(self, request: CheckVersion) -> CheckAnswer:
-        """Whether a version may be set, and its columns."""
+        """Return whether a version may be set, and its columns."""
         [answer] = await self._asked(request)
         return answer
 
@@ -257,7 +258,7 @@ class Validator:
         return await future
 
     def close(self) -> None:
-        """What still waits is never taken: its publishers have no outcome."""
+        """End the process; waiting messages are never taken, and get no outcome."""
         self._worker.close()
 
 

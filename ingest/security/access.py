@@ -38,8 +38,8 @@ _events = structlog.get_logger("gateway")
 
 
 class AccessFiles:
-    """The four parts as they could be used last. A process has them once, from its start on:
-    each `Access` of its is of one event loop."""
+    """The last usable versions of the four parts. A process has them once, from its start on; each
+    of its event loops has an `Access` of its own."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises InvalidRequest when a file can't be used."""
@@ -59,7 +59,7 @@ class AccessFiles:
 
 
 class Access:
-    """Answers what peers may do, as the files say at that moment."""
+    """Permissions of peers, by the present content of the files."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, settings: Settings, files: AccessFiles
@@ -77,7 +77,7 @@ class Access:
 
     @property
     def rights(self) -> Rights:
-        """What each user may do at this moment."""
+        """The rights of all users at this moment."""
         return Rights(self._permissions.value, self._names.value)
 
     @property
@@ -85,7 +85,7 @@ class Access:
         return self._tls.value
 
     def handshake(self, transport: asyncio.BaseTransport) -> Handshake:
-        """The handshake of a new connection, with the mechanisms that can succeed."""
+        """Return the handshake of a new connection, with the mechanisms that can succeed."""
         tls = transport.get_extra_info("ssl_object")
         certified = certified_user(tls) if tls is not None else ""
         nobodys = certified in (ANONYMOUS, EVERYBODY, GATEWAY)
@@ -112,18 +112,18 @@ class Access:
         )
 
     def _keys(self, name: str) -> ScramKeys:
-        """The SCRAM keys of a user or of other gateways."""
+        """Return the SCRAM keys of a user or of other gateways."""
         if self._gateway is not None and name == GATEWAY:
             return self._gateway.keys
         users = self._users.value
         return users.keys(name) if users is not None else decoy(self._secret, name)
 
     def admit_gateways(self, gateway: GatewayLogin) -> None:
-        """From now on other gateways of the lake may log in."""
+        """Let other gateways of the lake log in from now on."""
         self._gateway = gateway
 
     def trusted(self, user: str) -> GatewayLogin | None:
-        """What a gateway that relays links of others may do; None for all other users."""
+        """Return the trust in another gateway that relays links; None for all other users."""
         return self._gateway if user == GATEWAY else None
 
     def amqp_error(
@@ -134,7 +134,7 @@ class Access:
         key: SubscriptionKey | None = None,
         former: str = "",
     ) -> AmqpError | None:
-        """None when the user may do this, else what its peer is to be told; as
+        """Return None when the user may do this, else the error for its peer; as
         `Rights.amqp_error`."""
         amqp_error = self.rights.amqp_error(user, operation, topic, key, former)
         if amqp_error is not None:
@@ -148,20 +148,20 @@ class Access:
         return amqp_error
 
     def unnamed(self, user: str, client_id: str) -> str | None:
-        """Why the user's connection may not bear this client id, if it may not."""
+        """Return why the user's connection may not have this client id; None if it may."""
         if self._names.value.may_use(user, NameKind.CLIENT_ID, client_id):
             return None
         _events.info("client_id.refused", user=user, client_id=client_id)
         return f"client id '{client_id}' may not be used by user '{user}' (security.client_ids)"
 
     def verify(self, user: str, password: str) -> "asyncio.Future[bool]":
-        """Begin to check a password; cancel it when the connection ends meanwhile."""
+        """Begin to check a password; the caller cancels it if the connection ends meanwhile."""
         users = self._users.value or Users({}, b"")
         # It takes long on purpose, and leaves the interpreter alone while it does.
         return self._loop.run_in_executor(self._checks, users.verify, user, password)
 
     def watch(self) -> None:
-        """Look at the files from now on."""
+        """Begin to watch the files."""
         self._watch.start()
 
     def close(self) -> None:
@@ -179,18 +179,18 @@ class Access:
                     continue
             except InvalidRequest as error:
                 _events.warning(
-                    "security.kept", part=part.name, reason=str(error), then="the old one holds"
+                    "security.kept", part=part.name, reason=str(error), then="the old version holds"
                 )
                 continue
             _events.info("security.reloaded", part=part.name)
 
 
 def _warn(settings: Settings) -> None:
-    """What an operator may do, and should know."""
+    """Warn of settings that are allowed, but unsafe."""
     if settings.anonymous:
-        _events.warning("security.open", then="anybody who reaches this address is let in")
+        _events.warning("security.open", then="every client that reaches this address is let in")
     if not settings.security.tls_certificate:
-        _events.warning("security.cleartext", then="whoever is on the way reads and changes all")
+        _events.warning("security.cleartext", then="the network can read and change all traffic")
 
 
 def _users(file: str, secret: bytes) -> Users | None:

@@ -1,4 +1,4 @@
-"""What is said before AMQP itself: the protocol headers and SASL (AMQP 1.0 part 5, section 3).
+"""The handshake before AMQP: the protocol headers and SASL (AMQP 1.0 part 5, section 3).
 
 A machine without I/O: bytes in, `Step`s out. Proton never sees any of it, so that the check of a
 password is ours, may be slow, and needs no Cyrus library.
@@ -36,7 +36,7 @@ class Verify(msgspec.Struct, frozen=True):
 
 
 class Established(msgspec.Struct, frozen=True):
-    """The peer has logged in; from here on AMQP is spoken. `rest` is what came behind."""
+    """The peer has logged in; AMQP follows. `rest`: the bytes that came after the handshake."""
 
     user: str
     rest: bytes
@@ -53,12 +53,12 @@ Step: TypeAlias = Reply | Verify | Established | Failed
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """How one peer may log in (SASL: AMQP 1.0 part 5, section 5.3).
+    """Ways in which one peer may log in (SASL: AMQP 1.0 part 5, section 5.3).
 
     With `check` a PLAIN password is verified by the caller; without it no password is checked, and
     the peer is anonymous. `keys` answers SCRAM-SHA-256, `certified` is the user that the peer's
     verified certificate names. A peer may leave SASL out where it may be anonymous. `accepted`
-    mechanisms aren't offered, as no client could use them; a peer that knows better may.
+    mechanisms aren't offered, as ordinary clients can't use them; a peer may choose one unasked.
     """
 
     mechanisms: tuple[str, ...]
@@ -77,7 +77,7 @@ class _State(Enum):
     INIT = "waiting for sasl-init"
     VERIFYING = "a password is being checked"
     PROOF = "waiting for the client's proof of its password"
-    NOD = "waiting for the client's word on our proof"
+    NOD = "waiting for the client's answer to our proof"
     AMQP_HEADER = "waiting for AMQP's header"
     DONE = "done"
 
@@ -93,7 +93,7 @@ class Handshake:
         self._scram: ScramServer | None = None
 
     def feed(self, data: bytes) -> list[Step]:
-        """The steps that these bytes lead to, in order."""
+        """Return the steps that these bytes lead to, in order."""
         self._waiting += data
         steps: list[Step] = []
         while (step := self._next()) is not None:
@@ -101,7 +101,7 @@ class Handshake:
         return steps
 
     def verified(self, ok: bool) -> list[Step]:
-        """The answer to `Verify`."""
+        """Take the answer to `Verify`; return the next steps."""
         if self._state is not _State.VERIFYING:
             return []
         return [self._outcome(ok), *self.feed(b"")] if ok else [self._outcome(ok)]

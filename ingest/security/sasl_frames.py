@@ -75,8 +75,8 @@ def _frame(code: int, fields: list[Any]) -> bytes:
 
 
 def read(frame: bytes) -> SaslFrame:
-    """A SASL frame of a client; ValueError when it is anything else. Fields that aren't needed
-    are passed over: the client hasn't logged in yet, and its fields must cost no more than their
+    """Return a client's SASL frame. Raises ValueError when it isn't one. Fields that aren't needed
+    are skipped: the client hasn't logged in yet, and its fields must cost no more than their
     length."""
     if not 8 < len(frame) <= FRAME_BYTES_MAX or frame[5] != 1 or frame[4] < 2:
         raise ValueError(f"not a SASL frame of {FRAME_BYTES_MAX} bytes at most")
@@ -94,7 +94,7 @@ def read(frame: bytes) -> SaslFrame:
 
 
 def _performative(data: bytes, at: int) -> tuple[int | None, list[Value]]:
-    """Which it is, None for a strange one, and the first fields."""
+    """Return the performative's code, None for an unknown one, and the first fields."""
     if data[at] != DESCRIBED or data[at + 1] not in _DESCRIPTORS:
         return None, []
     descriptor, at = amqp.read(data, at + 1)

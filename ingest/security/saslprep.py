@@ -1,7 +1,7 @@
 """Names and passwords in the one form in which they are compared: SASLprep (RFC 4013).
 
-What looks the same shall be the same, whatever keyboard wrote it. The tables are those of Unicode
-3.2, as the RFC wants it; a character that is younger is refused.
+Texts that look the same compare as equal, whatever keyboard wrote them. The tables are those of
+Unicode 3.2, as the RFC says; later characters are refused.
 """
 
 import stringprep
@@ -22,9 +22,10 @@ _PROHIBITED = (
 
 
 def saslprep(text: str) -> str:
-    """The prepared text; ValueError when it has a character that can't be in a name or password."""
+    """Return the prepared text. Raises ValueError for a character that can't be in a name or
+    password."""
     if text.isascii() and text.isprintable():
-        return text  # as nearly all are
+        return text  # as nearly all texts are
     mapped = "".join(
         " " if stringprep.in_table_c12(one) else one
         for one in text
@@ -40,7 +41,8 @@ def saslprep(text: str) -> str:
 
 
 def _one_direction(text: str) -> bool:
-    """Right-to-left text begins and ends so, and holds nothing that runs the other way."""
+    """Whether right-to-left text begins and ends with such characters, and has no left-to-right
+    ones."""
     return (
         stringprep.in_table_d1(text[0])
         and stringprep.in_table_d1(text[-1])

@@ -1,7 +1,7 @@
 """SCRAM-SHA-256, the server's side (RFC 5802, RFC 7677), without I/O.
 
-The server keeps no password and gets none: a client shows that it knows the password, and the
-server that it has what was made of it. Nothing here is slow, the client does the hard work.
+The server keeps no password and gets none: the client proves that it knows the password, and the
+server that it has keys made of it. The server's part is cheap, the client does the slow hashing.
 """
 
 import hmac
@@ -17,13 +17,13 @@ import msgspec
 from distributary.ingest.security.saslprep import saslprep
 
 MECHANISM = "SCRAM-SHA-256"
-#: What a client has to do for each login, about 15 ms in native code (RFC 7677: 4,096 at least).
+#: Rounds of a client for each login, about 15 ms in native code (RFC 7677: 4,096 at least).
 ITERATIONS = 32_768
 ITERATIONS_MIN = 4_096
 SALT_BYTES = 16
 _NONCE_BYTES = 18
 
-#: gs2-header and client-first-message-bare; `p=` (channel binding) is only for what isn't offered.
+#: gs2-header and client-first-message-bare; `p=` (channel binding) isn't offered.
 _FIRST = re.compile(
     r"(?P<header>(?:n|y),(?:a=(?P<act_as>[^,]*))?,)"
     r"(?P<bare>n=(?P<user>[^,]+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,.*)?)"
@@ -34,7 +34,7 @@ _FINAL = re.compile(
 
 
 class ScramKeys(msgspec.Struct, frozen=True):
-    """What is kept of a password: enough to check a proof, not enough to make one."""
+    """Keys kept of a password: enough to check a proof, not enough to make one."""
 
     iterations: int
     salt: bytes
@@ -43,7 +43,7 @@ class ScramKeys(msgspec.Struct, frozen=True):
 
 
 def keys_of(password: str, salt: bytes = b"", iterations: int = ITERATIONS) -> ScramKeys:
-    """The keys of a password. ValueError when it can't be one."""
+    """Return the keys of a password. Raises ValueError when it can't be one."""
     salt = salt or os.urandom(SALT_BYTES)
     salted = pbkdf2_hmac("sha256", saslprep(password).encode(), salt, iterations)
     client = _mac(salted, b"Client Key")
@@ -51,14 +51,14 @@ def keys_of(password: str, salt: bytes = b"", iterations: int = ITERATIONS) -> S
 
 
 def decoy(secret: bytes, user: str) -> ScramKeys:
-    """What a user that isn't there is asked with: always the same, and no proof fits it."""
+    """Return keys for an unknown user: their salt is always the same, and no proof fits them."""
     salt = _mac(secret, b"salt " + user.encode())[:SALT_BYTES]
     return ScramKeys(ITERATIONS, salt, os.urandom(32), os.urandom(32))
 
 
 class ScramServer:
-    """One login. First `first`, then `final`; each raises ValueError when the client's message
-    isn't what it must be."""
+    """One login. First `first`, then `final`; each raises ValueError for a wrong message of the
+    client."""
 
     def __init__(self, keys: Callable[[str], ScramKeys], nonce: str = "") -> None:
         self._keys_of = keys
@@ -66,7 +66,7 @@ class ScramServer:
         self.user = ""
 
     def first(self, message: bytes) -> bytes:
-        """The answer to the client's first message: its salt and how often to hash."""
+        """Return the answer to the client's first message: its salt and number of rounds."""
         found = _FIRST.fullmatch(message.decode())
         if found is None:
             raise ValueError("not a client's first message")
@@ -82,7 +82,7 @@ class ScramServer:
         return answer.encode()
 
     def final(self, message: bytes) -> bytes | None:
-        """The server's own proof, when the client's is right; None when it is wrong."""
+        """Return the server's own proof, if the client's is right; None if it is wrong."""
         found = _FINAL.fullmatch(message.decode())
         if found is None:
             raise ValueError("not a client's final message")
@@ -105,7 +105,7 @@ def _mac(key: bytes, text: bytes) -> bytes:
 
 
 def _name(text: str) -> str:
-    """A saslname: comma and equals sign are written as =2C and =3D, and no other `=` is right."""
+    """Read a saslname: comma and equals sign are written =2C and =3D; another `=` is an error."""
     if re.search("=(?!2C|3D)", text):
         raise ValueError("the user's name has an '=' that is not =2C or =3D")
     return text.replace("=2C", ",").replace("=3D", "=")
@@ -115,4 +115,4 @@ def _bytes(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except NotBase64 as error:
-        raise ValueError(f"what should be base64 isn't: {error}") from None
+        raise ValueError(f"a field isn't base64: {error}") from None

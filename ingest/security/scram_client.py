@@ -15,7 +15,7 @@ _CHALLENGE = re.compile(r"r=(?P<nonce>[^,]+),s=(?P<salt>[^,]+),i=(?P<rounds>[1-9
 
 class ScramClient:
     """One login: `first`, then `final` with the server's challenge, then `verify` with its last
-    words. Each raises ValueError when the server's message isn't what it must be."""
+    message. Each raises ValueError for a wrong message of the server."""
 
     def __init__(self, user: str, password: str, iterations_max: int, nonce: str = "") -> None:
         name = saslprep(user).replace("=", "=3D").replace(",", "=2C")
@@ -25,11 +25,11 @@ class ScramClient:
         self._proof = b""
 
     def first(self) -> bytes:
-        """What the client begins with: no channel binding, acting as itself."""
+        """Return the client's first message: no channel binding, acting as itself."""
         return f"n,,{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """The proof that the password is known."""
+        """Return the proof that the client knows the password."""
         text = challenge.decode()
         found = _CHALLENGE.fullmatch(text)
         if found is None:
@@ -55,6 +55,6 @@ class ScramClient:
         return f"{unproved},p={b64encode(proof).decode()}".encode()
 
     def verify(self, last: bytes) -> None:
-        """The server knows the password's keys, too."""
+        """Check the server's proof that it knows the password's keys."""
         if not self._proof or not hmac.compare_digest(last, self._proof):
-            raise ValueError("the server's proof is wrong: it isn't the one that knows the user")
+            raise ValueError("the server's proof is wrong: it doesn't know the user")

@@ -6,12 +6,12 @@ from pathlib import Path
 from distributary.ingest.runtime.settings import Security
 from distributary.pipeline.errors import InvalidRequest
 
-#: Rounds in which two ends in memory must have come to an understanding; three do.
+#: Rounds in which two ends in memory must complete a handshake; three are enough.
 _ROUNDS_MAX = 10
 
 
 def context_of(security: Security, *, certificates_needed: bool) -> ssl.SSLContext | None:
-    """The TLS context of new connections, or None where TLS isn't configured.
+    """Return the TLS context of new connections, or None where TLS isn't configured.
 
     A peer is asked for a certificate where `security.tls_client_ca` says who may sign it, and must
     have one where no other login is possible. Raises InvalidRequest with one sentence when a file
@@ -37,7 +37,7 @@ def context_of(security: Security, *, certificates_needed: bool) -> ssl.SSLConte
 
 
 def certified_user(tls: ssl.SSLObject) -> str:
-    """The user that a peer's verified certificate names: its subject's common name, as it is.
+    """Return the user that a peer's verified certificate names: its subject's common name, as is.
     Empty when it showed none, or one with no common name or more than one."""
     certificate = tls.getpeercert()
     subject = certificate.get("subject", ()) if certificate else ()
@@ -55,7 +55,7 @@ def _sentence(security: Security, error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         reason = f"they can't be used: {error.reason or error}"
     elif isinstance(error, OSError):
-        # It doesn't say which of the two.
+        # The error doesn't say which of the two.
         files = [file for file in files if not _readable(file)]
         reason = str(error.strerror)
     else:
@@ -72,7 +72,7 @@ def _readable(path: str) -> bool:
 
 
 def _try(context: ssl.SSLContext, security: Security) -> None:
-    """Let a client in memory look at the certificate: its dates, and that its key signs for it."""
+    """Let a client in memory check the certificate: its dates, and that its key signs for it."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted

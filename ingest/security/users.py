@@ -29,13 +29,13 @@ _SALT_BYTES = 16
 _DIGEST_BYTES = 64
 _SECRET_BYTES = 32
 _KEY_BYTES = 32
-#: Bounds of what a file may ask of its reader's memory and of a client's patience.
+#: Bounds of a file's values: they cost its reader memory, and clients time.
 _NAME_CHARACTERS_MAX = 255
 _ITERATIONS_MAX = 10_000_000
 
 #: The line that isn't a user.
 SECRET = ""
-#: Who has not said who he is. Nobody else may bear that name.
+#: The user of a peer without a login. No other user may have that name.
 ANONYMOUS = "anonymous"
 _RESERVED = f"'{GATEWAY}' can't be a user's name: gateways log in at each other so"
 
@@ -48,7 +48,7 @@ class PasswordHash(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True):
-    """What is known of a user's password, by name of the mechanism that needs it."""
+    """Hashes of a user's password, by the mechanism that needs them."""
 
     password: PasswordHash
     scram: ScramKeys | None = None
@@ -58,7 +58,7 @@ class User(msgspec.Struct, frozen=True):
         return ("PLAIN",) if self.scram is None else ("PLAIN", "SCRAM-SHA-256")
 
 
-#: What an unknown user is checked against, so that its answer takes as long.
+#: Hash that an unknown user's password is checked against, so that the answer takes as long.
 _NOBODY = PasswordHash(bytes(_SALT_BYTES), bytes(_DIGEST_BYTES))
 
 
@@ -70,8 +70,8 @@ class Users(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, file: Path, secret: bytes = b"") -> "Users":
-        """`secret` is for a file that has none. Raises InvalidRequest when the file can't be read
-        or a line isn't as it must be."""
+        """Read a users file; `secret` is for a file without one. Raises InvalidRequest when the
+        file can't be read or a line is wrong."""
         try:
             table = tomllib.loads(file.read_text())
         except OSError as error:
@@ -89,7 +89,7 @@ class Users(msgspec.Struct, frozen=True):
         return any(user.scram is not None for user in self.by_name.values())
 
     def keys(self, name: str) -> ScramKeys:
-        """The SCRAM keys of this user; an unknown user gets keys that look the same and fit no
+        """Return the SCRAM keys of this user; for an unknown user keys that look alike and fit no
         password."""
         user = self.by_name.get(name)
         strange = decoy(self.secret, name)
@@ -107,7 +107,7 @@ class Users(msgspec.Struct, frozen=True):
 
 
 def user_of(password: str, *, scram: bool = True) -> User:
-    """The hashes to keep of a password. ValueError when it can't be a password."""
+    """Return the hashes to keep of a password. Raises ValueError when it can't be a password."""
     prepared = saslprep(password)
     if not prepared:
         raise ValueError("the password is empty")
@@ -117,7 +117,7 @@ def user_of(password: str, *, scram: bool = True) -> User:
 
 
 def name_of(text: str) -> str:
-    """The prepared form of a new user's name. ValueError when no user can have it."""
+    """Return the prepared form of a new user's name. Raises ValueError when no user can have it."""
     name = saslprep(text)
     if not 0 < len(name) <= _NAME_CHARACTERS_MAX or not name.isprintable():
         raise ValueError(f"a user's name has 1 to {_NAME_CHARACTERS_MAX} printable characters")
@@ -133,7 +133,7 @@ def new_secret() -> bytes:
 
 
 def texts(user: User) -> list[str]:
-    """The user's value in the file."""
+    """Return the user's value in the file."""
     kept = [f"scrypt${_text(user.password.salt)}${_text(user.password.digest)}"]
     if user.scram is not None:
         keys = user.scram
@@ -147,7 +147,7 @@ def secret_text(secret: bytes) -> str:
 
 
 def hashed(password: str) -> str:
-    """The scrypt hash alone, as a user's whole value."""
+    """Return the scrypt hash alone, as a user's whole value."""
     return texts(user_of(password, scram=False))[0]
 
 
@@ -179,7 +179,7 @@ def _user(name: str, value: object) -> User:
                 case _:
                     raise ValueError("it is no hash scrypt$SALT$DIGEST")  # noqa: TRY301
         except ValueError as error:
-            raise ValueError(f"what '{name}' has can't be read: {error}") from None
+            raise ValueError(f"the value of '{name}' can't be read: {error}") from None
     if password is None:
         raise ValueError(f"'{name}' has no hash scrypt$SALT$DIGEST")
     return User(password, scram)
@@ -212,7 +212,8 @@ def _text(part: bytes) -> str:
 
 
 def _forms(password: str) -> list[str]:
-    """The password prepared; as it came, too, where that differs: older hashes are of that."""
+    """Return the prepared password, and the password as it came if it differs: older hashes are
+    made of the latter."""
     try:
         return list(dict.fromkeys((saslprep(password), password)))
     except ValueError:

@@ -18,9 +18,9 @@ _HEAD = (
 
 @contextmanager
 def changing(file: Path) -> Iterator[dict[str, User]]:
-    """The users of the file, or none if there is no file; when the block ends well, the file holds
-    what became of them. Raises InvalidRequest when the file can't be read or written."""
-    # A link stays a link: what it points to is replaced.
+    """Yield the users of the file, or none if there is no file; when the block ends well, the
+    changed users are written. Raises InvalidRequest when the file can't be read or written."""
+    # A link stays a link: its target is replaced.
     file = file.resolve()
     try:
         folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -49,7 +49,7 @@ def _text(users: Users) -> str:
 
 
 def _toml(value: object) -> str:
-    """JSON's texts and arrays are TOML's too."""
+    """Return a value in TOML, whose texts and arrays are JSON's."""
     return json.dumps(value, ensure_ascii=False)
 
 

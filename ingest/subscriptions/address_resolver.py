@@ -1,4 +1,4 @@
-"""Where a message goes that says so itself: a link without an address, an answer of the node."""
+"""Destinations of messages that name their own: on a link without an address, or as an answer."""
 
 from collections.abc import Callable
 
@@ -13,8 +13,8 @@ from distributary.pipeline.subscriptions.rights import LinkOperation
 
 
 class AddressResolver:
-    """Finds the topic of an address, as one link's user may use it. `bare` is what an address
-    without a scheme means, `style` says what a pattern is, to which nobody sends."""
+    """Finds the topic of an address, as a link's user may use it. `bare` is the kind of an address
+    without a scheme, `style` recognises patterns, to which no message can be sent."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class AddressResolver:
         said: Kind | None,
         is_ours: Callable[[str], bool] = lambda _topic: True,
     ) -> str | AmqpError:
-        """The topic; if it is a queue's of our log, the queue is there before the message. An
-        AmqpError says why the user may not send there."""
+        """Return the topic, or why the user may not send there. A queue of our log is made before
+        the message comes."""
         destination = destination_of(address, said, self._bare)
         if isinstance(destination, AmqpError):
             return destination
@@ -52,6 +52,6 @@ class AddressResolver:
     def answering(
         self, link: Link, address: str, is_ours: Callable[[str], bool]
     ) -> str | AmqpError:
-        """The same for an answer to a request that came on this link, which may be in another log;
-        `is_ours` says whether a topic is in this one."""
+        """Return the topic of an answer to a request that came on this link, or why it can't be
+        sent there. The topic may be in another log; `is_ours`: whether it is in ours."""
         return self.resolve(link, LinkOperation.ANSWER, address, None, is_ours)

@@ -1,7 +1,7 @@
-"""Whether a link's user may do what the link asks for: each question once, for all ways to ask it.
+"""Permission checks of links' requests: one method for each question, however it comes up.
 
-Which permission an operation needs is a row of `pipeline.subscriptions.rights`; here is what the
-rows are asked about: the user, the destination, the subscription that there is.
+The permission that an operation needs is a row of `pipeline.subscriptions.rights`; here are the
+facts for these rows: the user, the destination, the existing subscription.
 """
 
 from distributary.ingest.net.link import Link, Peer
@@ -21,8 +21,8 @@ from distributary.pipeline.subscriptions.temporary_destination import (
 
 
 class Admission:
-    """Decides what users and links may do with destinations: each method gives the reason of a
-    refusal, None if there is none."""
+    """Decides how users and links may use destinations: each method returns the reason of a
+    refusal, or None."""
 
     def __init__(
         self, access: Access, subscriptions: SubscriptionService, temporary: TemporaryNodes
@@ -32,13 +32,13 @@ class Admission:
     def sending(
         self, connection: Peer, destination: Destination, operation: LinkOperation
     ) -> AmqpError | None:
-        """Why this user may not send to this destination. To send to a queue that isn't there
-        the user must be allowed to create it."""
+        """Return why this user may not send to this destination. To send to a queue that isn't
+        there the user must be allowed to create it."""
         user, topic = connection.user, destination.topic
         if destination.is_temporary:
             ownership = self._temporary.ownership(topic, connection)
             amqp_error = temporary_amqp_error(Deed.SEND, ownership, topic)
-            own = ownership is Ownership.OWN  # who could make it may use it
+            own = ownership is Ownership.OWN  # its maker may use it
             operation = (
                 LinkOperation.SEND_TO_OWN_TEMPORARY if own else LinkOperation.SEND_TO_TEMPORARY
             )
@@ -49,8 +49,8 @@ class Admission:
     def consuming(
         self, link: Link, topic: str, key: SubscriptionKey | None, operation: LinkOperation
     ) -> AmqpError | None:
-        """Why this link may not consume from this destination. Only the connection that made a
-        temporary destination consumes from it."""
+        """Return why this link may not consume from this destination. Only the connection that made
+        a temporary destination consumes from it."""
         user = link.connection.user
         if is_temporary(topic):
             durable = key is not None and key.durable
@@ -66,8 +66,9 @@ class Admission:
         return amqp_error or self._subscriptions.directory.absent(topic, key)
 
     def _claiming(self, user: str, pattern: str, key: SubscriptionKey | None) -> AmqpError | None:
-        """Why this user may not consume from this pattern. The user's own subscription has the
-        topics that the user may consume from; who joins another's needs all of them."""
+        """Return why this user may not consume from this pattern. The user's own subscription gets
+        only topics that the user may consume from; to join another user's subscription takes the
+        right to all of the pattern's topics."""
         directory = self._subscriptions.directory
         if key is not None and key in directory and not directory.is_maker(key, user):
             return self._access.amqp_error(user, LinkOperation.CONSUME, pattern, key)
@@ -76,7 +77,7 @@ class Admission:
         return amqp_error or self._access.rights.names.amqp_error(user, key)
 
     def making(self, user: str, destination: Destination) -> AmqpError | None:
-        """Why this user may not create this topic or queue by using it first."""
+        """Return why this user may not create this topic or queue by using it first."""
         directory, topic = self._subscriptions.directory, destination.topic
         if not destination.is_queue:
             return directory.absent(topic)
@@ -88,5 +89,5 @@ class Admission:
         return amqp_error or directory.census.amqp_error(key, user)
 
     def making_temporary(self, user: str, topic: str) -> AmqpError | None:
-        """Why this user may not make a temporary destination."""
+        """Return why this user may not make a temporary destination."""
         return self._access.amqp_error(user, LinkOperation.MAKE_TEMPORARY, topic)

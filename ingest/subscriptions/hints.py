@@ -1,8 +1,8 @@
 """Hints (`pipeline.subscriptions.hint`) that clients give, taken in if they can be right.
 
-What can be known of a hint is checked: that it is about this subscription's topic and selector, and
-about messages that the table has. A sample of the messages is evaluated, too: one that matches and
-isn't named refutes the hint. All methods run on the loop's thread.
+Two facts are checked: the hint has this subscription's topic and selector, and only messages that
+the table has. A sample of the messages is evaluated, too: a match that isn't named refutes the
+hint. All methods run on the loop's thread.
 """
 
 import random
@@ -39,8 +39,8 @@ class Hints:
     async def take(
         self, subscription: Subscription, topic: str, selector: str, part: Part
     ) -> dict[str, Writable] | AmqpError:
-        """Take in one part, or say why not. A part that doesn't follow the parts before begins a
-        new hint. Raises StoreError when the table can't be read."""
+        """Take in one part, or return why not. A part that doesn't follow the earlier parts begins
+        a new hint. Raises StoreError when the table can't be read."""
         amqp_error = self._unfit(subscription, topic, selector, part)
         if amqp_error is not None:
             return amqp_error
@@ -51,7 +51,7 @@ class Hints:
                 PRECONDITION_FAILED,
                 f"sequence {missed} matches and isn't named: the hint is forgotten",
             )
-        # Others came in between; what is said of messages is as true as before.
+        # The subscription may have changed while the page was read; the sample stays valid.
         amqp_error = self._unfit(subscription, topic, selector, part)
         if amqp_error is not None:
             return amqp_error
@@ -65,8 +65,9 @@ class Hints:
     ) -> AmqpError | None:
         definition, committed = subscription.definition, self._committed()
         if subscription.ended or definition.topic != topic or definition.selector != selector:
-            selected = f"'{definition.topic}', selector {definition.selector!r}"
-            return AmqpError(PRECONDITION_FAILED, f"the subscription is another one: {selected}")
+            selected = f"this has '{definition.topic}', selector {definition.selector!r}"
+            text = f"the hint is for another subscription: {selected}"
+            return AmqpError(PRECONDITION_FAILED, text)
         if part.stop > committed:
             return AmqpError(
                 PRECONDITION_FAILED,
@@ -78,12 +79,13 @@ class Hints:
             return AmqpError(
                 LIMIT_EXCEEDED,
                 f"the hints of all subscriptions would name {named} messages, {self._matches_max} "
-                "at most (delivery.hint_matches_max); what comes is looked for without a hint",
+                "at most (delivery.hint_matches_max); later messages are looked for without a hint",
             )
         return None
 
     async def _missed(self, subscription: Subscription, part: Part) -> int | None:
-        """A message of a sample that matches and that the part doesn't name, if there is one."""
+        """Return the sequence of a message in a sample that matches and that the part doesn't name,
+        or None."""
         definition = subscription.definition
         first = max(part.start, part.stop - SAMPLE_MESSAGES)
         start = random.randint(part.start, first)  # noqa: S311 (nothing secret)

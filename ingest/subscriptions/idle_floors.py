@@ -1,11 +1,11 @@
 """Floors of idle subscriptions rise with the log's end, so that retention can remove old days.
 
-A subscription's floor rises by what its consumers settle. On a quiet topic no message is settled,
-and one drained queue would keep all days of all topics. So the subscriptions are looked at in turn,
-some each second, however many there are: the next message behind the position is found in memory or
-in the table, as it is for a consumer, and the position goes to it, or to the end of the log. Now
-and then such a floor is recorded for the next start, as a settlement of no messages. All methods
-run on the loop's thread.
+A subscription's floor rises when its consumers settle messages. On a quiet topic no message is
+settled, and one drained queue would keep all days of all topics. So subscriptions are looked at in
+turn, a limited number each second: the next message from the position on is found in memory or in
+the table, as for a consumer, and the position moves to it, or to the end of the log. A floor that
+has moved far is recorded for the next start, as a settlement of no messages. All methods run on the
+loop's thread.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from distributary.pipeline.dispatch.dispatcher import NOBODY, Settled
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.outcome import Outcome
 
-#: Seconds between two looks; subscriptions that one of them sees, 2 us each; and what it may spend
-#: on floors that it moves: 1 where the next message is looked for in memory, 0.1 ms, and 5 where a
-#: page of the table may be read for it.
+#: Seconds between two looks; subscriptions that a look sees, 2 us each; its budget for moves of
+#: floors: a move costs 1 if the next message is looked for in memory (0.1 ms), and 5 if a page of
+#: the table may be read for it.
 LOOK_SECONDS = 1.0
 LOOK_SUBSCRIPTIONS = 1_000
 LOOK_MOVED = 100
@@ -36,12 +36,12 @@ class IdleFloors:
 
     def __init__(self, host: Host, parts: MessageParts, directory: SubscriptionDirectory) -> None:
         self._log, self._directory = parts.log, directory
-        #: By how much a floor moves until it is recorded.
+        #: Sequences by which a floor must move to be recorded.
         self._record_sequences = host.settings.upkeep.idle_floor_sequences
-        #: Whose floors keep messages in the table.
+        #: The subscriptions whose floors keep messages in the table.
         self._all = parts.topics.all if host.settings.upkeep.limits.retains_less else self._durable
         self._lookup = parts.delivery.paging.lookup()
-        #: What is left of the subscriptions that there were when this round began.
+        #: Subscriptions that this round must still look at.
         self._round: Iterator[Subscription] = iter(())
         self._looks = Repeated(self._look, host.loop, LOOK_SECONDS, "floors")
 
@@ -53,7 +53,7 @@ class IdleFloors:
         for subscription in self._next_idle():
             try:
                 await self._move(subscription)
-            except StoreError:  # the log says which
+            except StoreError:  # the log line names it
                 continue
             self._record(subscription)
             await asyncio.sleep(0)
@@ -63,8 +63,8 @@ class IdleFloors:
         return (one for one in self._directory.all() if one.durable)
 
     def _next_idle(self) -> list[Subscription]:
-        """The next ones of the round that have read everything up to their floor, and may be owed
-        nothing. A new round begins with a look of its own."""
+        """Return the next subscriptions of the round whose position is at their floor, so that they
+        may be owed nothing. A new round begins with a new look."""
         found: list[Subscription] = []
         seen = spent = 0
         for one in islice(self._round, LOOK_SUBSCRIPTIONS):
@@ -88,7 +88,7 @@ class IdleFloors:
         return not (at_message or subscription.ended) and dispatcher.floor == position
 
     async def _move(self, subscription: Subscription) -> None:
-        """Pass over what the topic hasn't got, from the position on."""
+        """Move the position to the topic's next message, or to the end of the log."""
         dispatcher, head = subscription.dispatcher, self._log.recent.head
         position, topic = dispatcher.position, subscription.definition.topic
         batch = await self._lookup.batch(topic, position, head)

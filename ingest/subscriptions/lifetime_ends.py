@@ -1,7 +1,8 @@
-"""Durable subscriptions that end by themselves: so many seconds after their last link, session or
+"""Durable subscriptions that end by themselves: some seconds after their last link, session or
 connection, as `pipeline.subscriptions.subscription_lifetimes` decides.
 
-Such an end is durable and in the log as any other, by nobody. All methods run on the loop's thread.
+Such an end is durable and in the log like any other, without a user. All methods run on the loop's
+thread.
 """
 
 import asyncio
@@ -40,35 +41,36 @@ class LifetimeEnds:
             ends = self.end_due()
             await asyncio.sleep(0)
 
-    # What links, sessions and connections do.
+    # Events of links, sessions and connections.
 
     def resumed(self, subscription: Subscription) -> None:
-        """A consumer's link is on it."""
+        """Stop the clock of a subscription that a consumer's link has joined."""
         if subscription.durable and subscription.key is not None:
             self._lifetimes.joined(subscription.key)
 
     def left(self, link: Link, subscription: Subscription) -> None:
-        """A consumer's link has left it, by whatever end. One that has ended or was redefined
-        meanwhile isn't concerned."""
+        """Start the clock of a subscription that a consumer's link has left, however it ended;
+        unless the subscription has ended or was redefined meanwhile."""
         key = subscription.key
         if key is not None and self._directory.get(key) is subscription:
             others = bool(subscription.consumers)
             self._lifetimes.left(key, link.connection, link.session, monotonic(), others=others)
 
     def session_ended(self, connection: Peer, session: int) -> None:
-        """A peer has ended a session; its links have left."""
+        """Start clocks of a session that its peer has ended; its links have left."""
         self._lifetimes.session_ended(connection, session, monotonic())
         self.end_due()
 
     def connection_ended(self, connection: Peer) -> None:
-        """A connection has ended; its links have left. It may be told again."""
+        """Start clocks of a connection that has ended; its links have left. It may be called
+        twice."""
         self._lifetimes.connection_ended(connection, monotonic())
         self.end_due()
 
     # The ends.
 
     def end_due(self) -> int:
-        """End some of those whose time is over; how many there were."""
+        """End some subscriptions whose time is over; return how many."""
         due = self._lifetimes.due(monotonic(), ENDS_AT_ONCE)
         for key in due:
             self._end(key)
@@ -77,7 +79,7 @@ class LifetimeEnds:
         return len(due)
 
     def end_if_over(self, key: SubscriptionKey) -> None:
-        """Who comes to this subscription when its time is over doesn't find it any more."""
+        """End this subscription if its time is over, before a client uses it."""
         if self._lifetimes.is_over(key, monotonic()):
             self._end(key)
 

@@ -1,5 +1,5 @@
-"""What operators do to durable subscriptions, performed: decided by the pure part
-(`pipeline.subscriptions.subscription_operations`), and answered when it is durable.
+"""Operators' operations on durable subscriptions: decided by the pure part
+(`pipeline.subscriptions.subscription_operations`), performed here, answered when durable.
 
 All methods run on the loop's thread.
 """
@@ -41,7 +41,7 @@ from distributary.pipeline.subscriptions.subscription_operations import (
 #: An operator intervened to detach the link (AMQP 1.0, 2.8.17).
 DETACH_FORCED = "amqp:link:detach-forced"
 
-#: What an operation found or did, in words and numbers.
+#: Result of an operation, by name.
 Facts: TypeAlias = Mapping[str, Writable]
 
 
@@ -53,7 +53,7 @@ class Order(msgspec.Struct, frozen=True):
     """An operation on the subscription of this key. `place` is the target of a rewind or a skip,
     or the place where a new subscription begins; `definition` is that of a new one, `policy` the
     text of its own policy. `from_what_is_there`: a new one may begin later than `place`, where
-    the log begins. `user` is who orders it. `consumer` names whose links end; empty: all."""
+    the log begins. `user` has ordered it. `consumer`: the one whose links end; empty: all."""
 
     operation: Operation
     key: SubscriptionKey
@@ -66,10 +66,10 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Links(Protocol):
-    """What operations ask the gateway about links."""
+    """The gateway's links, as operations ask for them."""
 
     def producers(self, topic: str) -> list[Link]:
-        """The links that send to this topic or queue."""
+        """Return the links that send to this topic or queue."""
 
 
 class Operations:
@@ -90,14 +90,14 @@ class Operations:
         )
         self._delivery, self._links = parts.delivery, links
         self._counters = parts.backlogs.counters
-        #: Looks at the table that somebody waits for.
+        #: Reads of the table for which an operator waits.
         self._reads: Worker[Any] = Worker("operations", loop)
         self._seek = Seek(parts, directory, self._reads)
         #: One order for a subscription after the other.
         self._locks: WeakValueDictionary[SubscriptionKey, asyncio.Lock] = WeakValueDictionary()
 
     async def perform(self, order: Order) -> Facts | AmqpError:
-        """Perform the order, or say why it is refused; on return it is durable. Raises
+        """Perform the order, or return why it is refused; on return it is durable. Raises
         StoreError when the table can't be read."""
         lock = self._locks.setdefault(order.key, asyncio.Lock())
         async with lock:
@@ -127,7 +127,8 @@ class Operations:
         self._reads.leave()
 
     async def _empty_below(self, order: Order) -> int | None:
-        """The sequence below which a queue that is to be deleted is owed nothing, if it is so."""
+        """Return the sequence below which a queue that is to be deleted is owed nothing; None if it
+        is owed a message."""
         subscription = self._directory.get(order.key)
         if order.operation is not Operation.DELETE or not order.key.queue or subscription is None:
             return None
@@ -146,7 +147,7 @@ class Operations:
         )
 
     async def _sequence(self, place: Place, *, from_what_is_there: bool) -> int | AmqpError | None:
-        """The sequence at a place; None for the end, wherever that is by then."""
+        """Return the sequence at a place; None for the end, wherever that is when it is used."""
         match place:
             case AtEnd():
                 return None
@@ -171,7 +172,7 @@ class Operations:
                 assert_never(never)
 
     async def _committed_at(self, at: int) -> int:
-        """The first sequence in the table that was published at or after a time."""
+        """Return the first sequence in the table that was published at or after a time."""
         found: int = await self._reads.ask(lambda: self._table.first_sequence_at(at))
         return found
 
@@ -183,7 +184,7 @@ class Operations:
             wanted = max(wanted, first)
         floor = new_floor(order.operation, wanted, floor=wanted, first=first, head=head)
         if isinstance(floor, AmqpError):
-            return floor  # of a sequence that isn't there
+            return floor  # the sequence isn't there
         created = self._directory.define(
             SubscriptionEvent.CREATED,
             order.key,
@@ -225,7 +226,7 @@ class Operations:
                 await self._seek.durable()
                 return {"links": links, **dropped.facts}
             case Deed.CREATE | Deed.REDRIVE:
-                raise AssertionError(deed)  # the one has no subscription, the other is `Redrive`'s
+                raise AssertionError(deed)  # one has no subscription, `Redrive` does the other
             case _ as never:
                 assert_never(never)
         return {}
@@ -242,7 +243,7 @@ class Operations:
         return len(consumers)
 
     def _end_users(self, subscription: Subscription) -> int:
-        """What is sent to a queue that is no more would be lost, so its producers go, too."""
+        """End links of consumers and producers: messages sent to a deleted queue would be lost."""
         assert subscription.key is not None  # noqa: S101
         ended = self._end_consumers(subscription, DELETED, "deleted")
         topic = subscription.definition.topic

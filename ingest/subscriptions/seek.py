@@ -1,9 +1,9 @@
-"""Seek: rewinds, skips and purges of durable subscriptions, and new ones that are owed what was
-published before them.
+"""Seek: rewinds, skips and purges of durable subscriptions, and new subscriptions that are owed
+messages published before them.
 
 A seek begins a new incarnation: no earlier settlement counts for it. Messages that the subscription
-was never owed, in any incarnation, are settled anew: those of its own container if it is no-local,
-and those that were published for another subscription alone.
+was never owed, in any incarnation, are settled anew: messages of its own container if it is
+no-local, and messages published for another subscription alone.
 """
 
 import asyncio
@@ -118,11 +118,11 @@ class Seek:
     async def begin_before(
         self, subscription: Subscription, floor: int, *, whole: bool
     ) -> dict[str, Writable] | AmqpError:
-        """A new subscription is owed what lies from `floor` on, which was published before it.
+        """Let a new subscription be owed messages from `floor` on, published before it.
 
         Nothing is delivered until its first event is in the table: a retention that was under way
-        and doesn't know of it is over by then. `whole`: if retention has removed messages from
-        `floor` on meanwhile, the subscription is deleted again.
+        and doesn't know the subscription is over by then. `whole`: if retention has removed
+        messages from `floor` on meanwhile, the subscription is deleted again.
         """
         dispatcher, key = subscription.dispatcher, subscription.key
         assert key is not None  # noqa: S101
@@ -161,7 +161,8 @@ class Seek:
     async def _never_owed(
         self, subscription: Subscription, place: int
     ) -> "dict[Outcome, array[int]] | AmqpError":
-        """What it was never owed from the place on, as the table tells it when it has all."""
+        """Return the messages from the place on that it was never owed, as the table has them once
+        it has all groups."""
         key = subscription.key
         assert key is not None  # noqa: S101
         if key.queue or place >= self._log.next_sequence:
@@ -176,20 +177,20 @@ class Seek:
         return found
 
     async def _committed(self, group: int) -> AmqpError | None:
-        """Wait until the table has all up to this group, which is durable."""
+        """Wait until the table has all groups up to this one, which is durable."""
         deadline = time.monotonic() + COMMIT_SECONDS_MAX
         while self._table.journal_version < group:
             if time.monotonic() > deadline:
                 return AmqpError(
-                    LOCKED, "the table lacks what is settled, as commits don't succeed; ask later"
+                    LOCKED, "the table lacks settlements, as commits don't succeed; ask later"
                 )
             self._log.commit()
             await asyncio.sleep(LOOK_SECONDS)
         return None
 
     async def _count_again(self, topic: str, since: int) -> None:
-        """What is owed again must be counted among what waits, also what was forgotten; and what
-        others are owed that lie further behind stays counted."""
+        """Count a topic's backlog anew after a rewind: messages that are owed again, even if they
+        had been taken off, and those that subscriptions further behind are owed."""
         since = self._counters.first_owed(topic, since)
         for _ in range(COUNTS_MAX):
             committed = self._table.sequence_version
@@ -197,6 +198,6 @@ class Seek:
                 lambda: [part for part in self._table.volumes(since) if matches(topic, part[0])]
             )
             if self._table.sequence_version == committed:
-                break  # nothing has left memory for the table meanwhile
+                break  # no message has left memory for the table meanwhile
         now = clock.now()
         self._counters.count_again(topic, parts, self._log.recent, since, now)

@@ -1,7 +1,7 @@
-"""The named subscriptions of one home, and what of their life is durable.
+"""The named subscriptions of one home, and their durable events.
 
-A subscription's beginning, its end and what is changed of it in between are events in the log.
-Rule: a group holds one event of a subscription, no more, as their order would be lost; only a
+A subscription's beginning, end and changes in between are events in the log.
+Rule: a group holds one event of a subscription at most, as their order would be lost; only a
 beginning may follow an end.
 """
 
@@ -50,20 +50,20 @@ class SubscriptionDirectory:
         self._log, self._marking, self._policies = parts.log, parts.marking, policies
         self._topics, self._delivery, self._counts = parts.topics, parts.delivery, parts.counts
         snapshot, uncertain = parts.store.snapshot, parts.store.uncertain
-        #: How many there are of what clients have made.
+        #: Number of subscriptions and queues that clients have made.
         self.census = Census(quota)
-        #: What those say of their policy that say anything.
+        #: The subscriptions' own policies, as text.
         self._own = {state.key: state.policy for state in snapshot.subscriptions if state.policy}
-        #: Those that an operator has paused.
+        #: Subscriptions that an operator has paused.
         self._paused = {state.key for state in snapshot.subscriptions if state.paused}
-        #: Who made them.
+        #: Origin of each subscription.
         self._made = {state.key: state.made for state in snapshot.subscriptions}
         self._all: dict[SubscriptionKey, Subscription] = {
             state.key: self._restored(state, uncertain[state.key.id])
             for state in snapshot.subscriptions
         }
         self.no_local = parts.no_local
-        #: When those end that do so by themselves.
+        #: Ends of subscriptions that end by themselves.
         self.lifetimes: Lifetimes[Peer] = Lifetimes()
         for key, subscription in self._all.items():
             self.no_local.add(subscription, self._client(key))
@@ -71,46 +71,46 @@ class SubscriptionDirectory:
             self.census.add(key, self._made[key])
             self._apply_lifetime(subscription)
         policies.follow(self._reconsider)
-        #: How many events of a subscription aren't durable yet.
+        #: Events of a subscription that aren't durable yet.
         self._unsure: dict[SubscriptionKey, int] = {}
 
     def get(self, key: SubscriptionKey | None) -> Subscription | None:
-        """The subscription of this key, if there is one."""
+        """Return the subscription of this key, if there is one."""
         return None if key is None else self._all.get(key)
 
     def __contains__(self, key: SubscriptionKey) -> bool:
         return key in self._all
 
     def all(self) -> Iterable[Subscription]:
-        """All of these subscriptions."""
+        """Return all of these subscriptions."""
         return self._all.values()
 
     # Policies.
 
     def policy(self, key: SubscriptionKey, topic: str | None = None) -> Policy:
-        """The policy in force for the subscription of this key, whether there is one or not, on
-        this topic or that which it has."""
+        """Return the policy in force for the subscription of this key, which need not exist, on
+        this topic, by default its own topic."""
         if topic is None:
             topic = self._all[key].definition.topic if key in self._all else ""
         return self._policies.of_subscription(key, topic, self.own_policy(key))
 
     def attach_policy(self, key: SubscriptionKey) -> Policy:
-        """The same for a consumer that attaches: what it says of another definition is not
+        """Return the policy for a consumer that attaches: its `redefine` is resolved, never
         `auto`."""
         policy, made = self.policy(key), self._made.get(key, MADE_BY_CLIENT)
         return structs.replace(policy, redefine=policy.redefine.of(made.origin))
 
     def ends_with_link(self, key: SubscriptionKey | None) -> bool:
-        """Whether the end of its last link is the end of this subscription, which may be gone."""
+        """Whether this subscription, which may be gone, ends with its last link."""
         found = self.get(key)
         return found is not None and found.dispatcher.policy.ends.with_link
 
     def made(self, key: SubscriptionKey) -> Made:
-        """How the subscription of this key, which exists, was created."""
+        """Return how the subscription of this key, which exists, was created."""
         return self._made[key]
 
     def _client(self, key: SubscriptionKey) -> str | None:
-        """The user of the client that has made it; None if no client has."""
+        """Return the user of the client that made it; None if no client did."""
         made = self._made[key]
         return made.user if made.origin is Origin.CLIENT else None
 
@@ -119,28 +119,28 @@ class SubscriptionDirectory:
         return self._client(key) == user
 
     def own_policy(self, key: SubscriptionKey) -> str:
-        """What the subscription says of its policy, as text; empty if it says nothing."""
+        """Return the text of the subscription's own policy; empty if it has none."""
         return self._own.get(key, "")
 
     def policy_sources(self, key: SubscriptionKey, topic: str) -> dict[str, str]:
-        """Where each key of the policy in force was said that isn't a default."""
+        """Return where each key of the policy in force is set that isn't a default."""
         return self._policies.sources(key, topic, self.own_policy(key))
 
     def topic_policy_sources(self, topic: str) -> dict[str, str]:
-        """The same of a topic's or queue's policy."""
+        """Return where each key of a topic's or queue's policy is set."""
         return self._policies.topic_sources(topic)
 
     def check_policy(self, key: SubscriptionKey, text: str) -> None:
-        """Raises InvalidRequest when this subscription can't say this of its policy."""
+        """Check a subscription's own policy. Raises InvalidRequest if it can't have this one."""
         self._policies.check_own(key, text)
 
     def topic_policy(self, topic: str) -> TopicPolicy:
-        """What holds for all that is published to a topic or queue."""
+        """Return the policy of a topic or queue."""
         return self._policies.of_topic(topic)
 
     def absent(self, topic: str, key: SubscriptionKey | None = None) -> AmqpError | None:
-        """Why a client that uses this topic or queue, or this durable subscription on it, finds
-        nothing there; None if it is there, or begins with its use. A pattern is always there."""
+        """Return why a client can't use this topic or queue, or this durable subscription on it:
+        it wasn't created. None if it exists or is created on use; a pattern always exists."""
         created = is_pattern(topic) or self._policies.of_topic(topic).create_on_use
         if not created and topic not in self._topics:
             return not_created(topic)
@@ -149,7 +149,7 @@ class SubscriptionDirectory:
         return None
 
     def _reconsider(self) -> None:
-        """The policies have changed."""
+        """Apply changed policies to all subscriptions."""
         for key in self._all:
             self._apply_policy(key)
         self._delivery.due()
@@ -171,8 +171,9 @@ class SubscriptionDirectory:
     def _new(
         self, key: SubscriptionKey | None, definition: Definition, floor: int | None
     ) -> Subscription:
-        """One that is new. It reads its topic's stream, if it ends with the process and messages of
-        the topic may stay in memory; patterns, no-local and limits of backlogs are the log's."""
+        """Return a new subscription. It reads its topic's stream if it ends with the process and
+        the topic's messages may stay in memory; patterns, no-local and backlog limits need the
+        log."""
         topic = definition.topic
         policy = self._policies.of_subscription(None, topic)
         if key is not None:
@@ -197,7 +198,8 @@ class SubscriptionDirectory:
         return self._counts.of_subscription(key.id, topic)
 
     def _restored(self, state: SubscriptionState, possible: PossiblyDelivered) -> Subscription:
-        """One from before the start. A delivery of which nobody knows how it ended has failed."""
+        """Return a subscription from before the start. A delivery without a known end has
+        failed."""
         policy = self.policy(state.key, state.definition.topic)
         dispatcher = Dispatcher(
             state.floor,
@@ -211,11 +213,11 @@ class SubscriptionDirectory:
         counts = self._counts.of_subscription(state.key.id, state.definition.topic)
         return Subscription(state.key, state.definition, dispatcher, counts)
 
-    # Their life.
+    # Events of subscriptions.
 
     def private(self, definition: Definition) -> Subscription:
-        """A new subscription without a name: it belongs to its consumer, and nothing of it is
-        durable."""
+        """Return a new subscription without a name: it belongs to its consumer, and nothing of it
+        is durable."""
         return self._new(None, definition, None)
 
     def sure(self, key: SubscriptionKey | None) -> bool:
@@ -241,8 +243,8 @@ class SubscriptionDirectory:
         floor: int | None = None,
         dropped: Dropped = NOTHING,
     ) -> Subscription:
-        """Create a subscription, or redefine it: its pause, its policy and how it was created
-        stay, and `dropped` is what it was owed. `made` says who does either. `policy` is the text
+        """Create a subscription, or redefine it: its pause, its policy and its origin stay, and
+        `dropped` is what it was owed. `made`: user and origin of the change. `policy` is the text
         of its own policy from the beginning on, `floor` the first sequence that it is owed; by
         default that of the next message."""
         before = self._all.get(key)
@@ -277,14 +279,14 @@ class SubscriptionDirectory:
         dropped: Dropped = NOTHING,
     ) -> None:
         """Record an event of the subscription. `then` is called when it is durable; until then
-        peers are told nothing of it. `by` is the user who does it, "" for the gateway itself.
+        peers aren't told of it. `by` is the user who caused it, "" for the gateway itself.
 
         The caller has made sure that the last event is durable. `floor` is the first sequence that
         the subscription is owed from now on, by default that of the next message. `dropped` is what
-        the event takes from it. `made` is given for a deleted one.
+        the event drops. `made` is given for a deleted one.
         """
         key = subscription.key
-        assert key is not None, "a private subscription is nobody's business"  # noqa: S101
+        assert key is not None, "a private subscription has no events"  # noqa: S101
         self._unsure[key] = self._unsure.get(key, 0) + 1
 
         def durable() -> None:
@@ -347,8 +349,8 @@ class SubscriptionDirectory:
         by: str,
         dropped: Dropped = NOTHING,
     ) -> None:
-        """Delete the subscription, which was owed what is `dropped`, for a user; `then` is called
-        when that is durable."""
+        """Delete the subscription, which was owed the `dropped` messages, for a user; `then` is
+        called when that is durable."""
         key = subscription.key
         assert key is not None  # noqa: S101
         made = self._made[key]
@@ -377,7 +379,7 @@ class SubscriptionDirectory:
 
 
 def _tell(record: SubscriptionRecord, dropped: Dropped) -> None:
-    """The event in the log: a warning with the number if messages were lost by it."""
+    """Write the event's log line: a warning with the number if it dropped messages."""
     said: dict[str, object] = {"subscription": record.key.id, "topic": record.definition.topic}
     if record.by:
         said["by"] = record.by

@@ -1,8 +1,7 @@
-"""The subscriptions of one home: who may join them, and what of their life is durable.
+"""The subscriptions of one home, as links join and leave them.
 
-What a link's coming and going means is decided by the pure part
-(`pipeline.subscriptions.registry`); here it is performed, and nobody is told of a subscription's
-beginning or end before that is durable.
+The pure part (`pipeline.subscriptions.registry`) decides what an attach or a detach does; here it
+is performed, and no peer is told of a subscription's beginning or end before that is durable.
 """
 
 from functools import partial
@@ -74,18 +73,18 @@ class Lookup:
 
 
 class SubscriptionService:
-    """All named subscriptions, and the links that are on any."""
+    """All named subscriptions, and the links that are on them."""
 
     def __init__(self, host: Host, parts: MessageParts, access: Access, policies: Policies) -> None:
         self._log, self._marking, self._access = parts.log, parts.marking, access
         self._delivery, self._counters = parts.delivery, parts.backlogs.counters
         self.directory = SubscriptionDirectory(parts, policies, host.settings.amqp.quota)
-        #: The ends that come by themselves.
+        #: Ends of subscriptions that end by themselves.
         self.ends = LifetimeEnds(host, parts, self.directory)
 
     def dead_letter_exhausted(self) -> None:
-        """What a crash left with too many failed attempts becomes dead letters, though nobody asks
-        for it: the first act after the start."""
+        """Make dead letters of messages that a crash left with too many failed attempts, even if no
+        consumer is there: the first act after the start."""
         for subscription in self.directory.all():
             exhausted = subscription.dispatcher.exhausted()
             if exhausted:
@@ -122,7 +121,7 @@ class SubscriptionService:
                 assert existing is not None  # noqa: S101
                 self._join(link, existing, _kind(key), selector)
             case _ if not self.directory.sure(key):
-                # A group holds one event of a subscription, no more: their order would be lost.
+                # A group holds one event of a subscription at most: their order would be lost.
                 again = partial(self._again, link, wanted)
                 self._log.after(link.later(again))
             case _ if amqp_error := self._undefined(link, key, definition):
@@ -153,8 +152,8 @@ class SubscriptionService:
     def _undefined(
         self, link: Link, key: SubscriptionKey, definition: Definition
     ) -> AmqpError | None:
-        """Why this user may not make the subscription, if he may not. What lasts needs `create`,
-        and who puts it in the place of another one must be allowed to end that."""
+        """Return why this user may not make the subscription. A durable one needs `create`; to
+        redefine one the user must be allowed to end it, too."""
         if not key.durable:
             return None
         user, topic, current = link.connection.user, definition.topic, self.directory.get(key)
@@ -167,7 +166,7 @@ class SubscriptionService:
     def _unended(
         self, link: Link, key: SubscriptionKey, operation: LinkOperation
     ) -> AmqpError | None:
-        """Why this user may not end the durable subscription, if there is one and he may not."""
+        """Return why this user may not end the durable subscription, if there is one."""
         current = self.directory.get(key)
         if current is None or not key.durable:
             return None
@@ -183,12 +182,12 @@ class SubscriptionService:
         return own or self._access.rights.sees(user, key, topic)
 
     def browse(self, link: Link, queue: Destination, selector: str | None) -> None:
-        """Let the link see what the queue has, when the queue is there."""
+        """Let the link browse the queue, once its creation is durable."""
         key = self.keep_queue(queue, Made(Origin.CLIENT, link.connection.user))
         self.directory.when_sure(key, link.later(partial(self._browse, link, key, selector)))
 
     def browse_subscription(self, link: Link, key: SubscriptionKey, selector: str | None) -> None:
-        """Let the link see what a durable subscription is owed, if its user may know of it."""
+        """Let the link browse a durable subscription, if its user may know of it."""
         found = self.directory.get(key)
         if found is None or not key.durable or not self._sees(link, found):
             link.refuse(NOT_FOUND, f"there is no durable subscription {key.id}")
@@ -221,7 +220,7 @@ class SubscriptionService:
             self._delivery.flowed(link.owner)  # its credit may have come before
 
     def lacks(self, destination: Destination) -> bool:
-        """Whether it is a queue that isn't there."""
+        """Whether the destination is a queue that isn't there."""
         return (
             destination.is_queue
             and not destination.is_temporary
@@ -229,7 +228,7 @@ class SubscriptionService:
         )
 
     def keep_queue(self, queue: Destination, made: Made) -> SubscriptionKey:
-        """Make the queue if it isn't there: what waits for the log from now on is kept for it."""
+        """Make the queue if it isn't there: messages from the pending group on are kept for it."""
         key = key_of_queue(queue)
         if key not in self.directory:
             definition = Definition(queue.topic, shared=True)
@@ -237,7 +236,7 @@ class SubscriptionService:
         return key
 
     def drop_queue(self, queue: Destination) -> None:
-        """A temporary queue is no more; its links have ended."""
+        """Remove a temporary queue, whose links have ended."""
         assert queue.is_temporary, queue  # noqa: S101
         self.directory.drop(key_of_queue(queue))
 
@@ -248,7 +247,7 @@ class SubscriptionService:
         kind: LinkKind,
         selector: str | None = None,
     ) -> None:
-        """The consumer counts at once; its attach is answered when what it rests on is durable."""
+        """Add the consumer at once; answer its attach when its subscription's event is durable."""
         name = f"{link.connection.container}/{link.name}"
         link.owner = self._delivery.attach(subscription, link, name, kind, selector)
         self.ends.resumed(subscription)
@@ -280,7 +279,7 @@ class SubscriptionService:
             link.refuse("amqp:resource-limit-exceeded", str(error))
 
     def look_up(self, link: Link, key: SubscriptionKey) -> None:
-        """Let the link have found the durable subscription, or say that there is none."""
+        """Answer the link with the durable subscription, or refuse it if there is none."""
         self.ends.end_if_over(key)
         subscription = self.directory.get(key)
         if subscription is None or not self._sees(link, subscription):
@@ -299,7 +298,7 @@ class SubscriptionService:
     # A link goes.
 
     def release(self, link: Link) -> None:
-        """The link consumes no more; what it held is given back."""
+        """End the link's consumer; the messages that it held are given back."""
         if isinstance(link.owner, Consumer):
             subscription, gone = link.owner.subscription, link.owner.left
             self._delivery.detach(link.owner)
@@ -310,7 +309,7 @@ class SubscriptionService:
                 self.directory.no_local.remove(subscription)
 
     def leave(self, link: Link, closed: bool) -> None:
-        """Answer the detach, after what it means for the subscription is durable."""
+        """Answer the detach, when its effect on the subscription is durable."""
         self.release(link)
         if not link.alive:
             return
@@ -345,7 +344,7 @@ class SubscriptionService:
             self.directory.delete(current, detached, by=by, dropped=dropped)
 
     def lost(self, link: Link) -> None:
-        """No detach came, or nobody would read our answer to it."""
+        """Release a link that ended without a detach, or whose peer can't read an answer."""
         self.release(link)
         owner = link.owner
         if isinstance(owner, Consumer) and owner.kind is LinkKind.VOLATILE:

@@ -22,7 +22,7 @@ _events = structlog.get_logger("gateway")
 
 
 class _Node(msgspec.Struct, eq=False):
-    """A temporary destination and the links that are on it, that which made it among them."""
+    """A temporary destination and the links that are on it, its maker among them."""
 
     destination: Destination
     maker: Link
@@ -39,8 +39,8 @@ class TemporaryNodes:
         most: int,
         named: Callable[[str], str],
     ) -> None:
-        """`most` of one connection. `named`: the name of a destination of this log, so that other
-        gateways find it, from what is unique."""
+        """`most`: destinations of one connection at most. `named` makes a destination's name from a
+        unique text, so that other gateways find its log."""
         self._named = named
         self._subscriptions, self._log, self._most = subscriptions, log, most
         self._nodes: dict[str, _Node] = {}
@@ -65,22 +65,22 @@ class TemporaryNodes:
         return made
 
     def ownership(self, topic: str, connection: Peer) -> Ownership:
-        """What the destination is to this connection."""
+        """Return whether the destination is this connection's own, another's or absent."""
         node = self._nodes.get(topic)
         if node is None:
             return Ownership.ABSENT
         return Ownership.OWN if node.maker.connection is connection else Ownership.FOREIGN
 
     def joined(self, link: Link, topic: str) -> None:
-        """The link sends to, or consumes from, this destination; if that is temporary, the link
-        ends with it."""
+        """Note that the link sends to or consumes from this destination; if it is temporary, the
+        link ends with it."""
         node = self._nodes.get(topic)
         if node is not None:
             node.links[link] = None
             self._of_link[link] = node
 
     def left(self, link: Link) -> None:
-        """The link has ended, or was refused: the destination that it made, if any, ends."""
+        """End the destination that the link made, if any: the link has ended, or was refused."""
         node = self._of_link.pop(link, None)
         if node is None:
             return

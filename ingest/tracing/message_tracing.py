@@ -1,8 +1,8 @@
-"""Follows messages whose trace is sampled: what of the gateway's events becomes a span.
+"""Spans of messages whose trace is sampled, made from the gateway's events.
 
-What a message says of its trace is read where its bytes are at hand: when it is durable, and at
-each delivery. So nothing is remembered of messages that only wait, and those that were published
-before a start are traced like all others; what was in flight then is forgotten.
+A message's trace context is read where its bytes are at hand: when it is durable, and at each
+delivery. So messages that only wait take no memory, and messages published before a start are
+traced like all others; deliveries in flight at a start are not.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from distributary.pipeline.tracing.trace_span import Published, TracedDelivery, 
 from distributary.pipeline.tracing.traced_deliveries import TracedDeliveries, TracedOutcome
 from distributary.pipeline.tracing.tracer import Reader, SpanDrop, TraceCounts
 
-#: Seconds between two looks at what waits for the exporter.
+#: Seconds between two looks at spans that wait for the exporter.
 TICK_SECONDS = 0.1
 #: Spans of a delivery: itself, and its settlement.
 _OF_DELIVERY = 2
@@ -32,8 +32,8 @@ class MessageTracing:
     """Implements `Tracer`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Traces, instance: str) -> None:
-        """`instance` is the gateway's own name. Raises InvalidRequest when what sends spans isn't
-        installed."""
+        """`instance` is the gateway's own name. Raises InvalidRequest when the exporter's library
+        isn't installed."""
         self.counts = TraceCounts()
         self._loop, self._per_second = loop, limits.spans_per_second_max
         self._export = SpanExport(loop, limits, instance, self.counts)
@@ -56,14 +56,14 @@ class MessageTracing:
         await self._export.close()
 
     def _tick(self) -> None:
-        """Spans go to the exporter, what is too old is forgotten, more may be begun."""
+        """Give spans to the exporter, forget deliveries that are too old, renew the allowance."""
         self._export.add(self._deliveries.due(clock.now()))
         self._export.flush()
         most = self._per_second
         self._allowed = min(self._allowed + most * TICK_SECONDS, most)
         self._timer = self._loop.call_later(TICK_SECONDS, self._tick)
 
-    # What happens to messages.
+    # Events of messages.
 
     def durable(self, group: Group, batches: Sequence[tuple[str, RecordBatch]]) -> None:
         now = clock.now()
@@ -117,8 +117,8 @@ class MessageTracing:
     def _found(
         self, batch: RecordBatch, run: Run, spans: int, sequence_of: Callable[[int], int]
     ) -> list[tuple[int, TracedMessage]]:
-        """The run's messages that are traced, with their numbers, if so many spans more of each may
-        be begun."""
+        """Return the run's traced messages with their numbers, as many as the allowance permits at
+        `spans` each."""
         most = int(self._allowed) // spans
         found, left_out = self._finder.find(batch, run, most, sequence_of)
         self._allowed -= spans * len(found)
@@ -127,5 +127,5 @@ class MessageTracing:
 
 
 def _in_memory(number: int) -> int:
-    """The place (`TracedMessage.sequence`) of what is in memory alone."""
+    """Return the place (`TracedMessage.sequence`) of a message that is in memory alone."""
     return -1 - number

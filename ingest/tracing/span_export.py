@@ -1,9 +1,9 @@
 """Spans on their way to the process that sends them, and the life of that process.
 
-Rule 1: the loop never waits for it. What doesn't fit into its socket waits here, `traces.spans_max`
-        spans at most; then the oldest are dropped and counted.
-Rule 2: it ends with the gateway, however that ends: its socket says so. When it ends by itself it
-        is started again, later each time.
+Rule 1: the loop never waits for the process. Spans that don't fit into its socket wait here,
+        `traces.spans_max` at most; then the oldest are dropped and counted.
+Rule 2: the process ends with the gateway, however that ends: its socket is closed then. When it
+        ends by itself it is started again, later each time.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from distributary.pipeline.tracing.tracer import SpanDrop, TraceCounts
 
 _events = structlog.get_logger("traces")
 
-#: Spans of one packet: with the longest names that there may be 128 KiB, which a socket takes.
+#: Spans of one packet: 128 KiB with the longest possible names, which a socket takes.
 PACKET_SPANS = 16
 #: Seconds until an exporter that has ended is started again, the first time and at most.
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 1.0, 60.0
-#: Seconds at the end until the exporter has what waits, and has sent it.
+#: Seconds at the end in which the exporter takes and sends the waiting spans.
 CLOSE_SECONDS = 2.0
-#: What it needs, of the extra `otel`.
+#: The library that the exporter needs, of the extra `otel`.
 LIBRARY = "opentelemetry-exporter-otlp-proto-http"
 PROCESS = "distributary.ingest.tracing.span_process"
 
@@ -55,7 +55,7 @@ class SpanExport:
         seconds = str(limits.export_ms_max / 1_000)
         self._command = [sys.executable, "-P", "-m", PROCESS, limits.url, seconds, instance]
         self._waiting: deque[Step] = deque()
-        self._sent = 0  # to the exporter, which has said nothing of them
+        self._sent = 0  # spans that went to the exporter, without a report yet
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(ExporterReport)
         self._process: subprocess.Popen[bytes] | None = None
@@ -80,19 +80,19 @@ class SpanExport:
         self._loop.add_reader(own, self._told)
 
     def add(self, spans: Sequence[Step]) -> None:
-        """These wait for the next `flush`."""
+        """Keep spans for the next `flush`."""
         self._waiting += spans
         while len(self._waiting) > self._limits.spans_max:
             self._waiting.popleft()
             self._counts.dropped[SpanDrop.FULL] += 1
 
     def flush(self) -> None:
-        """Give the exporter as many as it takes."""
+        """Give the exporter as many spans as its socket takes."""
         while self._waiting and self._socket is not None:
             some = [*itertools.islice(self._waiting, PACKET_SPANS)]
             try:
                 self._socket.send(self._encoder.encode(packet_of(some)))
-            except OSError:  # it is full, or its process has ended, which `_told` sees
+            except OSError:  # the socket is full, or the process has ended, which `_told` sees
                 return
             self._sent += len(some)
             for _ in some:
@@ -132,7 +132,7 @@ class SpanExport:
             _events.info("traces.delivered", endpoint=self._limits.url)
 
     def _ended(self) -> None:
-        """The exporter's end of the socket is closed."""
+        """Count lost spans: the exporter has closed its socket."""
         self._let_go()
         self._counts.dropped[SpanDrop.EXPORTER] += self._sent
         self._sent = 0
@@ -156,7 +156,7 @@ class SpanExport:
             self._socket = None
 
     async def close(self) -> None:
-        """Give the exporter what waits, and time to send it; then it ends."""
+        """Give the exporter the waiting spans, and time to send them; then end it."""
         self._ending = True
         if self._timer is not None:
             self._timer.cancel()

@@ -3,9 +3,9 @@
     python -m distributary.ingest.tracing.span_process URL SECONDS INSTANCE
 
 Its standard input is a socket: packets of spans come, reports go back. It keeps one batch, and
-reads no more while it sends: what comes meanwhile waits in the gateway, which has the limits. It
-ends when the gateway has closed the socket, or is gone. Variables `OTEL_*` of the environment hold
-as in every OpenTelemetry SDK: headers, certificates, attributes of the resource.
+reads no more while it sends: later spans wait in the gateway, which has the limits. It ends when
+the gateway has closed the socket, or is gone. Environment variables `OTEL_*` apply as in every
+OpenTelemetry SDK: headers, certificates, attributes of the resource.
 """
 
 import logging
@@ -42,7 +42,7 @@ _SCOPE = InstrumentationScope("distributary")
 
 
 class LastComplaint(logging.Handler):
-    """What the library said last of what went wrong."""
+    """The library's last error message."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -53,7 +53,7 @@ class LastComplaint(logging.Handler):
 
 
 def main(url: str, seconds: str, instance: str) -> None:
-    """Send what comes until the gateway is gone."""
+    """Send spans until the gateway is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     library, said = logging.getLogger("opentelemetry"), LastComplaint()
     library.handlers, library.propagate = [said], False
@@ -74,7 +74,7 @@ def main(url: str, seconds: str, instance: str) -> None:
 
 
 def batches(gateway: socket.socket) -> Iterator[list[Step]]:
-    """What comes, gathered."""
+    """Yield the spans that come, gathered to batches."""
     decoder = msgspec.msgpack.Decoder(Packet)
     gathered: list[Step] = []
     deadline, data = 0.0, b""
@@ -103,7 +103,7 @@ def batches(gateway: socket.socket) -> Iterator[list[Step]]:
 
 
 def readable(span: Span, resource: Resource) -> ReadableSpan:
-    """A span as the SDK has them."""
+    """Return a span in the SDK's form."""
     told = span.context
     state = TraceState.from_header([told.state] if told.state else [])
 

@@ -9,10 +9,9 @@ from distributary.pipeline.model.amqp_error import AmqpError
 
 
 class Controller:
-    """Its transactions end with the link.
+    """A controller of transactions; its transactions end with its link.
 
-    It is answered in the order of its commands: while commits are `writing`, the answers behind
-    them wait.
+    Its commands are answered in order: while commits are `writing`, later answers wait.
     """
 
     __slots__ = ("_answers", "number", "writing")
@@ -23,23 +22,23 @@ class Controller:
         self._answers: list[Callable[[], None]] = []
 
     def accept(self, receipt: Receipt) -> None:
-        """What was asked for is done."""
+        """Accept a command."""
         self.answer(receipt, partial(pump.settle, receipt.deliveries, pump.ACCEPTED))
 
     def refuse(self, receipt: Receipt, amqp_error: AmqpError) -> None:
-        """It isn't."""
+        """Reject a command."""
         condition, text = amqp_error.condition, amqp_error.description
         self.answer(receipt, partial(pump.reject, receipt.deliveries, condition, text))
 
     def answer(self, receipt: Receipt, answer: Callable[[], None]) -> None:
-        """Answer a command, behind the commits before it."""
+        """Answer a command, after the commits before it."""
         if self.writing:
             self._answers.append(partial(say, receipt, answer))
         else:
             say(receipt, answer)
 
     def written(self) -> None:
-        """One more of its commits is answered."""
+        """Count a commit as answered; give the waiting answers after the last one."""
         self.writing -= 1
         if not self.writing:
             answers, self._answers = self._answers, []

@@ -1,8 +1,8 @@
 """Transactions as peers ask for them: declared, worked in, discharged.
 
-What is posted in a transaction waits here for its commit, what is retired in it with the
-dispatchers of its subscriptions; a commit hands all of it to one group of the log. All methods run
-on the loop's thread.
+Messages posted in a transaction wait here for its commit, retired deliveries with the dispatchers
+of their subscriptions; a commit hands all of its work to one group of the log. All methods run on
+the loop's thread.
 """
 
 import time
@@ -72,18 +72,18 @@ class Coordinator:
         log: str,
         finish_pass: Callable[[], None],
     ) -> None:
-        """`log` is our log's name. `finish_pass` hands on what was gathered, where no peer's frames
-        are the cause. Raises StoreError for what a later version of the program has prepared."""
+        """`log` is our log's name. `finish_pass` hands on gathered frames, where no peer's frames
+        are the cause. Raises StoreError for work that a later version of the program prepared."""
         limits = host.settings.amqp
         self._log, self._intake, self._log_name = parts.log, parts.intake, log
         self._retiring = Retiring(parts.delivery, parts.log)
         self._finish_pass = finish_pass
         before = parts.store.snapshot.open
-        #: What our log decides for other logs, too.
+        #: Decisions of our log for other logs, too.
         self.decisions = DecisionService(
             host, parts.log, tuple(one for one in before if one.record.event is _DECIDED)
         )
-        #: Those that wait for a transaction manager, or for the decision of another log.
+        #: Transactions that wait for a transaction manager, or for the decision of another log.
         self.prepared = PreparedService(host, parts, directory, self.decisions)
         self._limits = Limits(
             limits.transactions_max, limits.transaction_bytes_max, limits.unfinished_bytes_max
@@ -92,21 +92,21 @@ class Coordinator:
         seconds = limits.transaction_timeout_seconds
         self._timers = TransactionTimers(host.loop, seconds, self._too_long)
         self._of: dict[Peer, _Transactions] = {}
-        #: What transactions have in other gateways' logs, by the log.
+        #: Branches of transactions in other gateways' logs, by number and log.
         self._elsewhere: dict[int, dict[str, Branch]] = {}
         self._fine = PostAnswers()
         self._own = OwnWork(
             parts, self._retiring, self.prepared, self.decisions, self._timers, self._fine
         )
         self._controllers = count(1)
-        #: Numbers go on where no run of the gateway before could have come: who asks for one of
-        #: before gets nobody else's.
+        #: Numbers begin with the time, above those of any earlier run: a client that uses a number
+        #: of before can't hit another client's transaction.
         self._numbers = count(time.time_ns())
 
     # Controllers.
 
     def attach(self, link: Link) -> None:
-        """A peer wants to declare transactions."""
+        """Open a peer's link to the coordinator."""
         link.owner = Controller(next(self._controllers))
         if link.connection not in self._of:
             self._of[link.connection] = Transactions(self._limits, self._numbers, self._held)
@@ -124,11 +124,11 @@ class Coordinator:
                     branch.end(commit=False, global_id="", then=_nobody_waits)
 
     def closed(self, connection: Peer) -> None:
-        """A connection is gone; its links were, before."""
+        """Forget a connection that is gone, after its links."""
         self._of.pop(connection, None)
 
     def commanded(self, link: Link, message: bytes, delivery: bytes) -> AmqpError | None:
-        """Perform a declare or a discharge (AMQP 1.0 part 4, section 4.5). A refusal is why the
+        """Perform a declare or a discharge (AMQP 1.0 part 4, section 4.5). Return an error if the
         link must end."""
         assert isinstance(link.owner, Controller)  # noqa: S101
         try:
@@ -161,7 +161,7 @@ class Coordinator:
     def _decide(self, receipt: Receipt, said: Decide, controller: Controller) -> None:
         transactions = self._of[receipt.link.connection]
         if receipt.link.attach.relayed is None:
-            amqp_error: AmqpError | None = AmqpError(NOT_IMPLEMENTED, "only gateways say so")
+            amqp_error: AmqpError | None = AmqpError(NOT_IMPLEMENTED, "only gateways may send it")
         else:
             amqp_error = decide(transactions, self.decisions, said.number, said.decision, said.logs)
         if amqp_error is None:
@@ -188,7 +188,7 @@ class Coordinator:
             self._end_all(receipt, said, elsewhere, then)
             return
         ended = transactions.roll_back(number) if said.fail else transactions.commit(number)
-        self._own.undo(ended)  # there is none
+        self._own.undo(ended)  # it has no work in our log
         for branch in elsewhere.values():
             if ended.amqp_error is not None:
                 branch.spoil(ended.amqp_error)
@@ -201,7 +201,7 @@ class Coordinator:
         elsewhere: dict[str, Branch],
         then: Callable[[Ending], None],
     ) -> None:
-        """It has work in several logs."""
+        """End a transaction with work in several logs."""
         transactions, number = self._of[receipt.link.connection], said.number
         reason, global_id = transactions.reason(number), transactions.global_id(number)
         transactions.close(number)
@@ -220,8 +220,8 @@ class Coordinator:
             ending.commit(global_id)
 
     def _ended_elsewhere(self, receipt: Receipt, controller: Controller, ending: Ending) -> None:
-        """Its logs have ended it, or are lost. Of a commit that nobody knows of there is no
-        answer: its controller ends instead."""
+        """Answer the discharge: its logs have ended the transaction, or are lost. A commit in doubt
+        gets no answer: the controller's link ends instead."""
         match ending:
             case InDoubt(description):
                 receipt.link.end(FORCED, description)
@@ -235,7 +235,7 @@ class Coordinator:
         controller.written()
 
     def _end(self, receipt: Receipt, said: Discharge, controller: Controller) -> None:
-        """All of it is in our log."""
+        """End a transaction whose work is all in our log."""
         transactions = self._of[receipt.link.connection]
         if said.fail:
             self._own.undo(transactions.roll_back(said.number))
@@ -243,13 +243,13 @@ class Coordinator:
             return
         ended = transactions.commit(said.number)
         prepares = ended.step is Step.PREPARE
-        # A client of another gateway was told that there is work.
+        # A client of another gateway was told already that there is work.
         unsaid = ended.step is Step.APPLY or (prepares and receipt.link.attach.relayed is None)
         if unsaid and not ended.work and not ended.decides:
             self._own.undo(ended)
             controller.accept(receipt)
             return
-        # The credit comes back with the accept of what is published.
+        # The credit comes back with the accept of the published messages.
         answered = receipt if prepares else structs.replace(receipt, credit=0)
         controller.writing += 1
         done = partial(self._committed, answered, controller)
@@ -259,7 +259,7 @@ class Coordinator:
             controller.refuse(receipt, amqp_error)
 
     def _committed(self, receipt: Receipt, controller: Controller) -> None:
-        """It is durable."""
+        """Accept a durable commit."""
         say(receipt, partial(pump.settle, receipt.deliveries, pump.ACCEPTED))
         controller.written()
 
@@ -272,8 +272,8 @@ class Coordinator:
         )
 
     def passed(self) -> None:
-        """One pass over frames is done: senders that posted in a transaction, and didn't commit
-        in this pass, are answered."""
+        """After a pass over frames: answer senders that posted in a transaction and didn't commit
+        it in this pass."""
         self._fine.passed()
 
     # Work.
@@ -283,9 +283,9 @@ class Coordinator:
         return connection in self._of and number in self._of[connection]
 
     def name(self, user: str, number: int, global_id: str) -> bool | AmqpError:
-        """The commit of a transaction of this user, on any connection, will prepare it under this
-        id: whether there is work in it yet. Or why that can't be; of work elsewhere its owner says
-        so at the commit."""
+        """Have the commit of a transaction of this user, on any connection, prepare it under this
+        id. Return whether it has work yet, or why it can't be prepared; owners of other logs may
+        still refuse at the commit."""
         for connection, transactions in self._of.items():
             if connection.user == user and number in transactions:
                 works, amqp_error = transactions.works(number), None
@@ -296,38 +296,39 @@ class Coordinator:
         return unknown(number)
 
     def elsewhere(self, number: int, log: str) -> Branch | None:
-        """What a known transaction has in this log, of another gateway or relayed to ourselves."""
+        """Return a known transaction's branch in this log, of another gateway or relayed to
+        ourselves."""
         return self._elsewhere.get(number, {}).get(log)
 
     def relay(self, connection: Peer, number: int, log: str, branch: Branch) -> AmqpError | None:
-        """A known transaction gets work in such a log, its first one there. Why that can't be, if
-        so: a part of it has failed before."""
+        """Note a known transaction's first work in such a log. Return an error if a part of the
+        transaction has failed before."""
         self._elsewhere.setdefault(number, {})[log] = branch
         return self._of[connection].relay(number)
 
     def watch(self, connection: Peer, number: int) -> None:
-        """Something is done in it in another gateway's log."""
+        """Watch the time of a transaction that has work in another gateway's log."""
         self._timers.watch(connection, number)
 
     def hold(self, connection: Peer, number: int, count: int) -> None:
-        """So many deliveries that were given an outcome in it are held here."""
+        """Count deliveries that got an outcome in it and are held here."""
         if (amqp_error := self._of[connection].hold(number, count)) is not None:
             self._give_up(connection, number, amqp_error)
 
     def spoil(self, connection: Peer, number: int, reason: AmqpError) -> None:
-        """A part of it can't be done: it can only be rolled back. Nothing, if it isn't known any
-        more."""
+        """Let a transaction only be rolled back: a part of it can't be done. Do nothing if it isn't
+        known any more."""
         if connection in self._of and self._of[connection].has(number):
             self._of[connection].spoil(number, reason)
 
     def _fail(self, connection: Peer, number: int, reason: AmqpError) -> None:
-        """A part of it can't be done, which the owners of other logs must know, too."""
+        """Spoil a transaction here and at the owners of other logs."""
         self.spoil(connection, number, reason)
         for branch in tuple(self._elsewhere.get(number, {}).values()):
             branch.spoil(reason)
 
     def post(self, link: Link, received: Received, goals: Goals, unrouted: Unrouted) -> None:
-        """Add messages to a known transaction, each to its goal. Their sender is told at once the
+        """Add messages to a known transaction, each to its goal. Tell their sender at once the
         outcome that they will have if the transaction commits."""
         number = received.transaction
         answered = received.unsettled
@@ -360,7 +361,7 @@ class Coordinator:
         return None
 
     def retire(self, consumer: Consumer, outcomes: Outcomes) -> None:
-        """Deliveries were given an outcome in a transaction that is known."""
+        """Take outcomes that deliveries were given in a known transaction."""
         connection, number = consumer.link.connection, outcomes.transaction
         transactions = self._of[connection]
         count = 0
@@ -389,4 +390,4 @@ class Coordinator:
 
 
 def _nobody_waits(_ending: Ending) -> None:
-    """The controller is gone."""
+    """Do nothing: the controller is gone."""

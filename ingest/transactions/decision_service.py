@@ -1,8 +1,8 @@
-"""What our log decides of transactions over several logs: the records of it.
+"""Decisions of our log on transactions over several logs, and their records.
 
 The order of durable steps: all other logs have prepared; then the decision is recorded in the group
-that has our own part of the work; then they are told; when all have committed, that is recorded,
-and the decision is forgotten. All methods run on the loop's thread.
+that has our own part of the work; then the other logs are told; when all have committed, the end is
+recorded and the decision forgotten. All methods run on the loop's thread.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ class DecisionService:
     """All decisions of one log."""
 
     def __init__(self, host: Host, log: Log, before: tuple[OpenTransaction, ...]) -> None:
-        """`before` are those of before the start that other logs may not have committed. Raises
-        StoreError for one that can't be read."""
+        """`before`: decisions of before the start that other logs may not have committed. Raises
+        StoreError for a decision that can't be read."""
         self._loop, self._log = host.loop, log
         self._all = Decisions(host.settings.amqp.prepared_max)
         self._wait_seconds = host.settings.fleet.owner_wait_ms / 1_000
-        #: Of a request: a gateway that relays one gives it up after all of that time.
+        #: Wait of a request: a gateway that relays a request gives it up after `_wait_seconds`.
         self._request_seconds = self._wait_seconds / 2
-        #: Who waits until the other logs have committed, for so long at most.
+        #: Callers that wait until the other logs have committed, each with its time limit.
         self._waiting: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
-        #: Set when another log is to be told of something.
+        #: Set when another log is to be told a decision.
         self.due = asyncio.Event()
         for one in before:
             try:
@@ -59,40 +59,41 @@ class DecisionService:
             self.due.set()
 
     def name(self, id_: str, logs: tuple[str, ...]) -> AmqpError | None:
-        """A transaction with branches in these other logs will be decided here; or why not."""
+        """Note that a transaction with branches in these other logs will be decided here; return
+        why not, if refused."""
         return self._all.name(id_, logs)
 
     def reopen(self, id_: str, logs: tuple[str, ...]) -> None:
-        """One is prepared in our log since before the start, and will be decided by its end."""
+        """Note a transaction that was prepared in our log before the start: its end decides."""
         self._all.reopen(id_, logs)
 
     def logs(self, id_: str) -> tuple[str, ...]:
-        """The other logs that have a part in one that is to be decided."""
+        """Return the other logs with branches of a transaction that is decided here."""
         one = self._all.get(id_)
         return () if one is None else one.logs
 
     def outcome(self, id_: str) -> Outcome:
-        """What becomes of it, as far as it is known."""
+        """Return the transaction's outcome, as far as it is known."""
         return self._all.outcome(id_)
 
     def get(self, id_: str) -> Decision | None:
-        """That one, if it is decided and other logs have yet to commit it."""
+        """Return the decision, if it is made and other logs must still commit."""
         found = self._all.get(id_)
         return found if found is not None and found.commits else None
 
     def waiting(self) -> list[Decision]:
-        """Those that are decided and that other logs have yet to commit."""
+        """Return the decisions that other logs must still commit."""
         return self._all.waiting()
 
     def telling(self) -> list[Decision]:
-        """Those of which other logs are to be told."""
+        """Return the decisions of which other logs are to be told."""
         return self._all.telling()
 
     def undo(self, id_: str, then: Callable[[], None] | None = None) -> None:
-        """Our own part of it is rolled back: it will never be. `then` answers a request, when all
-        other logs were told, or have had half as long as that waits for an owner."""
+        """Decide to roll back, as our own part was. `then` answers a request: it is called when all
+        other logs were told, or after half of the time for which a link waits for an owner."""
         one = self._all.get(id_)
-        assert one is not None, id_  # noqa: S101 (only what is named here has such a part)
+        assert one is not None, id_  # noqa: S101 (only a transaction named here has such a part)
         one.step(Event.UNDO)
         if then is not None:
             self._wait(id_, self._request_seconds, then)
@@ -101,9 +102,9 @@ class DecisionService:
     def record(
         self, id_: str, user: str, then: Callable[[], None], *, by_request: bool = False
     ) -> None:
-        """It is to be: recorded in the group that waits, in which its part of the work must lie,
-        too. `then` is called when all other logs have committed, or one hasn't for as long as a
-        link waits for an owner: it will. If it answers a request, for half as long."""
+        """Record the decision to commit in the pending group, in which our part of the work must
+        lie, too. `then` is called when all other logs have committed, or after the time for which a
+        link waits for an owner (`by_request`: half of it): the others will still commit."""
         one = self._all.get(id_)
         assert one is not None, id_  # noqa: S101
         one.step(Event.COMMIT)
@@ -128,7 +129,7 @@ class DecisionService:
             then()
 
     def told(self, id_: str, log: str) -> None:
-        """This log has ended its branch, or there is nothing to be had from it any more."""
+        """Note that this log has ended its branch, or is gone for good."""
         match self._all.told(id_, log):
             case Step.COMPLETE:
                 self._complete(id_)
@@ -143,9 +144,9 @@ class DecisionService:
         return clock.now() - one.at < self._wait_seconds * 1_000_000
 
     def give_up(self, one: Decision, user: str) -> None:
-        """For a user who may: the logs that have yet to commit it are lost for good, and are waited
-        for no more. A log of them that comes back all the same asks, and rolls its part back. It
-        holds when the group that waits is durable."""
+        """Wait no more for the logs that haven't committed; the caller has checked the user's
+        right. Such a log that comes back all the same asks, and rolls its part back. This holds
+        when the pending group is durable."""
         self._all.give_up(one.id)
         self._complete(one.id, user)
         logs = sorted(one.left)
@@ -159,4 +160,4 @@ class DecisionService:
 
 
 def _nobody_waits() -> None:
-    """If it isn't durable before a crash, the other logs are asked once more."""
+    """Do nothing: if the record isn't durable before a crash, the other logs are told again."""

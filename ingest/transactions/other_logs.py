@@ -1,11 +1,11 @@
-"""What the logs of a lake say to each other of transactions over several of them.
+"""Messages between the logs of a lake about transactions over several of them.
 
-Rule 1: what our log has decided is told to each other log that has a branch of it until that one
-        has committed; that it isn't to be is told once.
-Rule 2: what is prepared here for another log's decision, and isn't told of it, is asked for, again
-        and again, a few parts at a time: nothing else ends it, but an operator's force.
-Rule 3: a private log ends with its gateway, and what it has decided or prepared with it: one
-        without an owner is neither told nor waited for.
+Rule 1: a commit that our log has decided is told to each other log with a branch of it until that
+        log has committed; a rollback is told once.
+Rule 2: for work that is prepared here and isn't told its decision, the deciding log is asked again
+        and again, a few branches at a time: nothing else ends it but an operator's force.
+Rule 3: a private log ends with its gateway, and its decisions and prepared work with it: a private
+        log without an owner is neither told nor waited for.
 
 All methods run on the loop's thread.
 """
@@ -41,13 +41,13 @@ from distributary.pipeline.transactions.global_id import GlobalId, branch_id, de
 
 _events = structlog.get_logger("gateway")
 
-#: Questions that begin together, each some tenths of a millisecond here and there. They come again
-#: every `fleet.decision_ask_ms`, as long as a transaction manager is silent.
+#: Questions that begin together, each some tenths of a millisecond of both gateways. They are
+#: repeated every `fleet.decision_ask_ms`, as long as a transaction manager is silent.
 QUESTIONS = 64
 
 
 class OtherLogs:
-    """Tells and asks, as long as the gateway serves; nothing, where there is one log."""
+    """Tells and asks other logs, as long as the gateway serves; idle where there is one log."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class OtherLogs:
         relays: Relays,
         finish_pass: Callable[[], None],
     ) -> None:
-        """`finish_pass` hands on what came of it."""
+        """`finish_pass` hands on the frames that answers cause."""
         self._loop, self._relays, self._finish_pass = host.loop, relays, finish_pass
         self._prepared, self._decisions = transactions.prepared, transactions.decisions
         self._log, others = relays.logs
@@ -67,7 +67,7 @@ class OtherLogs:
         self._work.begin()
 
     def close(self) -> None:
-        """Say and ask no more."""
+        """Stop telling and asking."""
         self._work.close()
         for task in self._tasks.values():
             task.cancel()
@@ -88,7 +88,7 @@ class OtherLogs:
                 await asyncio.wait_for(self._decisions.due.wait(), asks_at - now)
 
     def _begin(self, id_: str, log: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Unless it is under way."""
+        """Begin this work, unless it is under way."""
         if (id_, log) not in self._tasks:
             task = self._loop.create_task(watched(work, self._loop, "shared transactions"))
             self._tasks[id_, log] = task
@@ -99,7 +99,7 @@ class OtherLogs:
     async def _tell(self, decision: Decision, log: str) -> None:
         commits, waits = decision.commits, False
         while not await self._told(decision.id, log, commit=commits) and decision.commits:
-            if not waits:  # once, however long it is away
+            if not waits:  # once, however long the log's owner is away
                 _events.warning("transaction.waits", transaction=decision.id, log=log)
             waits = True
             await asyncio.sleep(self._seconds)
@@ -107,7 +107,7 @@ class OtherLogs:
         self._finish_pass()
 
     async def _told(self, id_: str, log: str, *, commit: bool) -> bool:
-        """Whether that log has no open branch of it any more."""
+        """Tell a log the decision; return whether it has no open branch of it any more."""
         branch = branch_id(id_, self._log)
         if log == self._log:
             await self._prepared.end_all(branch, GATEWAY, commit=commit)
@@ -117,7 +117,8 @@ class OtherLogs:
         return answer in (NO_CONTENT, ABSENT, None)
 
     async def _asked(self, log: str, verb: Verb, name: str) -> int | AmqpError | None:
-        """The status of its owner's answer, or why there is none; None: the log has ended."""
+        """Ask the log's owner; return its status, or why there is none; None: the log has
+        ended."""
         request = Request(verb, Entity.TRANSACTION, name, {})
         found = await self._relays.ask_owner(log, partial(request_of, request))
         if not isinstance(found, AmqpError):

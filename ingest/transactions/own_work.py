@@ -33,7 +33,7 @@ EndedOne: TypeAlias = Ended[Posted, Retired]
 
 
 class OwnWork:
-    """What transactions that have ended do in our log."""
+    """Work in our log of transactions that end."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class OwnWork:
     def commit(
         self, ended: EndedOne, receipt: Receipt, then: Callable[[], None]
     ) -> AmqpError | None:
-        """All of it in one group, or prepared, as it ended; `then` is called when that is durable.
-        Or why not: then it is undone. `receipt` is the command's, whose credit comes back when what
-        is published does."""
+        """Apply the work in one group, or prepare it; `then` is called when that is durable. Return
+        why not, if so: then it is undone. `receipt` is the command's; its credit comes back with
+        that of the published messages."""
         work, amqp_error = ended.work, ended.amqp_error
         if ended.step is not Step.UNDO and not all(map(self._retiring.holds, work.retired)):
             amqp_error = AmqpError(ILLEGAL_STATE, taken("a subscription was rewound or purged"))
@@ -83,13 +83,13 @@ class OwnWork:
         for retired in work.retired:
             self._retiring.settle(retired)
         self._retiring.forget(ended.number, work.retired)
-        # A peer that sends its work and the commit at once gets all answers at once. The group may
-        # be full, and closed, with this.
+        # A peer that sends its work and the commit at once gets all answers at once. This may fill
+        # the group, and close it.
         self._intake.publish(work.posted, Receipt(link, b"", 0, receipt.credit))
 
     def _prepare(self, ended: EndedOne, link: Link, then: Callable[[], None]) -> AmqpError | None:
-        """The first phase: its work is recorded under its global id, and the connection has done
-        with it. Or why it can't be."""
+        """Prepare the transaction: record its work under its global id, and take it from its
+        connection. Return why not, if so."""
         retired = ended.work.retired
         held = [self._retiring.held(one) for one in retired]
         posted, connection = ended.work.posted, link.connection
@@ -108,11 +108,11 @@ class OwnWork:
         self._timers.stop(ended.number)
         for one_retired in retired:
             self._retiring.hand_over(one_retired)
-        self._log.slow(link)  # its peer has brought all of that at once
+        self._log.slow(link)  # its peer has brought all of these bytes at once
         return None
 
     def undo(self, ended: EndedOne) -> None:
-        """None of it is done."""
+        """Undo all of a transaction's work."""
         for one in self._fine.take(ended.number):
             will_be(one)
         self._timers.stop(ended.number)
@@ -121,19 +121,19 @@ class OwnWork:
             self._decisions.undo(ended.decides)
 
     def give_back(self, number: int, work: Work[Posted, Retired]) -> None:
-        """This was retired in it, and isn't any more."""
+        """Undo the outcomes that were given in a transaction."""
         for retired in work.retired:
             self._retiring.undo(retired)
         self._retiring.forget(number, work.retired)
 
 
 def _done(fine: Sequence[Fine], then: Callable[[], None]) -> None:
-    """It is durable."""
+    """Answer posted messages and the commit, which is durable."""
     for one in fine:
         will_be(one)
     then()
 
 
 def taken(how: str) -> str:
-    """Why a part of what was retired can't be settled."""
-    return f"what it retired isn't all its own any more: {how}"
+    """Return why a part of the retired deliveries can't be settled."""
+    return f"a delivery that it retired isn't its own any more: {how}"

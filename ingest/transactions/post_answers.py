@@ -1,5 +1,5 @@
-"""The answers to messages that were posted in transactions: the outcome that a commit will give, or
-why they spoil it.
+"""Answers to messages that were posted in transactions: the outcome that a commit will give, or why
+the messages spoil the transaction.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ from distributary.pipeline.model.amqp_error import AmqpError
 
 
 class Fine(msgspec.Struct, frozen=True, eq=False):
-    """Messages that were posted, whose sender has yet to hear that they will be accepted."""
+    """Posted messages whose sender must still be told that they will be accepted."""
 
     number: int
     link: Link
@@ -22,7 +22,7 @@ class Fine(msgspec.Struct, frozen=True, eq=False):
 
 
 class PostAnswers:
-    """Those that are due at the end of a pass, or with the commit of their transaction before."""
+    """Answers that are due at the end of a pass, or with an earlier commit of their transaction."""
 
     __slots__ = ("_fine",)
 
@@ -30,24 +30,24 @@ class PostAnswers:
         self._fine: list[Fine] = []
 
     def add(self, fine: Fine) -> None:
-        """These messages were posted."""
+        """Add posted messages."""
         self._fine.append(fine)
 
     def passed(self) -> None:
-        """One pass over frames is done: senders that didn't commit in it are answered."""
+        """After a pass over frames: answer senders that didn't commit in it."""
         fine, self._fine = self._fine, []
         for one in fine:
             one.link.connection.attempt(partial(will_be, one))
 
     def take(self, number: int) -> list[Fine]:
-        """What was posted in a transaction, in this pass."""
+        """Remove and return the messages posted in a transaction in this pass."""
         found = [one for one in self._fine if one.number == number]
         self._fine = [one for one in self._fine if one.number != number]
         return found
 
 
 def will_be(fine: Fine) -> None:
-    """These messages will be accepted with the commit of their transaction."""
+    """Tell the sender that messages will be accepted with the commit of their transaction."""
     link = fine.link
     if link.alive:
         transactional.settle_in(fine.deliveries, fine.number, pump.ACCEPTED)
@@ -56,7 +56,7 @@ def will_be(fine: Fine) -> None:
 
 
 def reject(link: Link, deliveries: bytes, number: int, amqp_error: AmqpError) -> None:
-    """These messages spoil their transaction."""
+    """Reject messages that spoil their transaction."""
     if not link.alive:
         return  # the peer went without waiting; its deliveries are gone
     transactional.reject_in(deliveries, number, amqp_error.condition, amqp_error.description)

@@ -1,10 +1,11 @@
 """Prepared transactions: their records in the log, and their ends.
 
-The order of durable steps: the work is recorded whole in one group, as something that nobody sees;
-then its client hears that it is prepared. At its commit what was retired is settled, what was
-posted is published, and its end is recorded, all in one group; then the commit is answered. Rolled
-back, what it retired is given back in the group of its end. One of several logs is decided with its
-end: the other logs hear of it then. All methods run on the loop's thread.
+The order of durable steps: the whole work is recorded in one group, invisible to consumers; then
+its client is told that it is prepared. At its commit retired deliveries are settled, posted
+messages published, and its end recorded, all in one group; then the commit is answered. At its
+rollback retired deliveries are given back in the group of its end. The end of a transaction over
+several logs, if ours decides, is its decision: the other logs are told then. All methods run on
+the loop's thread.
 """
 
 import asyncio
@@ -45,8 +46,8 @@ from distributary.pipeline.transactions.prepared_transactions import (
 _events = structlog.get_logger("gateway")
 
 _PRIVATE = (
-    "it is about temporary destinations of a gateway that owns no log, and ends with that one: "
-    "nothing of it can be prepared"
+    "it is about temporary destinations of a gateway that owns no log, and ends with that gateway: "
+    "it can't be prepared"
 )
 
 PreparedOne: TypeAlias = Prepared[PreparedWork]
@@ -62,8 +63,9 @@ class PreparedService:
         directory: SubscriptionDirectory,
         decisions: DecisionService,
     ) -> None:
-        """Takes what was prepared before the start out of dispatch again: before anybody consumes.
-        Raises StoreError for what a later version of the program has prepared."""
+        """Takes deliveries of transactions prepared before the start out of dispatch again, before
+        any consumer comes. Raises StoreError for work that a later version of the program
+        prepared."""
         limits = host.settings.amqp
         self._loop, self._log, self._intake = host.loop, parts.log, parts.intake
         self._delivery, self._directory, self._decisions = parts.delivery, directory, decisions
@@ -71,13 +73,12 @@ class PreparedService:
             Limits(limits.prepared_max, limits.prepared_of_user_max, limits.prepared_bytes_max)
         )
         self._private = private_number(host.log) is not None
-        #: Of those of before the start: apart from the numbers of declared ones, which go on from
-        #: the time.
+        #: Numbers for transactions of before the start, which don't meet those of declared ones.
         self._holders = count(-1, -1)
         for event in parts.store.snapshot.open:
             record = event.record
             if record.event is not SubscriptionEvent.PREPARED:
-                continue  # our log has decided it
+                continue  # our log has decided the transaction
             work = decoded(record.work, next(self._holders), self._living)
             facts = work.facts(record.user, event.recorded_at, len(record.work))
             one = Prepared(record.transaction, facts, work)
@@ -98,7 +99,7 @@ class PreparedService:
     # Preparing.
 
     def amqp_error(self, id_: str, user: str, size: int = 0) -> AmqpError | None:
-        """Why this user can't prepare a transaction under this id now, with so many bytes."""
+        """Return why this user can't prepare a transaction of `size` bytes under this id now."""
         if self._private and not is_of_lake(id_):
             return AmqpError(NOT_IMPLEMENTED, _PRIVATE)
         return self._all.amqp_error(id_, user, size)
@@ -106,8 +107,8 @@ class PreparedService:
     def prepare(
         self, id_: str, user: str, work: PreparedWork, then: Callable[[], None]
     ) -> AmqpError | None:
-        """Record this work, which may be done as a whole, under the id; `then` is called when that
-        is durable. Or why that can't be: then nothing was done."""
+        """Record this work under the id; the caller has checked that all of it may be done. `then`
+        is called when the record is durable. Return why not, if so: then nothing was done."""
         data = encoded(work)
         size = len(data) + work.unwritten_bytes
         amqp_error = self.amqp_error(id_, user, size)
@@ -127,37 +128,37 @@ class PreparedService:
     # Their ends.
 
     def get(self, id_: str) -> list[PreparedOne]:
-        """Those that are prepared under this id, each by another user."""
+        """Return the transactions prepared under this id, each by another user."""
         return self._all.get(id_)
 
     def listed(self) -> Iterable[PreparedOne]:
-        """Those that wait for a transaction manager's word, the oldest first."""
+        """Return those that wait for a transaction manager, the oldest first."""
         return self._all.listed()
 
     def undecided(self, before: int) -> Sequence[PreparedOne]:
-        """Those that were prepared for another log's decision before this time (microseconds), and
-        haven't heard of it, the oldest first."""
+        """Return those that were prepared for another log's decision by this time (microseconds)
+        and don't know the decision, the oldest first."""
         found = [one for one in self._all.listed() if one.facts.at <= before]
         return [one for one in found if one.state is State.PREPARED and is_of_lake(one.id)]
 
     async def sure(self) -> None:
-        """Returns when a group has become durable that was formed after this was called: what our
-        memory said then was the truth of the log, which no other process owned."""
+        """Return when a group has become durable that was formed after this call: so our memory was
+        the log's state at the call, and no other process owned the log."""
         done = self._loop.create_future()
         self._log.after(partial(_resolve, done))
         self._log.flush()
         await done
 
     async def end_all(self, id_: str, user: str, *, commit: bool) -> AmqpError | None:
-        """The same of what is prepared under an id that gateways made."""
+        """End all work that is prepared under an id that gateways made, as `end` does."""
         amqp_error: AmqpError | None = absent(id_)
         for one in self._all.get(id_):
             amqp_error = await self.end(one, user, commit=commit)
         return amqp_error
 
     async def end(self, one: PreparedOne, user: str, *, commit: bool) -> AmqpError | None:
-        """Commit it, or roll it back, for a user who may; returns when that is durable. Or why it
-        can't end so."""
+        """Commit it, or roll it back; the caller has checked the user's right. Return when that is
+        durable: None, or why it can't end so."""
         while True:
             if one.state is State.GONE:
                 return absent(one.id)
@@ -177,7 +178,7 @@ class PreparedService:
                     ending = one.state is not State.PREPARING
                     await self.sure()
                     if ending:
-                        return None  # who asked before has had it ended so
+                        return None  # an earlier request has ended it so
                 case Step.REFUSE:
                     return ended_otherwise(one)
                 case Step.ANSWER:
@@ -186,8 +187,8 @@ class PreparedService:
                     assert_never(never)
 
     def _apply(self, one: PreparedOne, user: str, then: Callable[[], None]) -> None:
-        """Its work and its end lie in one group, and what that decides for other logs. What was
-        promised when it was prepared isn't refused now: limits of backlogs were asked then."""
+        """Put its work, its end and its decision for other logs into one group. Limits of backlogs
+        were checked when it was prepared, and aren't checked again."""
         work = one.work
         if work.decides:
             self._decisions.record(work.decides, one.facts.user, then, by_request=True)
@@ -200,7 +201,7 @@ class PreparedService:
 
     def _undo(self, one: PreparedOne, user: str, then: Callable[[], None]) -> None:
         work = one.work
-        if work.decides:  # the other logs hear of it when it is durable
+        if work.decides:  # the other logs are told when the end is durable
             then = partial(self._decisions.undo, work.decides, then)
         self._record(one, SubscriptionEvent.ROLLED_BACK, user, then)
         for held in work.held:
@@ -214,7 +215,7 @@ class PreparedService:
         record = TransactionRecord(event, one.id, head, user, b"", of)
         self._log.record(record, partial(self._done, one, then))
         if user == GATEWAY and event is SubscriptionEvent.COMMITTED:
-            return  # as nearly all end that are of several logs
+            return  # no log line for the usual end of a transaction over several logs
         _events.info(
             "transaction.ended",
             transaction=one.id,
@@ -224,8 +225,8 @@ class PreparedService:
         )
 
     def _conclude(self, holder: int, held: HeldRun, said: DeliveryState) -> None:
-        """Its deliveries end so. Those of a subscription that has ended, or was rewound or purged
-        since, are its own no more."""
+        """Give its deliveries this outcome, but those of a subscription that has ended, or was
+        rewound or purged since."""
         subscription, run = held.subscription, held.run
         if not subscription.ended and subscription.dispatcher.retired(holder, run):
             at = held.delivered_at
@@ -237,7 +238,7 @@ class PreparedService:
 
 
 def _nobody_waits() -> None:
-    """Who asked for it waits for the other logs."""
+    """Do nothing: the caller waits for the other logs instead."""
 
 
 def _resolve(done: "asyncio.Future[None]") -> None:

@@ -1,8 +1,8 @@
-"""The work of a prepared transaction: what its commit will do, in memory and as the bytes of its
+"""The work of a prepared transaction, which its commit will do: in memory and as the bytes of its
 record.
 
-Rule: what the bytes say is enough to commit or to roll back after any restart. What doesn't outlast
-      the process, outcomes in subscriptions that aren't durable, isn't in them.
+Rule: the bytes are enough to commit or to roll back after any restart. Outcomes in subscriptions
+      that aren't durable end with the process, and aren't in the bytes.
 """
 
 from array import array
@@ -24,15 +24,15 @@ from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.transactions.prepared_transactions import Facts
 from distributary.pipeline.transactions.transaction import EACH_BYTES, RUN_BYTES
 
-#: The format of the bytes; it changes when a reader of the former one would misread them: one of 2
-#: would commit what decides for other logs, and not tell them.
+#: Formats of the bytes; an older reader refuses the newer one: it would commit work that decides
+#: for other logs, and not tell them.
 VERSION, DECIDES = 2, 3
 
 
 class HeldRun(msgspec.Struct, frozen=True, eq=False):
-    """Deliveries of a subscription that were given an outcome: they are in flight to nobody, and
-    belong to the transaction. `began` is the group in which the subscription's incarnation began,
-    `name` their consumer's in the log."""
+    """Deliveries of a subscription that were given an outcome: they are in flight to no consumer,
+    and belong to the transaction. `began` is the group in which the subscription's incarnation
+    began, `name` the name of their consumer in the log."""
 
     subscription: Subscription
     began: int
@@ -43,10 +43,10 @@ class HeldRun(msgspec.Struct, frozen=True, eq=False):
 
 
 class PreparedWork(msgspec.Struct, frozen=True, eq=False):
-    """All of it. Dispatchers know the transaction by the number `holder`, below 0; `publisher` has
-    sent the messages. `topics`: what it was about when it was prepared, whatever is left of it. Its
-    end decides the transaction of several logs with the id `decides`, of which these other `logs`
-    have prepared their parts."""
+    """All work of a prepared transaction. Dispatchers know it by the number `holder`, below 0;
+    `publisher` has sent the messages. `topics`: its topics when it was prepared, even if
+    subscriptions have ended since. Its end decides the transaction of several logs with the id
+    `decides`, of which these other `logs` have prepared their parts."""
 
     holder: int
     publisher: Former
@@ -57,20 +57,20 @@ class PreparedWork(msgspec.Struct, frozen=True, eq=False):
     logs: tuple[str, ...] = ()
 
     def facts(self, user: str, at: int, size: int) -> Facts:
-        """What is shown of it."""
+        """Return the facts that requests show."""
         messages = sum(one.run.count for one in self.posted)
         deliveries = sum(len(one.run) for one in self.held)
         return Facts(user, at, self.topics, messages, deliveries, size)
 
     @property
     def unwritten_bytes(self) -> int:
-        """What those of its outcomes hold in memory that its bytes don't say."""
+        """Return the bytes of memory that outcomes take which aren't in the record."""
         unwritten = [one for one in self.held if not one.subscription.durable]
         return sum(RUN_BYTES + EACH_BYTES * len(one.run) for one in unwritten)
 
 
 def topics_of(posted: Iterable[Posted], held: Iterable[HeldRun]) -> tuple[str, ...]:
-    """The topics that such work is about."""
+    """Return the topics of such work, sorted."""
     topics = {one.run.topic for one in posted}
     return tuple(sorted(topics | {one.subscription.definition.topic for one in held}))
 
@@ -83,7 +83,7 @@ class _KeptRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _PostedRow(msgspec.Struct, array_like=True, frozen=True):
-    """A Posted; of a destination its kind and its name."""
+    """A `Posted`; a destination is its kind and its name."""
 
     topic: str
     count: int
@@ -133,7 +133,7 @@ _DECODER = msgspec.msgpack.Decoder(_WorkRow)
 
 
 def encoded(work: PreparedWork) -> bytes:
-    """Its bytes."""
+    """Return the record's bytes."""
     posted = [_posted_row(one) for one in work.posted]
     held = [_held_row(one) for one in work.held if one.subscription.durable]
     version, container = DECIDES if work.decides else VERSION, work.publisher.container
@@ -144,8 +144,8 @@ def encoded(work: PreparedWork) -> bytes:
 def decoded(
     data: bytes, holder: int, of: Callable[[str, int], Subscription | None]
 ) -> PreparedWork:
-    """The work of these bytes. `of` gives the subscription of an id, if it lives in the incarnation
-    that began in a group: outcomes for any other one mean nothing any more.
+    """Return the work of these bytes. `of` gives the subscription of an id, if it is still in the
+    incarnation that began in this group: outcomes for another incarnation have no effect.
 
     Raises StoreError for bytes of a later version of the program.
     """
@@ -154,7 +154,7 @@ def decoded(
         if version not in (VERSION, DECIDES):
             raise StoreError(
                 f"a prepared transaction is of format {version}, this program knows {VERSION} and "
-                f"{DECIDES}: another version wrote it. Start that one"
+                f"{DECIDES}: another version wrote it. Start that version"
             )
         row = _DECODER.decode(data)
     except msgspec.MsgspecError as error:

@@ -18,13 +18,13 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: What was seen, and isn't done.
+#: Outcome of deliveries that the consumer has seen, and whose transaction has no effect.
 _SEEN = DeliveryState(Outcome.MODIFIED, failed=True)
 _UNSEEN = DeliveryState(Outcome.RELEASED)
 
 
 class Retired(msgspec.Struct, frozen=True, eq=False):
-    """The outcome that a consumer gave to a run of deliveries in the transaction `number`.
+    """An outcome that a consumer gave to a run of deliveries in the transaction `number`.
     `unsettled` has the addresses of the deliveries if their peer waits for our settlement; they
     are good as long as the link."""
 
@@ -86,14 +86,14 @@ class Retiring:
             self._delivery.changed(retired.consumer.subscription)  # its groups may go on
 
     def held(self, retired: Retired) -> HeldRun:
-        """What a prepared transaction keeps of it."""
+        """Return the deliveries as a prepared transaction keeps them."""
         consumer, at = retired.consumer, retired.delivered_at
         began = self._log.begun.get(consumer.subscription.id, 0)
         return HeldRun(consumer.subscription, began, consumer.name, retired.run, retired.said, at)
 
     def hand_over(self, retired: Retired) -> None:
-        """The transaction is prepared, in the pending group: the deliveries are no business of
-        their consumer any more. Its peer is answered as if they were settled."""
+        """Take the deliveries from their consumer: the transaction is prepared in the pending
+        group. The peer is answered as if they were settled."""
         link, unsettled = retired.consumer.link, retired.unsettled
         if unsettled and link.alive and not link.ended:
             receipt = Receipt(link, unsettled, len(unsettled) // 8, 0)
@@ -127,17 +127,17 @@ class Retiring:
         self._delivery.settle(retired.consumer, holder, run, said, delivered_at, receipt)
 
     def forget(self, number: int, retired: list[Retired]) -> None:
-        """The transaction has ended."""
+        """Forget a transaction that has ended."""
         for dispatcher in {one.consumer.subscription.dispatcher for one in retired}:
             dispatcher.forget(-number)
 
 
 def undone(said: DeliveryState) -> DeliveryState:
-    """What comes of deliveries with this outcome when their transaction has no effect."""
+    """Return the outcome of deliveries with this outcome whose transaction has no effect."""
     return _UNSEEN if said.outcome is Outcome.RELEASED else _SEEN
 
 
 def _of_part(unsettled: bytes, run: Run, part: Run) -> bytes:
-    """The addresses of these of a run's deliveries."""
+    """Return the addresses of a part of a run's deliveries."""
     addresses = dict(zip(run, memoryview(unsettled).cast("Q"), strict=True))
     return array("Q", [addresses[sequence] for sequence in part]).tobytes()

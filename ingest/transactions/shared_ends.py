@@ -1,7 +1,7 @@
-"""Transactions with work in several logs, as their clients end them.
+"""Ends of transactions with work in several logs.
 
-Each is a machine (`pipeline.transactions.shared_end`) with a branch for each log; ours is one of
-them if there is work of it here. All methods run on the loop's thread.
+Each end is a machine (`pipeline.transactions.shared_end`) with a branch for each log, our own among
+them if it has work here. All methods run on the loop's thread.
 """
 
 import secrets
@@ -21,12 +21,12 @@ from distributary.pipeline.transactions.global_id import branch_id, decision_id
 from distributary.pipeline.transactions.shared_end import SharedEnd, Step
 from distributary.pipeline.transactions.transaction import Transactions, unknown
 
-#: Bytes of which no two transactions have the same.
+#: Random bytes in a decision's id.
 _UNIQUE_BYTES = 16
 
 
 class OwnBranch:
-    """What a transaction has done in our own log. Implements `Branch`."""
+    """A transaction's branch in our own log. Implements `Branch`."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class OwnBranch:
         decisions: DecisionService,
         receipt: Receipt,
     ) -> None:
-        """`receipt` is of the command that ends it."""
+        """`receipt`: of the command that ends the transaction."""
         self._number, self._transactions, self._work = number, transactions, work
         self._decisions = decisions
         self._receipt = Receipt(receipt.link, b"", 0, 0)
@@ -65,10 +65,10 @@ class OwnBranch:
             then(amqp_error)
 
     def spoil(self, reason: AmqpError) -> None:
-        """Whoever says so has told the transaction."""
+        """Do nothing: the caller has told the transaction."""
 
     def give_up(self) -> None:
-        """Likewise."""
+        """Do nothing: the caller has told the transaction."""
 
 
 def decide(
@@ -78,8 +78,8 @@ def decide(
     decision: str,
     logs: tuple[str, ...],
 ) -> AmqpError | None:
-    """The commit of a transaction will decide another one, for these other logs, too. Why not, if
-    so."""
+    """Have the commit of a transaction decide a shared one, for these other logs, too. Return why
+    not, if so."""
     if not transactions.has(number):
         return unknown(number)
     amqp_error = transactions.reason(number) or decisions.name(decision, logs)
@@ -89,13 +89,13 @@ def decide(
 
 
 class SharedEnding:
-    """The end of one of them, from the client's command on; `then` hears how it ended."""
+    """The end of one such transaction, from the client's command on; `then` is called with it."""
 
     def __init__(
         self, branches: Sequence[tuple[str, Branch]], then: Callable[[Ending], None]
     ) -> None:
-        """`branches` with their logs, two at least. The first one decides that isn't in the private
-        log of a gateway: what such a log has decided is gone with its gateway."""
+        """`branches` with their logs, two at least. The first branch decides that isn't in a
+        gateway's private log: decisions of a private log are lost with its gateway."""
         first, *others = sorted(branches, key=lambda one: private_number(one[0]) is not None)
         (self._log, self._decider), self._others, self._then = first, others, then
         self._machine = SharedEnd(len(self._others))
@@ -103,14 +103,15 @@ class SharedEnding:
         self._global_id = ""
 
     def commit(self, global_id: str) -> None:
-        """In all of its logs, or in none; or (`global_id`) prepare it in all of them: the one that
-        decides waits for the transaction manager that knows it by this id."""
+        """Commit it in all of its logs, or in none; with `global_id` prepare it in all of them: the
+        deciding log waits for the transaction manager that knows it by this id."""
         self._global_id = global_id
         others = tuple(log for log, _ in self._others)
         self._decider.name(self._decision, others, self._answered)
 
     def roll_back(self, reason: AmqpError | None) -> None:
-        """Its client wants that, or hears the reason instead of its commit."""
+        """Roll it back: its client asked for that (None), or gets the reason instead of a
+        commit."""
         self._perform(self._machine.roll_back(reason))
 
     def _answered(self, ending: Ending) -> None:

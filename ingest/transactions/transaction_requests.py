@@ -1,13 +1,13 @@
 """Requests to `$management` about transactions that are prepared, and those that our log has
-decided and other logs have yet to commit: give one a global id, end one, list them.
+decided and other logs must still commit: give one a global id, end one, list them.
 
-Rule 1: who prepared a transaction may see it and end it. Who may `manage` all topics that it is
-        about (every topic and queue, if it is of several logs) sees it, too, and ends it by saying
-        `force`: the transaction manager hears of that late or never. To all others it isn't there;
-        each user has global ids of its own.
-Rule 2: what is decided is seen by the user whose it is, and by who may `manage` every topic and
-        queue. It is done here, and its topics aren't known any more. Who manages everything gives
-        up the logs that have yet to commit it, by COMMIT with `force`: nobody else ends it.
+Rule 1: the user who prepared a transaction may see it and end it. A user who may `manage` all of
+        its topics (every topic and queue, if it is of several logs) sees it, too, and ends it with
+        `force`: the transaction manager learns that late or never. Other users get the answer for
+        an unknown id; each user has global ids of its own.
+Rule 2: a decided transaction is seen by its user, and by users who may `manage` every topic and
+        queue: it is done here, and its topics aren't known any more. Only a user who may manage
+        everything gives up the logs that must still commit it, by COMMIT with `force`.
 """
 
 from typing import TypeAlias
@@ -63,7 +63,7 @@ _LOOKED_AT_ONCE = 64
 
 
 class TransactionRequests:
-    """Answers them."""
+    """Answers requests about transactions."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TransactionRequests:
         count_max: int,
         log: str,
     ) -> None:
-        """An answer to QUERY has so many at most; `log` is our log's name."""
+        """`count_max`: transactions in an answer to QUERY at most; `log` is our log's name."""
         self._transactions, self._prepared = transactions, transactions.prepared
         self._decisions = transactions.decisions
         self._access, self._turns = access, turns
@@ -81,7 +81,7 @@ class TransactionRequests:
         self._looks = 0  #: since the last turn
 
     async def answer(self, user: str, request: Request) -> Answer:
-        """The answer; it is given when what it says is durable."""
+        """Return the answer, when the state that it reports is durable."""
         try:
             if request.verb is Verb.QUERY:
                 return await self._query(user, request)
@@ -114,7 +114,7 @@ class TransactionRequests:
             if shared:
                 decider = quoted(GlobalId.parse(id_).decider)
                 text = f"the transaction {id_} is of several logs, of which {decider} decides, and "
-                text += "ends with what that one says; say force to end it here all the same"
+                text += "ends as that log decides; say force to end it here all the same"
             return refused(AmqpError(UNAUTHORIZED, text))
         commit = verb is Verb.COMMIT
         amqp_error = await self._prepared.end(found, user, commit=commit)
@@ -123,8 +123,8 @@ class TransactionRequests:
         return Answer(NO_CONTENT, f"{id_} is {'committed' if commit else 'rolled back'}")
 
     async def _give_up(self, user: str, one: Decision, request: Request) -> Answer:
-        """Those logs that have yet to commit what is decided are lost for good; or why they aren't
-        given up. It was right to look before: who asks sees it."""
+        """Give up the logs that must still commit a decision, or answer why not. The caller has
+        checked that the user sees it."""
         logs = ", ".join(sorted(one.left))
         text = f"the transaction {one.id} is decided, and done in the log {self._log}; it ends by "
         text += f"itself when the owner of each of these answers: {logs}"
@@ -132,7 +132,7 @@ class TransactionRequests:
             text += "; to wait no more for logs that are lost for good, COMMIT it with force"
             return Answer(CONFLICT, text)
         if not self._access.rights.permissions.everywhere(user, Action.MANAGE):
-            text += "; who may manage every topic and queue can give them up"
+            text += "; a user who may manage every topic and queue can give them up"
             return refused(AmqpError(UNAUTHORIZED, text))
         if self._decisions.young(one):
             text += "; they can be given up when they have had fleet.owner_wait_ms to answer"
@@ -142,8 +142,8 @@ class TransactionRequests:
         return Answer(NO_CONTENT, f"{one.id} waits no more for {logs}")
 
     async def _meant(self, user: str, id_: str, of: Value) -> PreparedOne | AmqpError:
-        """Which one a user means by an id: its own, or the one that it may manage, of the user
-        `of` if that is said."""
+        """Return the transaction that a user means by an id: its own, or one that it may manage, of
+        the user `of` if that is given."""
         seen = [one for one in self._prepared.get(id_) if await self._sees(user, one)]
         if of is not None:
             seen = [one for one in seen if one.facts.user == of]
@@ -153,14 +153,14 @@ class TransactionRequests:
             return absent(id_)
         if len(found) > 1:
             users = ", ".join(sorted(one.facts.user for one in found))
-            text = f"{id_} is prepared by each of the users {users}: say in 'user' whose is meant"
+            text = f"{id_} is prepared by each of the users {users}: give one of them in 'user'"
             return AmqpError(INVALID_FIELD, text)
         return found[0]
 
     async def _answer_gateway(self, id_: str, request: Request) -> Answer:
-        """Another gateway asks what we have decided, or says what its log has. That there is
-        nothing ends what another log keeps, so it is said by the log's owner alone: one that lost
-        the log since its answer was asked for, and doesn't know, makes no group durable."""
+        """Answer another gateway, which asks for our decision or tells its log's. An answer that we
+        have no decision makes the other log roll back, so only the log's owner may give it: a
+        gateway that lost the log unknowingly makes no group durable, and gives no answer."""
         if request.verb is Verb.READ:
             outcome = self._decisions.outcome(id_)
             if outcome is Outcome.OPEN:
@@ -170,7 +170,7 @@ class TransactionRequests:
             await self._prepared.sure()
             return Answer(ABSENT, f"{id_} is rolled back, or was committed in all of its logs")
         if not is_of_lake(id_) or request.verb not in (Verb.COMMIT, Verb.ROLLBACK):
-            return Answer(BAD_REQUEST, "gateways end what other logs decide, and ask for it")
+            return Answer(BAD_REQUEST, "gateways only end or read transactions over several logs")
         commit = request.verb is Verb.COMMIT
         amqp_error = await self._prepared.end_all(id_, GATEWAY, commit=commit)
         if amqp_error is None:
@@ -225,7 +225,7 @@ class TransactionRequests:
         if one.facts.user == user:
             return True
         may = self._access.rights.permissions
-        if one.work.decides:  # what it is about in other logs isn't known here
+        if one.work.decides:  # its topics in other logs aren't known here
             await self._look()
             return may.everywhere(user, Action.MANAGE)
         for topic in one.facts.topics:
@@ -235,19 +235,19 @@ class TransactionRequests:
         return bool(one.facts.topics)
 
     def _sees_decided(self, user: str, one: Decision) -> bool:
-        """At once: who ends one by this knows that it is still there."""
+        """Whether the user sees a decision; without a turn of the loop, so it is still there when
+        the caller ends it."""
         return one.user == user or self._access.rights.permissions.everywhere(user, Action.MANAGE)
 
     async def _look(self) -> None:
-        """Who has a right to something is looked up: after some of that, in one list or one
-        transaction, the loop is left to others."""
+        """Count a look-up of rights; give the loop a turn after some of them."""
         self._looks = (self._looks + 1) % _LOOKED_AT_ONCE
         if not self._looks:
             await self._turns.turn()
 
     def _row(self, user: str, one: Waiting, topics_max: int | None = None) -> dict[str, Value]:
-        """What is said of it, with so many of its topics at most. A decided one is known by its
-        record alone, which doesn't say what it is about."""
+        """Return a transaction's row, with `topics_max` topics at most. A decided one has only its
+        record, which doesn't name topics."""
         row: dict[str, Value] = {
             "name": one.id,
             "state": one.state.value,

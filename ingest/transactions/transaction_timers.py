@@ -1,4 +1,4 @@
-"""How long transactions may take."""
+"""Time limits of transactions."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,25 +8,26 @@ from distributary.ingest.net.link import Peer
 
 
 class TransactionTimers:
-    """From its first work on a transaction has so many seconds; a JMS session that is idle has a
-    transaction without any work, for as long as it likes."""
+    """A transaction may take this many seconds from its first work on; without work there is no
+    limit: an idle JMS session has an open transaction."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, seconds: int, too_long: Callable[[Peer, int], None]
     ) -> None:
-        """`too_long` is called with the connection and the number of one whose time is over."""
+        """`too_long` is called with the connection and the number of a transaction whose time is
+        over."""
         self.seconds = seconds
         self._loop, self._too_long = loop, too_long
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
     def watch(self, connection: Peer, number: int) -> None:
-        """Something is done in the transaction."""
+        """Begin the time of a transaction with its first work."""
         if number not in self._timers:
             over = partial(self._over, connection, number)
             self._timers[number] = self._loop.call_later(self.seconds, connection.attempt, over)
 
     def stop(self, number: int) -> None:
-        """It has ended."""
+        """Stop the time of a transaction that has ended."""
         timer = self._timers.pop(number, None)
         if timer is not None:
             timer.cancel()

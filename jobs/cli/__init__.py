@@ -1,4 +1,4 @@
-"""The command line's part of the jobs: which gateway is asked, and the wheel for clusters.
+"""The command line's part of the jobs: options for the gateway, and the wheel for clusters.
 
 Start with `wheel`.
 """

@@ -1,4 +1,4 @@
-"""How a command line says which gateway to ask, and who asks."""
+"""Options of a command line for the gateway and the user."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from distributary.pipeline.errors import InvalidRequest
 if TYPE_CHECKING:
     from distributary.jobs.client.management_client import Gateway
 
-#: Where a password comes from that isn't typed.
+#: The environment variable of a password that isn't typed.
 PASSWORD = "DISTRIBUTARY_PASSWORD"  # noqa: S105 (its name, not itself)
 
 P = ParamSpec("P")
@@ -33,7 +33,7 @@ _OPTIONS = (
     ),
     click.option("--user", default="", help=f"Log in as; the password is asked, or in {PASSWORD}."),
     click.option(
-        "--tls-ca", type=click.Path(path_type=Path), help="PEM file: who signs its certificate."
+        "--tls-ca", type=click.Path(path_type=Path), help="PEM file: the CA of its certificate."
     ),
     click.option("--tls-cert", type=click.Path(path_type=Path), help="PEM file: log in by it."),
     click.option("--tls-key", type=click.Path(path_type=Path), help="PEM file with its key."),
@@ -50,9 +50,8 @@ _OPTIONS = (
 def gateway_options(
     command: "Callable[Concatenate[GatewayFactory, P], None]",
 ) -> Callable[..., None]:
-    """A command that may ask a gateway: it gets what gives the gateway that its options name. A
-    password is asked for when that is called, and InvalidRequest raised when there is nobody to
-    ask."""
+    """Make a command that may ask a gateway: it gets a function that returns the gateway of its
+    options. That asks for the password, and raises InvalidRequest without a terminal."""
 
     @wraps(command)
     def run(

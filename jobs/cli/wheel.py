@@ -1,9 +1,9 @@
 """The one file that ships the jobs: a wheel for `spark-submit --py-files`, pure Python.
 
 It has `pipeline`, `jobs` and `conf` and nothing of the gateway, so it needs no compiler and runs on
-any machine. What it needs from others is in its metadata, with the versions of this installation:
-what `distributary[spark]` asks for, without what is compiled for the gateway. `backfill`, `drain`
-and the source `subscription` ask a gateway and need its extra `gateway`, too.
+any machine. Its requirements are in its metadata, with the versions of this installation: those of
+`distributary[spark]` without packages that are compiled for the gateway. `backfill`, `drain` and
+the source `subscription` ask a gateway and need the extra `gateway`, too.
 Beside it `distributary_job.py` is written, the file that `spark-submit` starts.
 """
 
@@ -24,19 +24,19 @@ from distributary.jobs.tables.folders import make_writable
 from distributary.pipeline.errors import InvalidRequest, StoreError
 
 DISTRIBUTION = "distributary"
-#: What of the package `distributary` is in it, beside its own `__init__.py`.
+#: Packages of `distributary` that are in it, beside the `__init__.py`.
 PACKAGES = ("conf", "jobs", "pipeline")
 LAUNCHER = "distributary_job.py"
 
-#: What only the gateway needs of all that is required.
+#: Requirements of the gateway alone.
 OF_THE_GATEWAY = frozenset({"cffi"})
-#: How the metadata of the whole marks what its extra `spark` asks for.
+#: The mark of requirements of the extra `spark` in the whole project's metadata.
 OF_SPARK = re.compile(r"""\s*;\s*extra == ["']spark["']$""")
-#: What only jobs need that ask a running gateway: it is compiled where it is installed, so the
-#: wheel has it as an extra, `gateway`.
+#: Requirements of jobs that ask a running gateway: they are compiled where they are installed, so
+#: the wheel has them as an extra, `gateway`.
 TO_ASK_A_GATEWAY = frozenset({"python-qpid-proton"})
 
-#: Each file is as old as a zip can say, so that the same code is the same wheel.
+#: All files have a zip's oldest date, so that the same code is the same wheel.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 EXAMPLES = """
@@ -76,7 +76,7 @@ def build(folder: Path) -> Path:
 
 
 def requirements() -> list[str]:
-    """What the jobs need from others, as pip writes it; what not all of them need, as an extra."""
+    """Return the jobs' requirements, as pip writes them; those of some jobs alone as an extra."""
     said = [OF_SPARK.sub("", text) for text in _installed().requires or ()]
     needed = [text for text in said if "extra ==" not in text]
     return [
@@ -87,7 +87,7 @@ def requirements() -> list[str]:
 
 
 def _installed() -> metadata.Distribution:
-    """The whole project, of which the wheel is a part."""
+    """Return the installed project, of which the wheel is a part."""
     try:
         return metadata.distribution(DISTRIBUTION)
     except metadata.PackageNotFoundError:
@@ -101,7 +101,7 @@ def _project(requirement: str) -> str:
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:
-    """Every file of the packages that is no leftover of a run: path in the wheel, and content."""
+    """Yield every source file of the packages: its path in the wheel, and its content."""
     face = resources.files(DISTRIBUTION)
     yield f"{DISTRIBUTION}/__init__.py", face.joinpath("__init__.py").read_bytes()
     for package in PACKAGES:
@@ -134,7 +134,7 @@ def _metadata(version: str) -> str:
 
 
 def _record(files: dict[str, bytes], itself: str) -> str:
-    """The wheel's list of its files with their hashes, itself without one."""
+    """Return the wheel's list of its files with their hashes, itself without one."""
     lines = [
         f"{path},sha256={_urlsafe(hashlib.sha256(content).digest())},{len(content)}"
         for path, content in files.items()

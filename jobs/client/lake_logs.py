@@ -1,7 +1,7 @@
-"""Which log of a lake has a subscription: any gateway of the lake is asked.
+"""The log of a lake that has a subscription: any gateway of the lake can be asked.
 
-Rule: nothing is guessed. Of two subscriptions with one id in two logs the one is meant that was
-said, and a log that can't be asked may have one, too.
+Rule: no log is guessed. If two logs have a subscription of one id, the caller must name the log; so
+it must if a log can't be asked, as that may have one, too.
 """
 
 from distributary.jobs.client.management_client import Client, Refused
@@ -12,7 +12,7 @@ from distributary.pipeline.model.subscription import SubscriptionKey
 
 
 def addresses(home: str, log: str) -> list[str]:
-    """Where gateways of the lake at this home listen, as they said last: that of a log, or of
+    """Return the last known addresses of the gateways of the lake at this home: of one log, or of
     all. Raises InvalidRequest where there is none, StoreError when its store doesn't answer."""
     lake = lake_of(home)
     if lake is None:
@@ -25,9 +25,9 @@ def addresses(home: str, log: str) -> list[str]:
 
 
 def log_of(client: Client, subscription: str, said: str, option: str) -> str:
-    """The log of the durable subscription with this id; empty where the gateway's home has one log,
-    or none has it: whoever asks for it hears that. `said` is the one that was named by `option`, if
-    any was. Raises InvalidRequest where several have it, or may."""
+    """Return the log of the durable subscription with this id; empty where the gateway's home has
+    one log, or no log has it: a request for it is refused then. `said`: the log that `option`
+    names, if any. Raises InvalidRequest where several logs have it, or may."""
     if said or SubscriptionKey.parse(subscription).queue:  # a queue is where it is placed
         return said
     logs = client.ask(Verb.READ, Entity.NODE, "self").get("logs", [])

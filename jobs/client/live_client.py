@@ -1,4 +1,4 @@
-"""What a running gateway knows and no table does, asked by `$management`: see
+"""Live state of a running gateway, which no table has, asked by `$management`: see
 `pipeline.management.live_state`."""
 
 import time
@@ -16,19 +16,19 @@ _SUBSCRIPTION = Entity.SUBSCRIPTION
 
 
 def live(gateway: str, subscription: str | None = None) -> Live:
-    """What a gateway says of the durable subscriptions of its log, or of one of any log of a lake,
-    given by its id or by a bare name that only one has.
+    """Return the live state of the durable subscriptions of a gateway's log, or of one of any log
+    of a lake, given by its id or by a bare name that only one has.
 
     `gateway` is `host:port` or `amqp[s]://user:password@host:port`; its user needs `consume` or
-    `manage` on the topics. Raises Unanswered when nobody answers, InvalidRequest when there is no
-    such subscription. What it says of two subscriptions is of two moments, milliseconds apart.
+    `manage` on the topics. Raises Unanswered when no gateway answers, InvalidRequest when there is
+    no such subscription. States of two subscriptions are of two moments, milliseconds apart.
     """
     with Client(Gateway.at(gateway)) as client:
         return ask(client, subscription)
 
 
 def ask(client: Client, subscription: str | None = None) -> Live:
-    """The same over a connection that there is."""
+    """Return the live state over an existing connection, as `live` does."""
     asked_at = time.time_ns() // 1_000
     if subscription is None:
         log = str(client.ask(Verb.READ, Entity.NODE, "self")["log_name"])
@@ -43,13 +43,13 @@ def ask(client: Client, subscription: str | None = None) -> Live:
 
 
 def own_log(client: Client, log: str = "") -> LogIdentity:
-    """Which topic_log is the gateway's, or is this log's of a lake. Raises InvalidRequest when it
-    is one of before."""
+    """Return the identity of the gateway's topic_log, or of this log's of a lake. Raises
+    InvalidRequest for a gateway of an older version."""
     return LogIdentity.of(client.ask(Verb.READ, Entity.NODE, "self", log=log).get("table"))
 
 
 def _found(durable: list[dict[str, Any]], subscription: str) -> dict[str, Any]:
-    """The one with this id, or with this name."""
+    """Return the subscription with this id or name."""
     found = [one for one in durable if one["name"] == subscription] or [
         one for one in durable if SubscriptionKey.parse(one["name"]).name == subscription
     ]
@@ -62,7 +62,7 @@ def _found(durable: list[dict[str, Any]], subscription: str) -> dict[str, Any]:
 
 
 def _subscription(client: Client, name: str, log: str) -> LiveSubscription | None:
-    """One of them; None if it has gone meanwhile."""
+    """Return a subscription's live state; None if it has gone meanwhile."""
     try:
         row = client.ask(Verb.READ, _SUBSCRIPTION, name, log=log)
         held = tuple(_held(client, name, log)) if row["in_flight"] else ()
@@ -92,7 +92,7 @@ def _consumer(link: Mapping[str, Any]) -> LiveConsumer:
 
 
 def _held(client: Client, name: str, log: str) -> Iterator[Held]:
-    """All that its consumers hold, a part after the other."""
+    """Yield all messages that its consumers hold, part by part."""
     start = 0
     while True:
         part = client.ask(Verb.HELD, _SUBSCRIPTION, name, {"from": start}, log)

@@ -1,5 +1,5 @@
-"""What asks a running gateway: the other end of `$management`, one connection, one request at a
-time. It needs Proton, which executors needn't have."""
+"""Client of a running gateway's `$management`: one connection, one request at a time. It needs
+Proton, which executors needn't have."""
 
 import os
 import re
@@ -29,9 +29,9 @@ from proton.utils import BlockingConnection, SendException
 from distributary.pipeline.errors import DistributaryError, InvalidRequest
 from distributary.pipeline.management.management_messages import NODE, Entity, Verb
 
-#: Seconds until something that listens must have said that it is a gateway.
+#: Seconds in which a listener must open an AMQP connection.
 OPEN_SECONDS = 10.0
-#: Seconds for which a connection is looked at when nothing is asked.
+#: Seconds for which a connection is served when no request is made.
 BREATH_SECONDS = 0.005
 
 
@@ -40,11 +40,11 @@ class Unanswered(DistributaryError):
 
 
 class LoginRefused(Unanswered):
-    """The gateway doesn't let this user in, or nobody without a user."""
+    """The gateway refuses this user, or a connection without a user."""
 
 
 class Refused(DistributaryError):
-    """The gateway's no: a status of AMQP Management, and its sentence."""
+    """The gateway's refusal: a status of AMQP Management, and its sentence."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -53,8 +53,9 @@ class Refused(DistributaryError):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where a gateway is, and who asks. `certificate` and `key` are files for a login by
-    certificate, `authority` is one that signs gateways' certificates; with any of them, TLS."""
+    """A gateway's address, and the user. `certificate` and `key` are files for a login by
+    certificate, `authority` is the file of the CA of gateways' certificates; with any of them TLS
+    is used."""
 
     address: str
     user: str = ""
@@ -66,8 +67,8 @@ class Gateway:
 
     @classmethod
     def at(cls, url: str) -> Self:
-        """The gateway of `host:port` or `amqp[s]://user:password@host:port`. Raises InvalidRequest
-        for what is neither; a password is never in its message."""
+        """Return the gateway of `host:port` or `amqp[s]://user:password@host:port`. Raises
+        InvalidRequest for other texts; a password is never in its message."""
         parts = urlsplit(url if "://" in url else f"amqp://{url}")
         try:
             port = parts.port
@@ -82,7 +83,7 @@ class Gateway:
 
     @property
     def mechanism(self) -> str:
-        """How to log in."""
+        """The SASL mechanism of the login."""
         if self.user:
             return "PLAIN"
         return "EXTERNAL" if self.certificate else "ANONYMOUS"
@@ -97,38 +98,37 @@ class Gateway:
 
     @property
     def open_seconds(self) -> float:
-        """How long to wait until it says that it is a gateway."""
+        """Seconds to wait until it has opened the connection."""
         return min(self.seconds, OPEN_SECONDS)
 
     @property
     def silent(self) -> str:
-        """What is said of something that listens there and hasn't."""
+        """The error for a listener that hasn't opened the connection."""
         seconds = f"{self.open_seconds:g} s"
-        return f"what listens there hasn't opened an AMQP connection within {seconds}"
+        return f"the listener there hasn't opened an AMQP connection within {seconds}"
 
     def unreached(self, said: str) -> str:
-        """The sentence for what Proton says of a connection that didn't come to be: what it means
-        here, and what to do."""
+        """Return the sentence for Proton's error of a failed connection: its meaning and remedy."""
         place = self.url.partition("://")[2]
-        nobody = "it lets nobody in without a login; say --user NAME"
+        nobody = "it takes no connection without a login; say --user NAME"
         host = urlsplit(self.url).hostname
         meanings = {
-            "no protocol header found": "what listens there doesn't speak AMQP in the clear; if it "
-            f"speaks TLS, say amqps://{place}, and --tls-ca FILE for who signs its certificate",
-            "wrong version number": "what listens there doesn't speak TLS; say "
+            "no protocol header found": "the listener there doesn't speak AMQP in the clear; if it "
+            f"speaks TLS, say amqps://{place}, and --tls-ca FILE for the CA of its certificate",
+            "wrong version number": "the listener there doesn't speak TLS; say "
             f"amqp://{place}, for AMQP in the clear",
             "certificate verify failed": f"its certificate isn't one for {host} by an authority "
             "that is known here; --tls-ca FILE names the authority",
             "failed [mech=PLAIN]": f"it doesn't let {self.user!r} in: there is no such user, or "
             "the password is another one",
-            "failed [mech=EXTERNAL]": "it lets nobody in by this certificate",
+            "failed [mech=EXTERNAL]": "it takes no login by this certificate",
             "failed [mech=none]": "it takes no passwords there" if self.user else nobody,
         }
         why = next((means for text, means in meanings.items() if text in said), said)
         return f"no gateway answers at {self.url}: {why}"
 
     def domain(self) -> SSLDomain | None:
-        """What TLS needs; None without it."""
+        """Return TLS's settings; None without TLS."""
         if not self.url.startswith("amqps:"):
             return None
         domain = SSLDomain(SSLDomain.MODE_CLIENT)
@@ -159,8 +159,8 @@ class _TargetOf(LinkOption):
 
 
 class _Container(Container):
-    """Proton's, without the two TLS contexts that each makes for connections which bring none:
-    most of what it costs to ask something. Ours bring `Gateway.domain`."""
+    """Proton's container, without the two TLS contexts that it makes for connections without one:
+    they are most of the cost of a request. Our connections have `Gateway.domain`."""
 
     def __init__(self) -> None:
         super().__init__(impl=None)  # leaves out the contexts, and all that is set here
@@ -172,19 +172,18 @@ class _Container(Container):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Entities, each with all that it says, and the logs that couldn't be asked, with the
-    reason."""
+    """Entities with all their attributes, and the logs that couldn't be asked, with the reason."""
 
     rows: list[dict[str, Any]]
     missing: dict[str, str]
 
 
 class Client:
-    """Use it as a context. Raises Unanswered and Refused."""
+    """A connection to `$management`, used as a context. Raises Unanswered and Refused."""
 
     def __init__(self, gateway: Gateway, container: str = "", log: str = "") -> None:
-        """`container` is the connection's id, one of its own if it is empty; `log` the log of a
-        lake that is asked where a question names none: empty for the one of what it names."""
+        """`container`: the connection's id, a generated one if empty; `log`: the log of a lake for
+        requests that name none; empty: the log of the entity that a request names."""
         self._gateway, self._log = gateway, log
         self._address = f"distributary-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         domain = gateway.domain()
@@ -227,7 +226,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Say goodbye; a connection that is lost already needs none."""
+        """Close the connection, if it isn't lost."""
         with suppress(ConnectionException, LinkException, Timeout, OSError):
             self._connection.close()
 
@@ -237,9 +236,8 @@ class Client:
         return self._gateway.url
 
     def breathe(self) -> None:
-        """Let the connection say that it lives, and hear whether it does. Who asks seldom calls
-        this every few seconds: the gateway drops who is silent for longer (amqp.idle_timeout_ms).
-        Raises Unanswered."""
+        """Exchange heartbeats. A caller with few requests calls this every few seconds: the gateway
+        drops peers that are silent for longer (amqp.idle_timeout_ms). Raises Unanswered."""
         try:
             self._connection.wait(lambda: False, timeout=BREATH_SECONDS)
         except Timeout:
@@ -255,7 +253,7 @@ class Client:
         attributes: Mapping[str, object] = {},
         log: str = "",
     ) -> dict[str, Any]:
-        """What the answer's body says. `log` of a lake is asked, if it is named."""
+        """Send a request and return the answer's body; `log`: the log of a lake to ask, if any."""
         said = {"operation": verb.value, "type": entity.value}
         if name:
             said["name"] = name
@@ -288,7 +286,7 @@ class Client:
         return {"said": text, **found}
 
     def listed(self, entity: Entity, log: str = "") -> Listed:
-        """All that there are, of all logs or of one, as far as these could be asked."""
+        """Return all entities of all logs or of one, as far as the logs could be asked."""
         found, place = Listed([], {}), None
         while True:
             part = self.ask(Verb.QUERY, entity, attributes={"from": place}, log=log)
@@ -300,20 +298,20 @@ class Client:
                 return found
 
     def query(self, entity: Entity, log: str = "") -> list[dict[str, Any]]:
-        """All that there are, each with all that it says. Raises Unanswered where a log couldn't
-        be asked."""
+        """Return all entities with all their attributes. Raises Unanswered where a log couldn't be
+        asked."""
         found = self.listed(entity, log)
         for name, why in found.missing.items():
             raise Unanswered(f"the log '{name}' can't be asked: {why}")
         return found.rows
 
 
-#: How Proton writes a condition into the text of its errors.
+#: Proton's form of a condition in the text of its errors.
 _CONDITION = re.compile(r"Condition\('[^']*', (?:'([^']*)'|\"([^\"]*)\")\)")
 
 
 def _plain(error: BaseException) -> str:
-    """What Proton says, in one line: the peer's own sentence, if there is one."""
+    """Return Proton's error in one line: the peer's own sentence, if there is one."""
     text = " ".join(str(error).split())
     if said := _CONDITION.search(text):
         return str(said[1] or said[2])

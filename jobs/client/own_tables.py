@@ -1,5 +1,5 @@
-"""Whether Spark's tables lie beside the log of the gateway that is asked: what is found out in one
-home must not be told to the gateway of another, nor shown together with what that one says."""
+"""Check that Spark's tables lie beside the log of the gateway that is asked: results of one home
+must not be sent to another home's gateway, nor be shown together with its answers."""
 
 from pyspark.sql import SparkSession
 
@@ -8,7 +8,7 @@ from distributary.pipeline.transforms.schema.session_files import content, is_th
 
 
 def require_own(spark: SparkSession, folder: str, identity: LogIdentity, *, beside: bool) -> None:
-    """Raise StoreError when the `topic_log` in a folder of tables isn't the one a gateway said.
+    """Raise StoreError when the `topic_log` in a folder of tables isn't the gateway's.
 
     `beside`: there must be one; else tables that lie by themselves are taken as they are.
     """

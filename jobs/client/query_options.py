@@ -1,4 +1,4 @@
-"""What options of a query say, whatever the case of their names: each wrong one is one sentence."""
+"""Options of a query, by names in any case: each wrong one raises one sentence."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -6,10 +6,10 @@ from urllib.parse import unquote, urlsplit
 
 from distributary.pipeline.errors import InvalidRequest
 
-#: The options by which a gateway is reached, and what they say.
+#: The options for the connection to a gateway, and their meaning.
 GATEWAY = {
     "gateway": "amqp://user:password@host:port, or host:port",
-    "user": "who logs in, if the gateway's address doesn't say it",
+    "user": "the user that logs in, if the gateway's address doesn't name it",
     "password": "likewise",
     "authority": "PEM file that signs gateways' certificates",
     "certificate": "PEM file for a login by certificate",
@@ -21,8 +21,8 @@ _SCHEMES = {"amqp", "amqps"}
 def named(
     what: str, options: Mapping[str, str], known: Collection[str], prefix: str = ""
 ) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """The options that are known, under their names; and those that begin with a prefix, without
-    it. `what` has them. Raises InvalidRequest for others."""
+    """Return the known options, under their names, and those that begin with a prefix, without it.
+    `what` names their owner. Raises InvalidRequest for others."""
     spelled = {name.lower(): name for name in known}
     said: dict[str, str] = {}
     prefixed: list[tuple[str, str]] = []
@@ -39,15 +39,15 @@ def named(
 
 
 def require(said: Mapping[str, str], known: Mapping[str, str], *names: str) -> None:
-    """Raise InvalidRequest where one of these isn't said."""
+    """Raise InvalidRequest where one of these options is missing."""
     for name in names:
         if not said.get(name):
             raise InvalidRequest(f"the option '{name}' is missing: {known[name]}")
 
 
 def address_of(gateway: str) -> tuple[str, str, str]:
-    """Of what the option `gateway` says: the address without its login, the user, the password.
-    Raises InvalidRequest."""
+    """Return address without login, user and password of the option `gateway`. Raises
+    InvalidRequest."""
     whole = gateway if "://" in gateway else f"amqp://{gateway}"
     parts = urlsplit(whole)
     try:
@@ -64,12 +64,12 @@ def address_of(gateway: str) -> tuple[str, str, str]:
 
 
 def file_of(said: Mapping[str, str], name: str) -> Path | None:
-    """The file that an option names, if it does."""
+    """Return the file that an option names, if any."""
     return Path(said[name]) if said.get(name) else None
 
 
 def whole_of(said: Mapping[str, str], name: str, least: int) -> int | None:
-    """A number that an option says. Raises InvalidRequest."""
+    """Return an option's number, if it is given. Raises InvalidRequest."""
     value = said.get(name)
     if value is None:
         return None
@@ -80,7 +80,7 @@ def whole_of(said: Mapping[str, str], name: str, least: int) -> int | None:
 
 
 def flag_of(said: Mapping[str, str], name: str) -> bool:
-    """True or false, which is what it is unsaid. Raises InvalidRequest."""
+    """Return an option's true or false, by default false. Raises InvalidRequest."""
     value = said.get(name, "false").lower()
     if value not in {"true", "false"}:
         raise InvalidRequest(f"the option '{name}' is '{value}'; it must be true or false")

@@ -1,10 +1,10 @@
-"""Rows of slices with Arrow alone: for what lies on a disk.
+"""Rows of slices with Arrow alone: for homes on a disk.
 
 A task reads rows of the log's files, makes rows of tables of them and writes those as data files,
-in one pass and in one Python process; the JVM only commits them. It takes a quarter of what Spark's
-readers and writers take, and needs nothing that Java has to compile first.
+in one pass and in one Python process; the JVM only commits them. It takes a quarter of the time of
+Spark's readers and writers, and Java has no plans to compile first.
 
-Rule: what becomes of a row is said by the same functions as in `spark_slices`.
+Rule: rows are made by the same functions as in `spark_slices`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
 from distributary.pipeline.transforms.typed.typed_rows import TypedPart, TypedRows, after_group
 
-#: Slices with fewer rows the driver does by itself: to hand them out would take longer.
+#: Slices with fewer rows are done by the driver alone: tasks of Spark would take longer.
 ALONE_ROWS = 20_000
 
 
@@ -56,7 +56,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a task made: files by table, and what its settlements come to."""
+    """Result of a task: files by table, and the sums of its settlements."""
 
     files: dict[str, list[RowFile]] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)  #: of typed tables, by their names
@@ -65,7 +65,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class TypedTarget:
-    """Typed tables below a folder; `after` by name, of those that there are, `first` of others."""
+    """Typed tables below a folder; `after` by name for existing tables, `first` for new ones."""
 
     folder: str
     events: tuple[SchemaEvent, ...]
@@ -73,7 +73,7 @@ class TypedTarget:
     first: int
 
     def layout(self, part: TypedPart) -> RowsLayout:
-        """How a part's table lies."""
+        """Return the layout of a part's table."""
         if part.name == REJECTED_NAME:
             bounded: tuple[str, ...] = ("sequence", "topic", "group")
             return RowsLayout(f"{self.folder}/{part.name}", part.rows.schema, "day", bounded)
@@ -84,7 +84,7 @@ class TypedTarget:
 
 @dataclass(frozen=True, slots=True)
 class MessagesTask:
-    """Messages, decoded, and those of topics with a schema as typed rows, too."""
+    """Task that decodes messages, and makes typed rows of those with a schema."""
 
     rows: LogRows
     messages: Target
@@ -108,7 +108,7 @@ class MessagesTask:
 
 @dataclass(frozen=True, slots=True)
 class SettlementsTask:
-    """Settlements, as acks, unless those are there already, and summed up for cursors."""
+    """Task that makes acks of settlements, unless they exist already, and sums for cursors."""
 
     rows: LogRows
     acks: Target
@@ -125,10 +125,10 @@ class SettlementsTask:
         return Done({"acks": files.close()}, sums=tuple(partials(held, self.since)))
 
 
-#: Batches of rows as those of a table.
+#: A function from batches of the log's rows to batches of a table's rows.
 Transform: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-#: Tables of events, the columns of the log that they are made of, and how.
+#: Tables of events, the columns of the log that they are made of, and the function.
 EVENTS: tuple[tuple[str, Sequence[str], Transform], ...] = (
     ("subscriptions", SUBSCRIPTIONS.names, told),
     ("schemas", SCHEMA_READ, schemas_told),
@@ -138,14 +138,14 @@ Task: TypeAlias = MessagesTask | SettlementsTask
 
 
 def _later(batch: pa.RecordBatch, after: int) -> pa.RecordBatch:
-    """The rows of groups after this one."""
+    """Return the rows of groups after this one."""
     later = pc.greater(batch.column("group"), pa.scalar(after))
     return batch if pc.all(later).as_py() else batch.filter(later)
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowSlices:
-    """Makes data files at once, by tasks of Spark; few rows in the driver."""
+    """Makes data files, by tasks of Spark; few rows in the driver."""
 
     log: Log
     settings: MaterializeSettings
@@ -241,7 +241,7 @@ class ArrowSlices:
 
 @dataclass(frozen=True, slots=True)
 class ArrowSliceRows:
-    """The files that are written, by table; and what settlements come to."""
+    """The written files by table, and the sums of settlements."""
 
     files: Mapping[str, list[RowFile]]
     topics: Mapping[str, str]

@@ -1,9 +1,9 @@
-"""The log's rows into Spark's tables, so that doing it again changes nothing.
+"""The log's rows into Spark's tables, idempotently.
 
-Rule 1: each table says by itself up to which group it has everything; what it gets is what comes
-        after. So it doesn't matter where the last attempt ended, nor what a checkpoint knows.
-Rule 2: `cursors` come last: what a cursor says up to its group is in the other tables.
-Rule 3: a slice is written wholly before the next one is begun: being far behind costs time, and
+Rule 1: each table has the last group that is wholly in it, and gets the groups after that. So
+        neither the end of the last attempt nor the state of a checkpoint matters.
+Rule 2: `cursors` come last: the rows behind a cursor, up to its group, are in the other tables.
+Rule 3: a slice is written wholly before the next one is begun: a long backlog takes more time, but
         no more memory.
 """
 
@@ -17,7 +17,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from distributary.jobs.materialize.arrow_slices import ArrowSlices
 from distributary.jobs.materialize.gaps import require_no_gap
@@ -50,7 +50,7 @@ TOGETHER = ("messages", "acks", "subscriptions", "schemas", "log_versions")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One slice that is in all tables: how long each of them took, and how many rows it got."""
+    """One slice that is in all tables: seconds and rows of each table."""
 
     last_group: int
     log_version: int
@@ -59,16 +59,16 @@ class Written:
     rows: dict[str, int]
 
 
-#: What is called before a table is written, and after the last; an exception ends the attempt.
+#: Called before each table is written, and after the last; an exception ends the attempt.
 Step: TypeAlias = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Materialization:
-    """The tables of one folder, brought to where the log is. One process at a time has one.
+    """The tables of one folder, brought up to date with the log. One process at a time has one.
 
-    `lost_is_known`: rows that are gone from the log before the tables had them are passed over;
-    else that is a StoreError. `before` is told each step.
+    `lost_is_known`: rows that went from the log before the tables had them are skipped; else they
+    are a StoreError. `before` is called before each step.
     """
 
     spark: SparkSession
@@ -83,7 +83,7 @@ class Materialization:
     typed: TypedTables = field(init=False)
     cursors: Cursors = field(init=False)
     version: int | None = field(init=False)
-    first: int = field(init=False, default=0)  #: what lies below it is gone, and owed to nobody
+    first: int = field(init=False, default=0)  #: messages below it are gone, and not owed
 
     def __post_init__(self) -> None:
         self.log = Log(self.spark, self.locations.log)
@@ -100,11 +100,12 @@ class Materialization:
 
     @property
     def group(self) -> int:
-        """All tables have everything up to this group."""
+        """The last group that all tables have."""
         return min(table.reached for table in self.tables.values())
 
     def bring(self, upto: int) -> Iterator[Written]:
-        """To a version of the log, slice by slice. Raises StoreError when rows are gone."""
+        """Bring the tables to a version of the log, slice by slice. Raises StoreError when rows are
+        gone."""
         since, looked = Position(self.group, self.version), False
         for part in slices(self.log, since, upto, self.settings):
             if part.far and not looked:
@@ -117,12 +118,12 @@ class Materialization:
             yield Written(part.last_group, part.log_version, oldest, seconds, rows)
 
     def _look_for_gaps(self, upto: int) -> None:
-        """Rows of which no entry is left may be gone, too."""
+        """Look for rows that are gone: entries of the log were removed."""
         log = self.log.as_of(upto)
         self.first = require_no_gap(self.log, log, self.tables, known=self.lost_is_known) or 0
 
     def _complete(self) -> None:
-        """Tables that came later than the others get what those have, in one go."""
+        """Fill tables that are newer than the others up to their group."""
         group, tables = self.tables["cursors"].reached, self.tables
         versions = tables["log_versions"]
         for name, made in (("subscriptions", subscriptions), ("schemas", schema_versions)):
@@ -136,7 +137,7 @@ class Materialization:
             versions.append(lines, group)
 
     def _typed(self) -> TypedTables:
-        """The typed tables, and what was said of schemas up to the group of `cursors`."""
+        """Return the typed tables, with the events of schemas up to the group of `cursors`."""
         group = self.tables["cursors"].reached
         typed = TypedTables(self.spark, self.locations.tables, group)
         if group and not self.tables["schemas"].empty():
@@ -146,8 +147,8 @@ class Materialization:
         return typed
 
     def _found(self) -> tuple[Cursors, int | None]:
-        """The cursors as the table has them, and the version of the log that they say; what a table
-        of before lacks, only the log can say."""
+        """Return the table's cursors, and the version of the log that they name; None for a table
+        of an older release."""
         table = self.tables["cursors"]
         if not table.reached:
             return {}, None
@@ -159,9 +160,9 @@ class Materialization:
         return fold({}, upto, group=table.reached), None
 
     def _version(self, said: int | None) -> int | None:
-        """The version of the log that is wholly in all tables, None if that isn't known; -1 for
-        none. Cursors have `said` it, unless another table is behind them; what read a log by group
-        says 0 until it knows."""
+        """Return the version of the log that is wholly in all tables, None if it isn't known, -1
+        for none. `said`: the one that cursors name; it is right unless another table is behind
+        them, and 0 after a read of the log by group."""
         if self.group == 0:
             return -1
         if said and self.tables["cursors"].reached == self.group:
@@ -171,7 +172,7 @@ class Materialization:
         return None if last is None else int(last)
 
     def _write(self, part: Slice) -> tuple[dict[str, float], dict[str, int]]:
-        """Seconds, and rows, by table."""
+        """Write a slice; return seconds and rows by table."""
         seconds: dict[str, float] = {}
         rows: dict[str, int] = {}
 
@@ -219,7 +220,7 @@ class Materialization:
             table = self.tables[name]
             rows = made.of(name) if name != "log_versions" else self._versions(part, table.reached)
             if rows is None and table.marked:
-                table.reached = part.last_group  # `cursors` will say so
+                table.reached = part.last_group  # the commit of `cursors` will record it
                 return 0
             self.before(name)
             return table.append([] if rows is None else rows, part.last_group)
@@ -240,7 +241,7 @@ class Materialization:
         return self.maker.rows(self.tables["log_versions"], rows)
 
     def _began(self, part: Slice) -> Cursors:
-        """The cursors that a slice goes on from: those that its events make, too."""
+        """Return the cursors before a slice, with those that its events make."""
         after, began = self.tables["cursors"].reached, self.cursors
         if after >= part.last_group:
             return began
@@ -258,8 +259,8 @@ class Materialization:
 
 
 def _together(spark: SparkSession, works: Sequence[Callable[[], object]]) -> None:
-    """All at the same time, each to its end; then the first failure is raised. Whoever stops the
-    query stops their jobs, too."""
+    """Run all at the same time, each to its end; then raise the first failure. Stopping the query
+    stops their jobs, too."""
     inherits = inheritable_thread_target(spark)
     with ThreadPoolExecutor(len(works)) as pool:
         running = [pool.submit(inherits(work)) for work in works]

@@ -1,4 +1,4 @@
-"""What a batch of `materialize` brought, and how it is told: a line each, and gauges."""
+"""Progress of batches of `materialize`: a line each, and gauges."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from distributary.jobs.materialize.progress import BatchProgress, Gauges, Noted,
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one batch brought."""
+    """Progress of one batch."""
 
     batch: int
     messages: int
@@ -21,11 +21,11 @@ class Progress:
     subscription_events: int
     last_group: int
     log_version: int  #: of topic_log, wholly in the tables now
-    lag_versions: int  #: that topic_log has more by now
+    lag_versions: int  #: versions of topic_log that came meanwhile
     seconds: float
     slices: int = 1
     lag_seconds: float = 0.0  #: age of the oldest version that came with the batch, at its end
-    steps: dict[str, float] = field(default_factory=dict)  #: seconds, by what was written
+    steps: dict[str, float] = field(default_factory=dict)  #: seconds by table
 
     @property
     def rows(self) -> int:
@@ -48,7 +48,7 @@ class Progress:
 def brought(
     batch: int, written: Sequence[Written], *, log_version: int, lag_versions: int, seconds: float
 ) -> Progress:
-    """The sum of a batch's slices."""
+    """Return the sum of a batch's slices."""
     return Progress(
         batch=batch,
         messages=_rows(written, "messages"),
@@ -65,8 +65,8 @@ def brought(
 
 
 class Lines:
-    """A batch is noted while it runs. When Spark says that it has ended, it is told: of a lake with
-    the name of its log."""
+    """Prints batches. A batch is noted while it runs, and printed when Spark reports its end; in a
+    lake with the name of its log."""
 
     def __init__(self, gauges: Gauges, *, as_json: bool) -> None:
         self._gauges, self._as_json = gauges, as_json
@@ -75,7 +75,7 @@ class Lines:
         self.count = 0  #: batches that were noted
 
     def note(self, query: str, log: str, one: Progress) -> None:
-        """A batch of the query of that name; `log` is empty where a home has one."""
+        """Note a batch of the query of that name; `log` is empty where a home has one log."""
         self.count += 1
         self._noted[query, one.batch] = log, one
         self.watch.note(query, one.batch, Noted(one.rows, _facts(one), one.steps))

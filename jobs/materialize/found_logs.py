@@ -1,4 +1,4 @@
-"""Which logs the job brings into tables, and that each is one."""
+"""The logs that the job brings into tables, and the check that each is one."""
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
@@ -10,16 +10,16 @@ from distributary.jobs.tables.folders import local
 from distributary.jobs.tables.lake_homes import whole_lake
 from distributary.pipeline.errors import InvalidRequest
 
-#: Columns by which a topic_log is known.
+#: Columns by which a topic_log is recognised.
 LOG_COLUMNS = {"record", "day", "group", "topic", "sequence", "message", "sequences", "floor"}
 
 
 def of_logs(
     home: str | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
 ) -> Logs:
-    """Where the job reads and writes: of a lake, of which nothing else is said, in the home of each
-    log that has a topic_log, by the logs' names; else in one, whose log has none. Raises
-    InvalidRequest, before a JVM starts, where there is no topic_log."""
+    """Return the job's places: of a lake that is given by its home alone those of each log with a
+    topic_log, by the logs' names; else one, whose log has no name. Raises InvalidRequest, before a
+    JVM starts, where there is no topic_log."""
     found = {
         name: locations_of(one.root, one.topic_log, None, None, query=query)
         for name, one in whole_lake(home, log, tables, checkpoint).items()

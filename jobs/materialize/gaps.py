@@ -1,31 +1,31 @@
-"""Rows that retention took from the log before the tables had them: said, never passed over."""
+"""Rows that retention took from the log before the tables had them: reported, never skipped."""
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from distributary.jobs.materialize.slices import Log
 from distributary.jobs.tables.delta_files import transaction
 from distributary.jobs.tables.spark_tables import SparkTable
 from distributary.pipeline.errors import StoreError
 
-#: Under this name a commit of topic_log says the next sequence.
+#: The application of topic_log's transactions that have the next sequence.
 SEQUENCE = "sequence"
 
 
 def require_no_gap(
     log: Log, rows: DataFrame, tables: dict[str, SparkTable], *, known: bool
 ) -> int | None:
-    """Messages are dense, so what is missing between the table's and the log's is certain; of
-    settlements it is known which groups may be incomplete.
+    """Look for a gap between the tables and the log. Sequences are dense, so missing messages are
+    certain; of settlements only the groups that may be incomplete are known.
 
-    `rows` are the log as of now. Returns the first sequence that the log goes on with when
-    something before it is gone, None when nothing is. Raises StoreError when tables that have rows
-    lack some that are gone, unless that is `known`.
+    `rows` are the log as of now. Return the first sequence of the log when messages before it are
+    gone, None when none are. Raises StoreError when tables that have rows lack some that are gone,
+    unless that is `known`.
     """
     messages = tables["messages"]
     new = (F.col("record") == "message") & (F.col("group") > messages.reached)
     sequence = rows.where(new).agg(F.min("sequence")).collect()[0][0]
-    if sequence is None:  # none is left of all that there were
+    if sequence is None:  # no message is left
         _, said = transaction(log.spark, log.path, SEQUENCE)
         sequence = said or 0
     last = messages.rows().agg(F.max("sequence")).collect()[0][0]

@@ -45,17 +45,17 @@ from distributary.pipeline.errors import StopAsked, StoreError
 
 QUERY = "materialize"
 
-#: A trigger that ends when the tables are at the log's end.
+#: The trigger that ends when the tables are at the log's end.
 AVAILABLE_NOW = "available-now"
 
 #: Delta's source would split a version over two batches at 1,000 files; a batch here is whole
 #: versions, so there is no limit.
 FILES_PER_TRIGGER = 2**31 - 1
 
-#: What Delta calls it when the log's schema isn't what the query began with.
+#: Delta's error when the log's schema isn't the one that the query began with.
 NEW_COLUMNS = "DELTA_SCHEMA_CHANGED"
 
-#: What Delta says when versions that the stream hasn't read are gone from the log's own log.
+#: Delta's errors when versions that the stream hasn't read are gone from the log's Delta log.
 GONE = (
     "DELTA_LOG_FILE_NOT_FOUND",
     "DELTA_MISSING_FILES_UNEXPECTED_VERSION",
@@ -85,12 +85,12 @@ topic_log.
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the job is told. `trigger` is `available-now` or an interval such as `2 seconds`.
+    """Settings of a query. `trigger` is `available-now` or an interval such as `2 seconds`.
 
-    `restart`: begin anew from the log as it is, and pass over what is gone from it; `restarted` is
-    told when a batch has done so. `before` is told each step before it is done. `between` is called
-    after each batch. `query` is the name of the query in its session; `slots` are had by batches of
-    logs that are done side by side.
+    `restart`: begin anew from the log as it is, and skip rows that are gone from it; `restarted` is
+    called when a batch has done so. `before` is called before each step, `between` after each
+    batch. `query` is the name of the query in its session; `slots` limit the batches of logs that
+    run side by side.
     """
 
     locations: TableLocations
@@ -109,7 +109,7 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
     """Start the query. Raises InvalidRequest when there is no topic_log."""
     locations = settings.locations
     require_log(spark, locations.log)
-    # That there are versions, and up to which, is all that the stream has to say: nobody reads it.
+    # The stream only tells that there are new versions, and up to which: its rows aren't read.
     arrivals = (
         spark.readStream.format("delta")
         .option("ignoreDeletes", "true")
@@ -130,11 +130,11 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
 def run(
     spark: SparkSession, settings: Settings, request: StopRequest
 ) -> tuple[StreamingQuery, bool]:
-    """The query, and whether it came to its end (else somebody stopped it).
+    """Run the query; return it, and whether it came to its end (else it was stopped).
 
     Delta ends a query when its source gets new columns, and lets it go on when it is started again:
-    that is done here, once for each version of the log. Raises StoreError when versions are gone
-    that the query hasn't read.
+    this restarts it once for each version of the log. Raises StoreError when versions are gone that
+    the query hasn't read.
     """
     seen = -1
     if settings.restart:
@@ -154,9 +154,8 @@ def run(
 
 
 def once(spark: SparkSession, home: str) -> list[Progress]:
-    """The tables of a home, of a lake those of each log, brought to the log's end: what each batch
-    brought. For notebooks.
-
+    """Bring the tables of a home, of a lake those of each log, to the log's end; return the
+    progress of each batch. For notebooks.
     Raises InvalidRequest when there is no topic_log, TablesLocked when another job writes.
     """
     told: list[Progress] = []
@@ -170,14 +169,14 @@ def once(spark: SparkSession, home: str) -> list[Progress]:
 def _gone(locations: TableLocations) -> str:
     return (
         f"Versions of {locations.log} that the job hasn't read were cleaned up while it was "
-        "stopped. What they brought may still be in the log as it is: --restart-from-snapshot goes "
-        "on from there, and says what is gone."
+        "stopped. Their rows may still be in the log as it is: --restart-from-snapshot goes on "
+        "from there, and names the rows that are gone."
     )
 
 
 @dataclass(slots=True)
 class _Batches:
-    """What the query calls for each batch. The tables are opened with the first one."""
+    """The function that the query calls for each batch. The first batch opens the tables."""
 
     settings: Settings
     tables: Materialization | None = None
@@ -215,10 +214,10 @@ class _Batches:
 
 
 def last_version(spark: SparkSession, checkpoint: str, number: int) -> int:
-    """The last version of the log that is wholly in a batch.
+    """Return the last version of the log that is wholly in a batch.
 
-    Spark writes down where a batch ends before it runs it. Delta's offset names the next version
-    with a negative index when the one before was read to its end; else it is inside a version.
+    Spark records a batch's end before it runs the batch. Delta's offset names the next version with
+    a negative index when the one before was read to its end; else the end is inside a version.
     """
     said = Folder(spark, f"{checkpoint}/offsets").text(str(number)) or ""
     offset = json.loads(said.splitlines()[-1])
@@ -293,7 +292,7 @@ def command(
 
 
 def _over(given: JobSettings, trigger: str | None, upkeep_every: int | None) -> JobSettings:
-    """The settings with what the command line says over them."""
+    """Return the settings, with the command line's options over them."""
     of_job = given.materialize
     said = structs.replace(
         of_job,
@@ -305,9 +304,9 @@ def _over(given: JobSettings, trigger: str | None, upkeep_every: int | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What the command does with each log, or with the one that a home has. `restart` are the logs
-    that are to begin anew, until a batch of theirs has ended: an attempt that fails before that
-    has passed over nothing."""
+    """The command's work for each log, or for the only one of a home. `restart`: logs that are to
+    begin anew, until one of their batches has ended: an attempt that fails before that has skipped
+    no rows."""
 
     spark: SparkSession
     given: JobSettings
@@ -317,7 +316,8 @@ class _Job:
     restart: set[str]
 
     def bring(self, log: str, locations: TableLocations) -> None:
-        """To the log's end, or until somebody asks. Raises as `run` does, and TablesLocked."""
+        """Bring a log's tables to its end, or until the job is asked to stop. Raises as `run`, and
+        TablesLocked."""
         require_log(self.spark, locations.log)
         query, of_job = f"{QUERY}/{log}" if log else QUERY, self.given.materialize
         between = UpkeepBetween(locations, self.given, of_job.upkeep_minutes).between
@@ -351,7 +351,7 @@ def _listening(spark: SparkSession, watch: Watch) -> Iterator[None]:
 
 @dataclass(slots=True)
 class UpkeepBetween:
-    """Runs upkeep between two batches, when its time is."""
+    """Runs upkeep between two batches, when it is due."""
 
     locations: TableLocations
     settings: JobSettings

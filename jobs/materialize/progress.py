@@ -1,7 +1,7 @@
-"""How far a streaming job is, and how long it takes: as lines, and as gauges for Prometheus.
+"""Progress of a streaming job and its times: as lines, and as gauges for Prometheus.
 
-Spark tells a listener what each batch cost; the job adds what only it knows, such as how far it is
-behind the log. Both together are one `BatchProgress`, for each batch that had something to do.
+Spark tells a listener the times of each batch; the job adds its own facts, such as its distance to
+the log's end. Both together are one `BatchProgress`, for each batch that had rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,10 +22,10 @@ from pyspark.sql.streaming.listener import (
 
 from distributary.pipeline.errors import InvalidRequest
 
-#: What the job itself says of a batch: numbers by name, with their unit in the name.
+#: The job's own facts of a batch: numbers by name, with their unit in the name.
 Facts: TypeAlias = Mapping[str, float]
 
-#: Seconds to wait for what Spark still has to tell when a query has ended.
+#: Seconds to wait for Spark's last reports when a query has ended.
 TOLD_SECONDS_MAX = 10.0
 
 
@@ -44,7 +44,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What the job itself knows of a batch. `rows` are those that it wrote: Spark counts what a
+    """The job's own facts of a batch. `rows`: those that it wrote; Spark counts the rows that a
     query reads of its source, and a batch may read the log by itself."""
 
     rows: int
@@ -53,7 +53,7 @@ class Noted:
 
 
 class Watch(StreamingQueryListener):
-    """Listens to the session's queries. Give it to `spark.streams.addListener`, once.
+    """Listener to the session's queries. Give it to `spark.streams.addListener`, once.
 
     `tell` is called for each batch that was noted, when it has ended, on a thread of Spark's.
     """
@@ -62,16 +62,16 @@ class Watch(StreamingQueryListener):
         self._tell = tell
         self._noted: dict[tuple[str, int], Noted] = {}
         self._lock = Lock()
-        #: By the query's name: the run that there is, or was last, and whether it has ended.
+        #: By the query's name: its present or last run, and whether it has ended.
         self._runs: dict[str, tuple[UUID, Event]] = {}
 
     def note(self, query: str, batch: int, noted: Noted) -> None:
-        """What the job knows of a batch of the query of that name, before it ends."""
+        """Note the job's facts of a batch of the query of that name, before it ends."""
         with self._lock:
             self._noted[query, batch] = noted
 
     def wait(self) -> None:
-        """Until all was told of queries that have ended."""
+        """Wait for all reports on queries that have ended."""
         until = monotonic() + TOLD_SECONDS_MAX
         for _, ended in tuple(self._runs.values()):
             ended.wait(max(until - monotonic(), 0))
@@ -101,7 +101,7 @@ class Watch(StreamingQueryListener):
         )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing came."""
+        """Do nothing: no rows came."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         for run, ended in tuple(self._runs.values()):
@@ -117,7 +117,7 @@ class Gauges:
         self._made: dict[str, Gauge] = {}
 
     def serve(self, place: str) -> None:
-        """Raises InvalidRequest when `place` is no HOST:PORT or is taken."""
+        """Listen at `place`. Raises InvalidRequest when it is no HOST:PORT or is taken."""
         host, _, port = place.rpartition(":")
         if not port.isdigit():
             raise InvalidRequest(f"--metrics is HOST:PORT, such as 127.0.0.1:9100, not {place!r}.")

@@ -1,10 +1,9 @@
 """The logs of a lake, side by side in one session of Spark.
 
-Rule 1: what fails of one log stops no other one, and is said with the log's name. Only Java's end
-        is the end of all.
-Rule 2: so many batches run at once; others wait for a slot.
-Rule 3: with an interval, logs are looked for again: one that is new begins, one that failed begins
-        anew.
+Rule 1: a failure of one log stops no other log, and is printed with the log's name. Only the end of
+        the JVM ends all.
+Rule 2: a limited number of batches runs at once; others wait for a slot.
+Rule 3: with an interval, logs are looked for again: a new log begins, a failed one begins anew.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,26 +24,26 @@ from distributary.jobs.session.stopping import STOP_SECONDS, StopRequest
 from distributary.jobs.tables.table_locations import TableLocations
 from distributary.pipeline.errors import DistributaryError, StopAsked
 
-#: Logs of one job; others would wait until one of these is done. More than `fleet.logs_max` makes.
+#: Logs of one job; others would wait until one of them is done. It is above `fleet.logs_max`.
 LOGS_MAX: Final = 1_024
-#: The property of a thread that says in which pool of a fair scheduler its jobs are.
+#: The property of a thread that names its jobs' pool of the fair scheduler.
 POOL: Final = "spark.scheduler.pool"
 #: A session's setting by which jobs of several pools get the cores in turn.
 FAIR: Final = {"spark.scheduler.mode": "FAIR"}
 
-#: Where the logs of a lake are read and written, by their names.
+#: The places of a lake's logs, by their names.
 Logs: TypeAlias = Mapping[str, TableLocations]
 
 
 class Slots:
-    """So many at once. Who waits for one hears within a second that the job is to stop."""
+    """Slots for batches. A caller that waits for one gets StopAsked within a second of a stop."""
 
     def __init__(self, most: int, request: StopRequest) -> None:
         self._free, self._request, self._condition = most, request, Condition()
 
     @contextmanager
     def slot(self) -> Iterator[None]:
-        """Have one while the block runs. Raises StopAsked when the job is to stop."""
+        """Hold a slot while the block runs. Raises StopAsked when the job is to stop."""
         with self._condition:
             while not self._free and not self._request.asked:
                 self._condition.wait(STOP_SECONDS)
@@ -61,7 +60,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """How logs that are made later are found, and the seconds between two looks."""
+    """The search for logs that are made later, and the seconds between two of them."""
 
     look: Callable[[], Logs]
     seconds: int
@@ -69,8 +68,8 @@ class LookAgain:
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """What is done with each log: `work` ends when its log is done, or when somebody asks it to.
-    `logs` are those that there are; without `again` no others are looked for."""
+    """Work for each log: `work` ends when its log is done, or when the job is asked to stop. `logs`
+    are the present ones; without `again` no others are looked for."""
 
     spark: SparkSession
     logs: Logs
@@ -81,7 +80,8 @@ class SideBySide:
     failed: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Until all are done, or somebody asks. Raises JavaGone, and what is a bug."""
+        """Run until all are done, or the job is asked to stop. Raises JavaGone, and any bug's
+        exception."""
         running: dict[str, Future[None]] = {}
         found, looked, said = self.logs, monotonic(), ""
         with ThreadPoolExecutor(LOGS_MAX, "log") as pool:
@@ -100,13 +100,13 @@ class SideBySide:
                         looked = monotonic()
                 self._ended(running, None)
             except BaseException:
-                self.request.asked = True  # the pool waits for those that run
+                self.request.asked = True  # the pool waits for running work
                 raise
 
     @staticmethod
     def _found(look: Callable[[], Logs], said: str) -> tuple[Logs, str]:
-        """The logs that there are now; none if they can't be looked for, and why. That is said,
-        unless it was `said` the last time."""
+        """Return the present logs, and an empty text; or none and why they can't be found, which is
+        printed unless it was `said` the last time."""
         try:
             with in_a_sentence():
                 return look(), ""
@@ -116,10 +116,10 @@ class SideBySide:
             return {}, str(error)
 
     def _ended(self, running: dict[str, Future[None]], seconds: float | None) -> None:
-        """Wait for one to end, so long at most; without a time for all."""
+        """Wait for one to end, for `seconds` at most; with None for all."""
         if seconds is None:
             done, _ = wait_for(running.values())
-        elif not running:  # waiting for none would be over at once
+        elif not running:  # a wait for none would end at once
             sleep(seconds)
             return
         else:

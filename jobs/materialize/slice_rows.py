@@ -1,4 +1,4 @@
-"""What a slice brings to each table: the two ways to make it have this in common."""
+"""Rows of a slice for each table: the protocols of the two ways to make them."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -16,34 +16,34 @@ from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent
 
 
 class SliceRows(Protocol):
-    """The rows of one slice, each so far as its table hasn't got it."""
+    """The rows of one slice that the tables lack."""
 
     def of(self, name: str) -> Rows | None:
-        """Those of `messages`, `acks` or `subscriptions`; None if the slice has none."""
+        """Return the rows of `messages`, `acks` or `subscriptions`; None if the slice has none."""
 
     def typed(self) -> Mapping[str, str]:
-        """The names of typed tables that get rows, and of which topic each is; `rejected`: none."""
+        """Return the typed tables that get rows, with their topics; that of `rejected` is empty."""
 
     def sums(self) -> pa.Table | None:
-        """What its settlements come to, by subscription; None if it has none."""
+        """Return the sums of its settlements by subscription; None if it has none."""
 
 
 class SliceMaker(Protocol):
     """A way to make rows of slices."""
 
     def around(self, part: Slice) -> AbstractContextManager[None]:
-        """What a slice is made and written within."""
+        """Return the context in which a slice is made and written."""
 
     def events(self, part: Slice, after: int) -> list[Row]:
-        """What begins, changes and ends subscriptions, in groups after `after`."""
+        """Return events of subscriptions, in groups after `after`."""
 
     def schema_events(self, part: Slice, after: int) -> list[SchemaEvent]:
-        """What was said of schemas, in groups after `after`, in their order."""
+        """Return events of schemas, in groups after `after`, in their order."""
 
     def made(
         self, part: Slice, tables: Mapping[str, SparkTable], typed: TypedTables, began: Cursors
     ) -> SliceRows:
-        """The rows that tables lack; `began` are the cursors that settlements are summed up for."""
+        """Return the rows that tables lack; `began`: the cursors for the sums of settlements."""
 
     def rows(self, table: SparkTable, rows: pa.Table) -> Rows:
-        """Rows that the driver made, to be written to this table."""
+        """Return rows that the driver made in the form to write them to this table."""

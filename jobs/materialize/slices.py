@@ -1,7 +1,7 @@
-"""What came into the log since, cut into slices that are small enough to be done in one go.
+"""New rows of the log, cut into slices that are small enough for one step.
 
-Near: the entries since are all there and few, so the files are read that they added. Nothing has
-to be looked for, and what upkeep swaps or removes meanwhile stays readable as long as the entry.
+Near: all entries since the last step are there and few, so the files are read that they added. No
+search is needed, and files that upkeep replaces meanwhile stay readable as long as the entry.
 Far: the log is read by group, as of a version; so are the rows of entries that are gone.
 
 Rule: a slice is whole groups, and ends where a version ends whenever that is known.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql.types import StructType
 
 from distributary.jobs.session.job_settings import MaterializeSettings
@@ -24,7 +24,7 @@ from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.transforms.materialize.log_versions import JOURNAL, log_versions
 
-#: So many pieces the groups are counted in, to cut slices between them.
+#: Pieces in which groups are counted, to cut slices between them.
 PIECES = 10_000
 
 
@@ -41,7 +41,7 @@ class LogVersion:
 class Slice:
     """Groups up to `last_group`, which are wholly in version `log_version`.
 
-    `files` have its rows, if `far` among others; None if Spark is to look for them in the log as of
+    `files` have its rows, if `far` with other rows; None if Spark is to find them in the log as of
     `as_of`.
     """
 
@@ -75,7 +75,7 @@ class Log:
         self.schema = self.spark.read.format("delta").load(self.path).schema
 
     def files(self, version: int) -> list[AddedFile]:
-        """All files as of a version."""
+        """Return all files as of a version."""
         added = "\n".join(files_at(self.spark, self.path, version)).encode()
         return list(commits.parse(added).added)
 
@@ -84,8 +84,8 @@ class Log:
         return (Path(self.path) / file.path).exists()
 
     def rows(self, part: Slice, record: str, after: int) -> DataFrame:
-        """The rows of a slice of one kind, in groups after `after`. Raises AnalysisException when
-        a file is gone."""
+        """Return the rows of a slice of one kind, in groups after `after`. Raises AnalysisException
+        when a file is gone."""
         groups = (F.col("group") > after) & (F.col("group") <= part.last_group)
         if part.files is None:
             return self.as_of(part.as_of).where((F.col("record") == record) & groups)
@@ -99,7 +99,7 @@ class Log:
         return self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
     def versions(self, after: int, upto: int) -> list[LogVersion]:
-        """Of all entries that are there, after one version and up to another, ascending."""
+        """Return the versions after one and up to another that have an entry, ascending."""
         entries = self.spark.read.text(f"{self.path}/_delta_log/*.json")
         found = log_versions(entries).where(F.col("log_version").between(after + 1, upto))
         rows = found.select("log_version", "group", F.unix_millis("committed_at").alias("at"))
@@ -111,15 +111,15 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The tables have all groups up to `group`, and with them all of `version` of the log: -1 if
-    there is none yet, None if it isn't known which."""
+    """The tables' position: the last `group` that they have, and the `version` of the log that they
+    have wholly: -1 for none yet, None if it isn't known."""
 
     group: int
     version: int | None
 
 
 def slices(log: Log, since: Position, upto: int, settings: MaterializeSettings) -> Iterator[Slice]:
-    """What lies between a position and a version of the log, in order."""
+    """Yield the slices between a position and a version of the log, in order."""
     if since.version is not None and upto - since.version <= settings.near_versions:
         near = list(_near(log, since, upto, settings))
         whole = [part for part in near if part is not None]
@@ -145,7 +145,7 @@ def _readable(log: Log, near: Sequence[Slice]) -> bool:
 def _near(
     log: Log, since: Position, upto: int, settings: MaterializeSettings
 ) -> Iterator[Slice | None]:
-    """Slices of whole versions; None at the place of an entry that is gone."""
+    """Yield slices of whole versions; None in the place of an entry that is gone."""
     group, files, versions = since.group, list[AddedFile](), list[LogVersion]()
     assert since.version is not None  # noqa: S101
     for number in range(since.version + 1, upto + 1):
@@ -199,7 +199,7 @@ def _far(log: Log, since: Position, upto: int, settings: MaterializeSettings) ->
 
 
 def _between(files: Sequence[AddedFile], after: int, upto: int) -> tuple[AddedFile, ...]:
-    """Those that may have rows of groups after one and up to another."""
+    """Return the files that may have rows of groups after one and up to another."""
     return tuple(
         file
         for file in files
@@ -210,7 +210,7 @@ def _between(files: Sequence[AddedFile], after: int, upto: int) -> tuple[AddedFi
 
 
 def _ends(rows: DataFrame, slice_rows: int) -> list[int]:
-    """The groups that slices end with, so that each has about so many messages and deliveries."""
+    """Return the last groups of slices that have about `slice_rows` messages and deliveries."""
     span = rows.agg(F.min("group").alias("first"), F.max("group").alias("last")).collect()[0]
     if span.first is None:
         return []

@@ -1,4 +1,4 @@
-"""Rows of slices by Spark's own readers and writers: for what lies on an object store."""
+"""Rows of slices by Spark's own readers and writers: for homes on an object store."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 
 from distributary.jobs.materialize.slices import Log, Slice
 from distributary.jobs.materialize.typed_tables import TypedTables
@@ -44,7 +44,7 @@ class SparkSlices:
 
     def schema_events(self, part: Slice, after: int) -> list[SchemaEvent]:
         said = self.log.rows(part, "subscription", after).where(F.col("event") == SCHEMA)
-        if "policy" not in said.columns:  # a log that no gateway has opened since there are schemas
+        if "policy" not in said.columns:  # no gateway with schemas has opened this log
             return []
         found = said.select("topic", "floor", "policy", "group").orderBy("group", "floor").collect()
         return [SchemaEvent.of(one.topic, one.floor, one.policy) for one in found]
@@ -57,7 +57,7 @@ class SparkSlices:
         return SparkSliceRows(self.log, self.settings, part, after, began, typed, packed)
 
     def _packed(self, part: Slice, typed: TypedTables, first: int) -> PackedRows | None:
-        """Typed rows, if any are still to be made."""
+        """Return packed typed rows, if any are still to be made."""
         lowest = typed.lowest(first)
         if not typed.events or lowest >= part.last_group or not part.has("message"):
             return None
@@ -113,13 +113,13 @@ class SparkSliceRows:
         return self._in_files(self.packed.rows(name, schema), self.part.bytes_of("message"))
 
     def _in_files(self, rows: DataFrame, size: int) -> DataFrame:
-        """In as many tasks as its bytes are worth: each makes a file."""
+        """Return rows in a number of tasks by their bytes: each task makes a file."""
         return rows.coalesce(size // self.settings.task_bytes + 1) if size else rows
 
 
 @contextmanager
 def _interpreted(spark: SparkSession) -> Iterator[None]:
-    """Plans of the session aren't compiled inside of the block."""
+    """Don't compile the session's plans inside of the block."""
     before = {key: str(spark.conf.get(key)) for key in INTERPRETED}
     for key, value in INTERPRETED.items():
         spark.conf.set(key, value)

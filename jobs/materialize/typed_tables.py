@@ -1,9 +1,9 @@
 """The typed tables of topics that have a schema, and `rejected`, beside the other tables.
 
-They are made when the first row comes. Which there are, and their columns, follows from the events
-of schemas (`pipeline.transforms.typed.topic_tables`).
+They are made with their first row. Their names and columns follow from the events of schemas
+(`pipeline.transforms.typed.topic_tables`).
 
-Rule: a table without a transaction is empty, and has everything up to the group of `cursors`.
+Rule: a table without a transaction is empty, and has all rows up to the group of `cursors`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,24 +18,24 @@ from distributary.pipeline.transforms.schema.spark_schema import REJECTED
 from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 from distributary.pipeline.transforms.typed.topic_tables import SchemaEvent, topic_tables
 
-#: How they lie on the disk.
+#: The tables' layout on the disk.
 TYPED_SHAPE = Shape((), "_sequence,_published_at", frozenset({"_sequence", "_message_id"}))
 REJECTED_SHAPE = Shape(("day",), "sequence,topic,group")
 
 
 @dataclass(slots=True)
 class TypedTables:
-    """All of them in one folder. `events` are those up to the group that all tables have, or to the
+    """All typed tables in one folder. `events` go up to the group that all tables have, or to the
     end of the slice that is being written."""
 
     spark: SparkSession
     folder: str
-    group: int  #: up to which `cursors` have everything
+    group: int  #: the last group that `cursors` have
     events: list[SchemaEvent] = field(default_factory=list)
     _tables: dict[str, SparkTable] = field(default_factory=dict)
 
     def find(self) -> None:
-        """Look which there are."""
+        """Find the existing tables."""
         for name in typed_names(self.spark, self.folder):
             path = f"{self.folder}/{name}"
             there = self.spark.read.format("delta").load(path).schema
@@ -46,25 +46,25 @@ class TypedTables:
             self._tables[name] = table
 
     def reached(self) -> Mapping[str, int]:
-        """Up to which group each has everything."""
+        """Return the last group of each table."""
         return {name: table.reached for name, table in self._tables.items()}
 
     def lowest(self, first: int) -> int:
-        """All have everything up to this group, where one that isn't there has up to `first`."""
+        """Return the last group that all have, where a table that doesn't exist has `first`."""
         return min([first, *self.reached().values()])
 
     def schema(self, name: str, topic: str) -> StructType:
-        """The columns of a table, as the events say."""
+        """Return the columns of a table, by the events."""
         if name == REJECTED_NAME:
             return REJECTED
         return topic_tables(self.events, topic).tables[name.removeprefix(f"{FOLDER}/")]
 
     def tell(self, events: Iterable[SchemaEvent]) -> None:
-        """More events, in the order of the log; each once."""
+        """Add events, in the order of the log; each once."""
         self.events.extend(events)
 
     def table(self, name: str, topic: str) -> SparkTable:
-        """The table with all columns that the events say; made if there is none."""
+        """Return the table with all columns by the events; made if there is none."""
         schema = self.schema(name, topic)
         found = self._tables.get(name)
         if found is None:
@@ -77,7 +77,7 @@ class TypedTables:
         return found
 
     def done(self, group: int) -> None:
-        """All rows up to this group are in, also in those that got none."""
+        """Note that all tables have all rows up to this group, even those that got none."""
         self.group = group
         for table in self._tables.values():
             table.reached = group

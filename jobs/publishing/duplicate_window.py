@@ -1,4 +1,4 @@
-"""Whether a gateway looks for duplicates where a query publishes. It needs Proton."""
+"""Check that the gateway detects duplicates where a query publishes. It needs Proton."""
 
 from distributary.jobs.client.management_client import Client, Gateway, Refused
 from distributary.jobs.publishing.sink_choices import SinkChoices
@@ -6,13 +6,13 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.management.management_messages import Entity, Verb
 
 QUEUE = "queue://"
-#: The keys of a topic's policy of which one says that duplicates are looked for.
+#: The keys of a topic's policy: either one turns detection of duplicates on.
 WINDOW = ("duplicates_messages", "duplicates_ms")
 
 
 def require_window(chosen: SinkChoices) -> None:
-    """Raise InvalidRequest where the gateway says that the topic's policy has no window. What a
-    user may not see, or what isn't there yet, isn't known: then this holds nobody up."""
+    """Raise InvalidRequest where the topic's policy has no window for duplicates. A topic that the
+    user may not see, or that doesn't exist yet, is let through."""
     gateway = Gateway(
         chosen.address,
         chosen.user,
@@ -31,7 +31,7 @@ def require_window(chosen: SinkChoices) -> None:
     policy = said.get("topic_policy")
     if policy is not None and not any(policy.get(key) for key in WINDOW):
         raise InvalidRequest(
-            f"nobody looks for duplicates in {chosen.topic}: a batch that runs again would be "
+            f"no duplicates are detected in {chosen.topic}: a batch that runs again would be "
             f"published twice. Give its policy {' or '.join(WINDOW)}, or say "
             "option('atLeastOnce', 'true')"
         )

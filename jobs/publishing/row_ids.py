@@ -1,18 +1,18 @@
 """The ids of rows that have none: the same when a task or a batch runs again.
 
-Rule 1: a row is known by the write that it belongs to (a query and its batch, or one `save`), its
-        partition, its content, and how many like it come before it in that partition.
-Rule 2: so the order of rows in a partition means nothing: what runs again may have another one, and
-        a row that were known by its place would then be taken for another, and be lost.
-Rule 3: what runs again must bring the same rows to the same partitions. Rows of which that isn't
-        so, as they were made by chance or by a clock, need a column `message_id`.
+Rule 1: a row is identified by its write (a query and its batch, or one `save`), its partition, its
+        content, and the number of equal rows before it in that partition.
+Rule 2: so the order of rows in a partition doesn't matter: a task that runs again may have another
+        order, and a row identified by its place would then be taken for another, and be lost.
+Rule 3: a task that runs again must have the same rows in the same partitions. Rows that differ each
+        time, as they depend on chance or a clock, need a column `message_id`.
 """
 
 from collections import Counter
 from hashlib import blake2b
 
-#: Bytes of the digest of a row's content: that two of one partition are equal by accident is as
-#: good as impossible.
+#: Bytes of the digest of a row's content: equal digests of two rows of a partition are practically
+#: impossible.
 DIGEST_BYTES = 12
 
 
@@ -24,7 +24,7 @@ class RowIds:
         self._seen: Counter[bytes] = Counter()
 
     def next(self, content: bytes) -> str:
-        """The id of a row with this content."""
+        """Return the id of a row with this content."""
         found = blake2b(content, digest_size=DIGEST_BYTES).digest()
         self._seen[found] += 1
         return f"{self._prefix}-{found.hex()}-{self._seen[found]}"

@@ -1,4 +1,4 @@
-"""Rows of a query as messages: which columns there may be, and what each of them says."""
+"""Rows of a query as messages: the possible columns, and the meaning of each."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Columns of which the first that has a value is the body.
 BODIES = ("body", "body_text", "body_bytes")
 
-#: Column -> the types that it may have, and what it says; the names are those of `messages`.
+#: Column -> the types that it may have, and its meaning; the names are those of `messages`.
 COLUMNS: Mapping[str, tuple[tuple[type[DataType], ...], str]] = {
     "body": ((StringType, BinaryType), "the body: text, or bytes"),
     "body_text": ((StringType,), "the body, if it is text"),
@@ -39,14 +39,14 @@ COLUMNS: Mapping[str, tuple[tuple[type[DataType], ...], str]] = {
     "priority": ((IntegralType,), "0 to 9; 4 where it is null"),
     "durable": ((BooleanType,), "whether it outlasts the gateway; true where it is null"),
     "ttl_seconds": ((NumericType,), "how long until it expires; never where it is null"),
-    "delay_seconds": ((NumericType,), "how long nobody gets it"),
+    "delay_seconds": ((NumericType,), "how long it isn't delivered"),
 }
-#: What a property may be.
+#: Types of properties.
 _PROPERTY = (StringType, BinaryType, BooleanType, NumericType)
 
 
 def check(schema: StructType) -> None:
-    """Raise InvalidRequest where a column can't be said in a message, or there is no body."""
+    """Raise InvalidRequest for a column that has no place in a message, or without a body."""
     for field in schema.fields:
         known = COLUMNS.get(field.name)
         if known is None:
@@ -73,7 +73,7 @@ def _can_be_said(kind: DataType) -> bool:
 
 
 def message_of(row: Row) -> "Message":
-    """A row whose columns were checked, as a message without an id of its own."""
+    """Return a row whose columns were checked as a message without an id of its own."""
     from distributary.client.outgoing_message import Message  # noqa: PLC0415 (a driver that only plans needs no Proton)
 
     said = {name: value for name, value in row.asDict().items() if value is not None}
@@ -101,8 +101,8 @@ def _seconds(said: Mapping[str, Any], name: str) -> float | None:
 
 
 def _properties(said: object) -> "Mapping[str, Plain]":
-    """In the order of their names, so that equal rows are equal bytes; without those that are
-    null."""
+    """Return properties in the order of their names, so that equal rows are equal bytes; without
+    null ones."""
     pairs = said.asDict() if isinstance(said, Row) else cast("dict[str, Any]", said or {})
     return {name: _plain(pairs[name]) for name in sorted(pairs) if pairs[name] is not None}
 
@@ -113,5 +113,5 @@ def _plain(value: Any) -> "Plain":
             return bytes(value)
         case bool() | int() | float() | str() | bytes():
             return value
-        case _:  # a decimal: AMQP's is rarely understood, its text by all
+        case _:  # a decimal: few clients read AMQP's type, all read a text
             return str(value)

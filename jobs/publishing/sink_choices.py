@@ -1,4 +1,4 @@
-"""What a query says to the sink `topic`, checked: each wrong option is one sentence."""
+"""Options of the sink `topic`, checked: each wrong option raises one sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,20 +13,20 @@ from distributary.jobs.client.query_options import (
     require,
 )
 
-#: Every option, in the words of Spark, and what it says.
+#: Every option, in Spark's spelling, and its meaning.
 KNOWN = {
     "gateway": GATEWAY["gateway"],
-    "topic": "where its rows go, such as orders or queue://jobs",
+    "topic": "the topic or queue of its rows, such as orders or queue://jobs",
     **{name: says for name, says in GATEWAY.items() if name != "gateway"},
-    "atLeastOnce": "true: publish also where nobody looks for duplicates",
+    "atLeastOnce": "true: publish even where no duplicates are detected",
 }
-#: What Spark says to every sink of a stream for itself.
+#: Spark's own options, which it passes to every sink of a stream.
 OF_SPARK = frozenset({"checkpointlocation"})
 
 
 @dataclass(frozen=True, slots=True)
 class SinkChoices:
-    """What the options say."""
+    """Values of the options."""
 
     address: str
     topic: str
@@ -39,7 +39,7 @@ class SinkChoices:
 
 
 def sink_choices(options: Mapping[str, str]) -> SinkChoices:
-    """The options of a query, whatever the case of their names. Raises InvalidRequest."""
+    """Return the options of a query, by names in any case. Raises InvalidRequest."""
     ours = {name: value for name, value in options.items() if name.lower() not in OF_SPARK}
     said, _ = named("the sink 'topic'", ours, KNOWN)
     require(said, KNOWN, "gateway", "topic")

@@ -2,8 +2,8 @@
 
 The order of steps: executors publish the rows of their partitions; each message is accepted, and so
 durable, before its task ends; then Spark commits the batch. A task or a batch that runs again
-publishes again what it had published, with the same ids, and the gateway doesn't store what it
-knows. So consumers get messages of a batch before the batch has ended, and each of them once.
+publishes its messages again with the same ids, and the gateway doesn't store duplicates. So
+consumers get messages of a batch before the batch has ended, and each of them once.
 
 Executors need `distributary` with its compiled part, and reach the gateway.
 """
@@ -30,7 +30,7 @@ from distributary.jobs.publishing.sink_choices import SinkChoices, sink_choices
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.transforms.schema.worker_python import use_own_python
 
-#: What Spark tells a task of its query and of the batch.
+#: Properties of a task that have its query and its batch.
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 #: Rows that are read at once while nothing is sent: milliseconds.
 ROWS = 256
@@ -72,13 +72,13 @@ def register(spark: SparkSession) -> None:
 
 @dataclass
 class Published(WriterCommitMessage):
-    """What a task says when all of its messages are durable."""
+    """Report of a task whose messages are all durable."""
 
     messages: int
 
 
 class Save(DataSourceWriter):
-    """One `save`, under a name of its own: tasks that run again publish nothing twice, another
+    """One `save`, under a name of its own: tasks that run again publish no message twice, another
     `save` is another write."""
 
     def __init__(self, chosen: SinkChoices, write: str) -> None:
@@ -111,7 +111,8 @@ def _task() -> TaskContext:
 
 
 async def _publish(chosen: SinkChoices, rows: Iterator[Row], ids: RowIds) -> int:
-    """All rows are accepted; how many they were. Raises ClientError and InvalidRequest."""
+    """Publish all rows until they are accepted; return how many. Raises ClientError and
+    InvalidRequest."""
     from distributary.client import connect  # noqa: PLC0415 (a driver that only plans needs no Proton)
     from distributary.client.outgoing_message import encoded  # noqa: PLC0415
 
@@ -124,7 +125,7 @@ async def _publish(chosen: SinkChoices, rows: Iterator[Row], ids: RowIds) -> int
         key=chosen.key,
     )
     async with client, client.publisher(chosen.topic) as publisher:
-        # The loop goes on while Spark makes the next rows: the gateway wants a sign of life.
+        # The loop goes on while Spark makes the next rows: the gateway needs heartbeats.
         while some := await asyncio.to_thread(lambda: list(islice(rows, ROWS))):
             for row in some:
                 message = message_of(row)

@@ -1,5 +1,4 @@
-"""A Spark session that knows Delta, the jobs' settings, and what their command lines have in
-common.
+"""A Spark session that knows Delta, the jobs' settings, and common parts of their command lines.
 
 Start with `session`.
 """

@@ -1,10 +1,11 @@
 """Spark's classes in Java's own form (CDS), for sessions that begin on this machine.
 
-A JVM maps what is in such an archive instead of unpacking, reading and checking it, class by class:
-a session and its first questions load 26,000 classes. `distributary jobs prepare` makes one.
+A JVM maps classes from such an archive instead of unpacking, reading and checking each of them: a
+session and its first queries load 26,000 classes. `distributary jobs prepare` makes an archive.
 
-Rule: an archive is of one Java and of these jars, and its name says which. Where none fits, where
-      Java finds that it doesn't, or where somebody has his own, Java does as ever, without a word.
+Rule: an archive is for one Java and one list of jars, and its name has a hash of them. Where none
+      fits, where Java rejects it, or where the user has named another one, Java starts as without
+      it, and prints nothing.
 """
 
 import os
@@ -13,29 +14,30 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-#: How Java's options name an archive, to be used or made.
+#: Java's options that name an archive to use or to make.
 _NAMED: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "SharedClassListFile", "Xshare")
-#: Where spark-submit, and so pyspark, takes more options for its JVM from, and where Java does.
+#: Variables from which spark-submit (and so pyspark) and Java take more options.
 _VARIABLES: Final = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
-#: What Java says of archives goes to its standard output, which may be a job's answer. In front of
-#: other options: it takes back what those before it asked for.
+#: Java prints warnings about archives to its standard output, which may be a job's answer. It goes
+#: before other options, as it cancels log options before it.
 _SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def archive_of(java: str, jars: Iterable[Path]) -> Path:
-    """Where the archive for a Java that says `java` of itself is, and for these jars in this order,
-    if there is one. Java itself refuses one whose jars have other times or sizes."""
+    """Return the path of the archive, which need not exist, for a Java whose `-version` prints
+    `java`, and for these jars in this order. Java rejects one whose jars have other times or
+    sizes."""
     known = sha256(java.encode())
     for jar in jars:
         stat = jar.stat()
         known.update(f"{jar} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    # Who runs without a home has no archive, and no error.
+    # A process without a home directory has no archive, and gets no error.
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     return Path(cache, "distributary", f"spark-{known.hexdigest()[:16]}.jsa")
 
 
 def named_in(options: str, environment: Mapping[str, str]) -> str | None:
-    """Where another archive is named: a variable, or these options; None if nowhere."""
+    """Return the variable that names another archive, or "the options"; None if there is none."""
     given = {"the options": options} | {name: environment.get(name, "") for name in _VARIABLES}
     return next(
         (where for where, said in given.items() if any(name in said for name in _NAMED)), None
@@ -43,8 +45,8 @@ def named_in(options: str, environment: Mapping[str, str]) -> str | None:
 
 
 def using(archive: Path, options: str) -> str:
-    """These options of Java, and the archive, if it is there and nobody names another."""
-    # Options are cut at spaces on their way. A home may be another user's, which can't be read.
+    """Return these options of Java with the archive, if it exists and no other one is named."""
+    # Options are split at spaces on their way. A home may be another user's, and unreadable.
     readable = os.access(archive, os.R_OK) and archive.is_file()
     if named_in(options, os.environ) or " " in str(archive) or not readable:
         return options
@@ -52,5 +54,5 @@ def using(archive: Path, options: str) -> str:
 
 
 def making(archive: Path, options: str) -> str:
-    """These options of Java, and that it makes the archive when it ends."""
+    """Return these options of Java with the one that makes the archive at its end."""
     return f"{_SILENT} -XX:ArchiveClassesAtExit={archive} {options}"

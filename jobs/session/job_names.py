@@ -2,14 +2,14 @@
 
 from typing import Final
 
-#: Job -> what it does, in one line.
+#: Job -> its work, in one line.
 JOBS = {
     "materialize": "Turn the log into the tables that Spark writes.",
     "upkeep": "Keep these tables small: compaction, clean-up, retention.",
     "audit": "Prove the guarantees on the tables, or name what breaks them.",
     "register": "Put tables and views into a catalog, to stay; write dbt's sources.",
     "backfill": "Begin a subscription in the past.",
-    "drain": "Put what a subscription is owed into a Delta table, each message once.",
+    "drain": "Put the messages that a subscription is owed into a Delta table, each once.",
     "prepare": "Make Spark's sessions on this machine begin in half of the time, once.",
     "wheel": "Make the one file that ships the jobs to a cluster.",
 }
@@ -31,5 +31,5 @@ def module(name: str) -> str:
     return MODULES[name]
 
 
-#: Of every job's command line, as of `distributary`'s own.
+#: Settings of every job's command line, as of `distributary`'s own.
 HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}

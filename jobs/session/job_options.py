@@ -1,4 +1,4 @@
-"""What the command lines of all jobs have in common: where the tables are, settings, exit codes."""
+"""Common parts of all jobs' command lines: places of tables, settings, exit codes."""
 
 import logging
 import os
@@ -25,9 +25,9 @@ from distributary.pipeline.log_names import MAIN
 #: Exit codes: done or stopped; it failed, or an audit found something; bad arguments.
 DONE, FAILED, MISUSED = 0, 1, 2
 
-#: An error of ours, in the traceback that Spark makes of what a batch or a source raised.
+#: An error of ours, in Spark's traceback of an exception of a batch or a source.
 _OURS = re.compile(r"^distributary\.[\w.]+: (.+)$", re.MULTILINE)
-#: What a JVM says of a disk that can't be written: which file, and why.
+#: A JVM's error of a disk that can't be written: the file, and why.
 _DISK = re.compile(
     r"(?:IOException|FileNotFoundException|FileSystemException|AccessDeniedException): "
     r"([^\n]*(?:No space left on device|Read-only file system|Permission denied|Not a directory"
@@ -45,7 +45,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class JavaGone(DistributaryError):
-    """The JVM has ended in the middle of what it was asked for: nothing can go on."""
+    """The JVM has ended in the middle of a call: the job can't go on."""
 
 
 _LOCATION_OPTIONS = (
@@ -85,7 +85,8 @@ def query_options(command: Command) -> Command:
 def locations(
     home: str | None, log: str | None, tables: str | None, checkpoint: str | None, *, query: str
 ) -> TableLocations:
-    """Where a query reads and writes. Raises click.UsageError when something isn't said."""
+    """Return the places where a query reads and writes. Raises click.UsageError when an option is
+    missing."""
     if home is not None:
         of_home = job_home(home)
         if log is None:
@@ -100,7 +101,7 @@ def locations(
 
 
 def folder(home: str | None, tables: str | None) -> str:
-    """The folder of Spark's tables. Raises click.UsageError when neither says it."""
+    """Return the folder of Spark's tables. Raises click.UsageError when neither is given."""
     if tables is not None:
         return spark_address(tables.rstrip("/"), os.environ)
     if home is None:
@@ -110,17 +111,17 @@ def folder(home: str | None, tables: str | None) -> str:
 
 
 def folders(home: str | None, log: str | None, tables: str | None) -> dict[str, str]:
-    """The folders of Spark's tables by their logs: of a lake, of which nothing else is said, those
-    of each log that was served, `main` first; else one, whose log has no name. Raises
-    click.UsageError when nothing says it, StoreError for a placement that can't be read."""
+    """Return the folders of Spark's tables by their logs: of a lake that is given by --home alone
+    those of each log that was served, `main` first; else one, whose log has no name. Raises
+    click.UsageError without an option, StoreError for a placement that can't be read."""
     found = {name: one.tables for name, one in whole_lake(home, log, tables).items()}
     return found or {"": folder(home, tables)}
 
 
 def log_by_log(folders: Mapping[str, str], work: Callable[[str, str], int]) -> int:
-    """Do this for each log and its folder of tables, in a home that is no lake for the one that has
-    no name; returns the worst exit code. What fails of one log stops no other, and is said with the
-    log's name; of one without a name it is raised. Raises JavaGone."""
+    """Do the work for each log and its folder of tables; in a home that is no lake, the only log
+    has no name. Return the worst exit code. A failure of one log stops no other, and is printed
+    with the log's name; that of a log without a name is raised. Raises JavaGone."""
     codes = [DONE]
     for log, where in folders.items():
         if not log:
@@ -137,7 +138,7 @@ def log_by_log(folders: Mapping[str, str], work: Callable[[str, str], int]) -> i
 
 
 def _tell_main(home: str) -> None:
-    """Whoever names a lake hears that a job is about one log alone."""
+    """Tell a user who names a lake that the job reads one log alone."""
     lake = lake_of(home)
     others = [] if lake is None else [one for one in lake.placement().logs if one != MAIN]
     if lake is not None and others:
@@ -149,8 +150,8 @@ def _tell_main(home: str) -> None:
 
 
 def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
-    """Run a command; errors that a person can mend are one sentence. Returns the exit code: what
-    the command itself returned, if that is a number."""
+    """Run a command; errors that a user can correct are one sentence. Return the exit code: the
+    command's own result, if that is a number."""
     _quiet_py4j()
     try:
         code = command.main(args=list(argv), prog_name=name, standalone_mode=False)
@@ -175,7 +176,7 @@ def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
 
 
 def _quiet_py4j() -> None:
-    """What py4j logs of a JVM that is gone it also raises: a sentence of ours is enough."""
+    """Silence py4j's log: it also raises its errors of a JVM that is gone."""
     logger = logging.getLogger("py4j")
     logger.propagate = False
     if not logger.handlers:
@@ -184,13 +185,13 @@ def _quiet_py4j() -> None:
 
 
 def _of_others(record: logging.LogRecord) -> bool:
-    """Whether it isn't py4j that says this."""
+    """Whether a log record isn't py4j's."""
     return not _of_py4j(record.pathname)
 
 
 @contextmanager
 def in_a_sentence() -> Iterator[None]:
-    """What Spark or a disk says meanwhile is a DistributaryError, for commands that aren't jobs."""
+    """Raise errors of Spark or a disk as DistributaryError, for commands that aren't jobs."""
     try:
         yield
     except (PySparkException, Py4JError, OSError) as error:
@@ -202,7 +203,8 @@ def in_a_sentence() -> Iterator[None]:
 
 
 def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:
-    """What a person can do something about; None for a bug, which keeps its traceback."""
+    """Return the sentence for an error that a user can correct; None for a bug, which keeps its
+    traceback."""
     if isinstance(error, PySparkException | Py4JJavaError):
         text = str(error)
         ours, disk = _OURS.findall(text), _DISK.findall(text)
@@ -216,13 +218,14 @@ def _sentence(error: PySparkException | Py4JError | OSError) -> str | None:
         return error.getMessage() or text
     if isinstance(error, Py4JNetworkError | ConnectionError) and _of_the_jvm(error):
         return _JVM_GONE
-    if isinstance(error, Py4JError):  # what py4j asks of a JVM that is gone doesn't exist there
+    if isinstance(error, Py4JError):  # py4j reports names of a JVM that is gone as missing
         return _JVM_GONE if _has_ended() else None
     return of_a_file(error) if isinstance(error, OSError) else None
 
 
 def _of_a_store(error: Py4JJavaError) -> str | None:
-    """What the JVM couldn't read or write, in its own words; None for something else."""
+    """Return the JVM's own words of a file that it couldn't read or write; None for another
+    error."""
     cause = error.java_exception
     with suppress(Py4JError, OSError):  # a JVM that is gone says no more
         while cause is not None:
@@ -237,8 +240,8 @@ def _of_a_store(error: Py4JJavaError) -> str | None:
 
 
 def _of_the_jvm(error: BaseException | None) -> bool:
-    """Whether it came of a call to the JVM, of which py4j says some as the socket did; whoever
-    cleans up after that gets other errors."""
+    """Whether the error came from a call to the JVM: py4j raises some as socket errors, and
+    clean-up after them raises others."""
     while error is not None:
         frames = (frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__))
         if isinstance(error, Py4JNetworkError) or any(_of_py4j(one) for one in frames):
@@ -248,8 +251,8 @@ def _of_the_jvm(error: BaseException | None) -> bool:
 
 
 def _has_ended() -> bool:
-    """Whether the JVM that this process started isn't there any more. One that is killed closes its
-    sockets first, and is gone when its memory is."""
+    """Whether the JVM that this process started has ended. A killed JVM closes its sockets first,
+    and ends when its memory is freed."""
     jvm = getattr(SparkContext._gateway, "proc", None)
     if jvm is None:
         return False

@@ -1,7 +1,7 @@
 """The jobs' settings: `conf/jobs.toml`, then the file that `--settings` names.
 
-Each has its unit and reason where its default stands. Unknown keys, and values that can't go
-together, are one sentence and exit code 2 before a JVM starts.
+Each has its unit and reason beside its default. Unknown keys, and values that contradict each
+other, end with one sentence and exit code 2 before a JVM starts.
 """
 
 import tomllib
@@ -15,7 +15,7 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.layered_settings import Tree, merge
 from distributary.pipeline.transforms.decoding.one_by_one import MessageLimits
 
-#: Hours for which removed files stay at least: who began to read or write before may need them.
+#: Hours for which removed files stay at least: readers and writers that began before may need them.
 REMOVED_HOURS_MIN = 24
 #: Seconds of a lease at least: stores take hundreds of ms for a request now and then.
 LEASE_SECONDS_MIN = 3
@@ -41,7 +41,7 @@ class MaterializeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
     @property
     def message(self) -> MessageLimits:
-        """What one message may become in the table `messages`."""
+        """Limits of one message's row in the table `messages`."""
         return MessageLimits(DecodeLimits(self.decode_values_max), self.json_chars_max)
 
 
@@ -90,7 +90,7 @@ class JobSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(file: Path | None = None) -> JobSettings:
-    """The settings in force. Raises InvalidRequest naming the file, the key and what is wrong."""
+    """Return the settings in force. Raises InvalidRequest naming file, key and error."""
     tree: Tree = tomllib.loads(
         resources.files("distributary.conf").joinpath("jobs.toml").read_text()
     )
@@ -133,7 +133,7 @@ def _materialize_rules(settings: JobSettings) -> tuple[tuple[bool, str], ...]:
         (materialize.slice_rows >= 1, "materialize.slice_rows must be 1 at least"),
         (
             materialize.decode_values_max >= 1_024,
-            "materialize.decode_values_max must be 1024 at least: what a plain message has",
+            "materialize.decode_values_max must be 1024 at least: a plain message needs it",
         ),
         (materialize.json_chars_max >= 1, "materialize.json_chars_max must be positive"),
         (materialize.logs_at_once >= 1, "materialize.logs_at_once must be 1 at least"),
@@ -179,8 +179,8 @@ def _upkeep_rules(upkeep: UpkeepSettings) -> tuple[tuple[bool, str], ...]:
             upkeep.log_entries_max >= LOG_ENTRIES_MIN,
             f"upkeep.log_entries_max must be {LOG_ENTRIES_MIN} at least: a few checkpoints",
         ),
-        (upkeep.messages_days >= 0, "upkeep.messages_days must not be negative; 0: for ever"),
-        (upkeep.acks_days >= 0, "upkeep.acks_days must not be negative; 0: for ever"),
+        (upkeep.messages_days >= 0, "upkeep.messages_days must not be negative; 0: no limit"),
+        (upkeep.acks_days >= 0, "upkeep.acks_days must not be negative; 0: no limit"),
         (
             not upkeep.acks_days or 0 < upkeep.messages_days <= upkeep.acks_days,
             "upkeep.acks_days must be upkeep.messages_days at least: an ack outlives its message",

@@ -1,9 +1,9 @@
 """The one place that makes a Spark session which knows Delta.
 
 Run by Python, it finds Java, resolves the Delta jars through jgo (no Maven, no Ivy; kept in
-`~/.m2`) and starts a local Spark. Run by `spark-submit`, it takes the JVM that is there: what
-was given on that command line wins, and for a local Spark the jars are added when nobody gave
-them. A cluster gets `conf/spark-cluster.conf`, a local Spark `conf/spark.conf`.
+`~/.m2`) and starts a local Spark. Run by `spark-submit`, it takes the JVM that is there: settings
+of that command line win, and for a local Spark the jars are added when the command line has none.
+A cluster gets `conf/spark-cluster.conf`, a local Spark `conf/spark.conf`.
 
 Our code may lie in a folder or in a wheel (`jobs.cli.wheel`): nothing here asks for more than that.
 """
@@ -42,7 +42,7 @@ from distributary.pipeline.errors import DistributaryError
 #: Spark 4.2 starts with the JVM's vector module, which comes with a whole JDK or JRE from 17 on.
 JAVA_MIN = 17
 
-#: What Delta needs besides pyspark's own jars. 4.4.0: the wheel's 4.4.1 has no jars to go with.
+#: Delta's jars, besides pyspark's own. 4.4.0: for the wheel's 4.4.1 there are no jars.
 DELTA_JARS = (
     ("io.delta", "delta-spark_4.2_2.13", "4.4.0"),
     ("io.delta", "delta-storage", "4.4.0"),
@@ -52,16 +52,16 @@ DELTA_JARS = (
     ("io.unitycatalog", "unitycatalog-client", "0.6.0"),
     ("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
 )
-#: What the master of a Spark in one process begins with.
+#: First characters of the master of a Spark in one process.
 LOCAL = "local"
-#: What pyspark asks the JVM for by a bare name, a thousand times for the plan of some selectors.
-#: Where py4j doesn't know the name it looks into eight packages, and so into all jars, each time:
-#: that was a quarter of the JVM's work for such a plan.
+#: Classes that pyspark asks the JVM for by a bare name, a thousand times for the plan of some
+#: selectors. Where py4j doesn't know the name it searches eight packages, and so all jars, each
+#: time: a quarter of the JVM's work for such a plan.
 _ASKED_FOR = (
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.api.python.PythonSQLUtils",
 )
-#: What Spark knows as packages of Python code.
+#: Extensions that Spark knows as packages of Python code.
 _EXTENSIONS = tuple(SparkContext.PACKAGE_EXTENSIONS)
 
 DELTA_CLASS = "io.delta.sql.DeltaSparkSessionExtension"
@@ -71,7 +71,7 @@ DOWNLOAD_SECONDS_MAX = 120
 
 
 class SparkUnavailable(DistributaryError):
-    """Java or the Delta jars are missing; the message says what to install or to give."""
+    """Java or the Delta jars are missing; the message names the remedy."""
 
 
 #: Java's flag for its first compiler alone, which is right for jobs of seconds (`conf/spark.conf`).
@@ -79,26 +79,26 @@ _FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
 
 
 def of_long_life() -> dict[str, str]:
-    """Settings of a session that runs for hours: Java's second compiler takes a minute's work, and
-    then a message costs a third less."""
+    """Return settings of a session that runs for hours: Java's second compiler takes a minute's
+    work, and then a message costs a third less."""
     name = "spark.driver.extraJavaOptions"
     return {name: defaults()[name].replace(_FIRST_COMPILER, "").strip()}
 
 
 def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = ()) -> SparkSession:
-    """The Spark session of this process, made when there is none; for an S3, if one of the `places`
-    is there.
+    """Return the Spark session of this process, made when there is none; with S3's client, if one
+    of the `places` is there.
 
-    `settings` win over `conf/spark.conf`; what spark-submit was given wins over both. A client of
-    Spark Connect (SPARK_REMOTE, or a session that is there) gets its own, as the server has set it.
+    `settings` win over `conf/spark.conf`; spark-submit's options win over both. A client of Spark
+    Connect (SPARK_REMOTE, or an existing session) gets its own session, as the server has set it.
     Raises SparkUnavailable before any JVM starts when Java or a jar is missing.
     """
     if is_remote() or "SPARK_REMOTE" in os.environ:
         return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if SparkSession.getActiveSession() is not None:
-        # After a query the active one may be the copy that its batches had: that knows nobody's
-        # views. This is the one that was made first.
+        # After a query the active session may be the copy that its batches had, without the views.
+        # This is the session that was made first.
         return SparkSession.builder.getOrCreate()
     # Spark takes what `--py-files` names to its Python workers, but knows no wheel by its name.
     SparkContext.PACKAGE_EXTENSIONS = (*_EXTENSIONS, ".whl")
@@ -122,8 +122,8 @@ def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = (
         options = wanted.get("spark.driver.extraJavaOptions", "")
         options = f"{options} -Dlog4j2.configurationFile={on_disk('log4j2.properties')}"
         wanted["spark.driver.extraJavaOptions"] = using(class_archive(java), options)
-    # Workers import our code by name, also where it is neither installed nor in PYTHONPATH. What
-    # comes in a wheel they have by `--py-files`.
+    # Workers import our code by name, even where it is neither installed nor in PYTHONPATH. Code in
+    # a wheel comes to them by `--py-files`.
     code = Path(distributary.__file__).parents[1]
     if code.is_dir():
         wanted.setdefault("spark.executorEnv.PYTHONPATH", str(code))
@@ -140,18 +140,18 @@ def session(settings: Mapping[str, str] | None = None, places: Iterable[str] = (
 
 
 def know_names() -> None:
-    """Tell py4j what pyspark asks for by bare names: once for each connection to a JVM."""
+    """Tell py4j the classes that pyspark asks for by bare names: once for each connection."""
     for name in _ASKED_FOR:
         java_import(SparkContext._jvm, name)
 
 
 def _wanted(master: str) -> dict[str, str]:
-    """What the file for this master says, and the environment of object stores."""
+    """Return the settings of the file for this master, and those of object stores."""
     return defaults(master) | store_settings(os.environ)
 
 
 def defaults(master: str = LOCAL) -> dict[str, str]:
-    """What `conf/spark.conf` says, or `conf/spark-cluster.conf` for a Spark that isn't local."""
+    """Return `conf/spark.conf`, or `conf/spark-cluster.conf` for a Spark that isn't local."""
     name = "spark.conf" if master.startswith(LOCAL) else "spark-cluster.conf"
     lines = resources.files("distributary.conf").joinpath(name).read_text().splitlines()
     pairs = (line.split(None, 1) for line in lines if line.strip() and not line.startswith("#"))
@@ -159,7 +159,7 @@ def defaults(master: str = LOCAL) -> dict[str, str]:
 
 
 def on_disk(name: str) -> Path:
-    """A file of `conf` that Java can open, also when it comes in a wheel."""
+    """Return a file of `conf` that Java can open, even when it comes in a wheel."""
     kept = ExitStack()
     atexit.register(kept.close)
     return kept.enter_context(
@@ -168,12 +168,12 @@ def on_disk(name: str) -> Path:
 
 
 def delta_jars() -> list[Path]:
-    """The jars of Delta, as `maven_jars` has them."""
+    """Return the jars of Delta, by `maven_jars`."""
     return maven_jars(DELTA_JARS)
 
 
 def maven_jars(jars: Iterable[tuple[str, str, str]]) -> list[Path]:
-    """Jars in the local Maven cache, brought there first when they aren't."""
+    """Return jars in the local Maven cache; download missing ones first."""
     maven = MavenContext(timeout=DOWNLOAD_SECONDS_MAX)
     try:
         return [
@@ -188,15 +188,15 @@ def maven_jars(jars: Iterable[tuple[str, str, str]]) -> list[Path]:
 
 
 def class_archive(java: str) -> Path:
-    """Where the class archive of this Java (`require_java`) and the jars that a session begins with
-    is, if there is one. Raises SparkUnavailable when a jar is missing."""
+    """Return the path of the class archive, which need not exist, of this Java (`require_java`) and
+    a session's first jars. Raises SparkUnavailable when a jar is missing."""
     of_spark = sorted(Path(_find_spark_home(), "jars").glob("*.jar"))
     return archive_of(java, [*delta_jars(), *of_spark])
 
 
 def require_java() -> str:
-    """What the Java that would be started says of itself. Raises SparkUnavailable unless it is of
-    JAVA_MIN or newer."""
+    """Return the `-version` text of the Java that would be started. Raises SparkUnavailable unless
+    it is of JAVA_MIN or newer."""
     said = _java_says(os.environ)
     version = _major(said)
     if version is None:
@@ -213,7 +213,7 @@ def require_java() -> str:
 
 
 def java_version(environment: Mapping[str, str]) -> int | None:
-    """The major version of the Java that Spark would start, None when there is none."""
+    """Return the major version of the Java that Spark would start, None when there is none."""
     return _major(_java_says(environment))
 
 
@@ -223,7 +223,7 @@ def _major(said: str) -> int | None:
 
 
 def _java_says(environment: Mapping[str, str]) -> str:
-    """What the Java that Spark would start says of itself; nothing when there is none."""
+    """Return the `-version` text of the Java that Spark would start; empty when there is none."""
     home = environment.get("JAVA_HOME")
     java = f"{home}/bin/java" if home else shutil.which("java", path=environment.get("PATH"))
     if java is None or not Path(java).exists():
@@ -233,7 +233,7 @@ def _java_says(environment: Mapping[str, str]) -> str:
 
 
 def _adopt_jvm(*, s3: bool) -> dict[str, str]:
-    """Make spark-submit's JVM know Delta, and S3; returns the settings that it was given."""
+    """Make spark-submit's JVM know Delta, and S3; return the settings that it was given."""
     SparkContext._ensure_initialized()
     jvm = SparkContext._jvm
     given = dict(SparkConf(_jvm=jvm).getAll())
@@ -258,7 +258,7 @@ def knows(jvm: object, name: str) -> bool:
 
 
 def add_jars(jvm: object, jars: Iterable[Path]) -> None:
-    """What `--jars` would have done, for a local Spark: one class loader serves all of it."""
+    """Add jars as `--jars` does, for a local Spark: one class loader serves all of it."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[attr-defined]
     for jar in jars:
         loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())  # type: ignore[attr-defined]

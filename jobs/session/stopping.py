@@ -1,4 +1,4 @@
-"""How a streaming job ends: by itself, or when somebody asks it to."""
+"""Ends of a streaming job: by itself, or by a signal."""
 
 import logging
 import signal
@@ -8,22 +8,22 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-#: Seconds between two looks at whether somebody wants the job to stop.
+#: Seconds between two looks at the request to stop.
 STOP_SECONDS = 1
 
 
 class StopRequest:
-    """Whether somebody wants the job to stop: a flag, which threads look at.
+    """Request to stop the job: a flag, which threads look at.
 
-    The asking only sets it: an exception in the middle of a call to the JVM would leave the call's
-    answer for the next one, and a lock may be held by the thread that hears the signal.
+    A signal only sets the flag: an exception in the middle of a call to the JVM would leave the
+    call's answer for the next call, and the thread that gets the signal may hold a lock.
     """
 
     def __init__(self) -> None:
         self.asked = False
 
     def listen(self) -> None:
-        """A signal asks from now on; to be called on the main thread."""
+        """Let signals set the flag from now on; call this on the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
 
@@ -33,10 +33,10 @@ class StopRequest:
 
 
 def wait(query: StreamingQuery, request: StopRequest) -> bool:
-    """Until the query ends (True), or somebody asks the job to: a batch that is cut runs again.
+    """Wait until the query ends (True), or the job is asked to stop: an interrupted batch runs
+    again.
 
-    A signal to the whole process group ends the JVM as well, and then there is nothing left to
-    stop.
+    A signal to the whole process group ends the JVM as well: then no query is left to stop.
     """
     try:
         while not request.asked and not query.awaitTermination(STOP_SECONDS):

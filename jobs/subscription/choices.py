@@ -1,4 +1,4 @@
-"""What a query says to the source `subscription`, checked: each wrong option is one sentence."""
+"""Options of the source `subscription`, checked: each wrong option raises one sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from distributary.jobs.client.query_options import (
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.subscription import SubscriptionKey
 
-#: Every option, in the words of Spark, and what it says.
+#: Every option, in Spark's spelling, and its meaning.
 KNOWN = {
     "gateway": GATEWAY["gateway"],
     "home": "the home of a lake, instead of the gateway: its gateways are found there",
@@ -30,13 +30,13 @@ KNOWN = {
     "raw": "true: the bytes of the messages instead of their columns",
     "typed": "true: the body as columns of its topic's schema, too",
 }
-#: Options that begin so are for the store of `log`, such as storage.aws_region.
+#: Prefix of options for the store of `log`, such as storage.aws_region.
 STORAGE = "storage."
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the options say; None and empty where the defaults of `conf/jobs.toml` hold."""
+    """Values of the options; None and empty where the defaults of `conf/jobs.toml` hold."""
 
     address: str
     subscription: str
@@ -57,12 +57,12 @@ class Choices:
 
     @property
     def container(self) -> str | None:
-        """The container that the subscription belongs to, if it isn't global."""
+        """Container of the subscription, if it isn't global."""
         return SubscriptionKey.parse(self.subscription).container
 
 
 def choices(options: Mapping[str, str]) -> Choices:
-    """The options of a query, whatever the case of their names. Raises InvalidRequest."""
+    """Return the options of a query, by names in any case. Raises InvalidRequest."""
     said, storage = named("the source 'subscription'", options, KNOWN, STORAGE)
     require(said, KNOWN, *(() if said.get("home") else ("gateway",)), "subscription")
     if said.get("home") and said.get("gateway"):
@@ -97,5 +97,5 @@ def choices(options: Mapping[str, str]) -> Choices:
 
 
 def _absolute(log: str) -> str:
-    """The address as every process finds it, whatever its working folder."""
+    """Return the address in a form that doesn't depend on the working folder."""
     return log if not log or "://" in log else str(Path(log).absolute())

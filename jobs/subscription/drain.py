@@ -1,10 +1,10 @@
-"""Put what a subscription is owed into a Delta table, each message once.
+"""Put the messages that a subscription is owed into a Delta table, each once.
 
 The job is a consumer of the subscription like any other: AMQP workers on the same shared
 subscription get their turns beside it. A batch is settled as accepted when it is in the table. A
-job that died goes on where it was: the batch that it was in is written once, whatever happened.
+job that died goes on where it was: its last batch is written once, even if it was interrupted.
 
-Nobody else may write the table meanwhile.
+No other process may write the table meanwhile.
 """
 
 import os
@@ -37,7 +37,7 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the job is told. `options` are those of the source (`jobs.subscription.choices`);
+    """Settings of the job. `options` are those of the source (`jobs.subscription.choices`);
     `trigger` is `available-now` or an interval such as `2 seconds`."""
 
     options: Mapping[str, str]
@@ -48,7 +48,7 @@ class Settings:
 
 
 def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
-    """Start the query. Raises InvalidRequest for options that make no sense."""
+    """Start the query. Raises InvalidRequest for wrong options."""
     choices(settings.options)
     register(spark)
     rows = spark.readStream.format("subscription").options(**settings.options).load()
@@ -67,9 +67,9 @@ def build(spark: SparkSession, settings: Settings) -> StreamingQuery:
 def append_once(batch: DataFrame, number: int, to: str) -> None:
     """Append a batch to the Delta table `to`, unless this query has done so before.
 
-    Delta remembers the last number by the query's id, which is the same for as long as its
-    checkpoint is; with another checkpoint the source gives other batches, too. Raises
-    InvalidRequest on Spark Connect.
+    Delta keeps the last number by the query's id, which is the same as long as the checkpoint
+    exists; with another checkpoint the source gives other batches, too. Raises InvalidRequest on
+    Spark Connect.
     """
     if is_remote():
         raise InvalidRequest(

@@ -30,7 +30,7 @@ from distributary.pipeline.schemas.schema_version import (
 
 
 class Lease:
-    """A holder on a subscription (`ingest.management.leases`), and what it asks.
+    """A holder on a subscription (`ingest.management.leases`), and its requests.
 
     `holder` is its name, a new one if it is empty. In a lake any gateway is asked, and the log that
     has the subscription answers. Raises Unanswered and Refused, each a sentence, and InvalidRequest
@@ -71,16 +71,16 @@ class Lease:
 
     @property
     def location(self) -> LogLocation:
-        """Where the log is, and which table: as of the last answer."""
+        """Address and identity of the log: as of the last answer."""
         if self._location is None:
             self._location = LogLocation.of(self._ask(Verb.READ, {}))
         return self._location
 
     def begin(self, at: Offset) -> str:
-        """Of what it had it keeps what the batch has that ends at `at`, as far as it can, and gives
-        back the rest. What it has.
+        """Keep the held messages of the batch that ends at `at`, as far as possible, and give back
+        the others; return those kept.
 
-        Nothing is asked for when the log can't be reached from here, is another one, or when the
+        No request is made when the log can't be reached from here, is another one, or when the
         batch is another gateway's: raises StoreError or InvalidRequest.
         """
         self.location.require(self._choices, at)
@@ -89,32 +89,33 @@ class Lease:
         return str(kept)
 
     def acquire(self, most: int, wait_ms: int) -> tuple[Acquired, bool]:
-        """So many at most, and whether there may be more now; waits for the first ones."""
+        """Acquire `most` messages at most, and return whether there may be more now; waits for the
+        first ones."""
         answer = self._acquire({"max": most, "wait_ms": wait_ms})
         return Acquired.of(answer["acquired"]), bool(answer["more"])
 
     def settle(self, sequences: str, outcome: str = "accepted") -> int:
-        """What of these it has is settled so, durably; how many that were."""
+        """Settle those of these messages that it holds, durably; return how many."""
         if not sequences:
             return 0
         said = {"holder": self.holder, "sequences": sequences, "outcome": outcome}
         return int(self._ask(Verb.SETTLE, said)["settled"])
 
     def owed(self) -> dict[str, Any]:
-        """What the subscription is owed now."""
+        """Return the messages that the subscription is owed now."""
         return self._ask(Verb.OWED, {})
 
     def head(self) -> int:
-        """The sequence that the next message will have."""
+        """Return the sequence that the next message will have."""
         return int(self._ask(Verb.READ, {})["head"])
 
     def schema(self) -> tuple[str, list[str]]:
-        """The topic or pattern whose schema the subscription's topic has, and its versions as the
-        log has them: the one that holds, then the others that bodies may name. Raises
+        """Return the topic or pattern whose schema the subscription's topic has, and its versions
+        as the log has them: the one in force, then the others that bodies may name. Raises
         InvalidRequest where there is none."""
         topic = str(self._ask(Verb.READ, {})["topic"])
         with self._lock:
-            # Its own log has answered: one that is missing has none of them.
+            # The subscription's own log has answered: a missing log has none of its schemas.
             listed = self._client.listed(Entity.SCHEMA, self._lake_log)
             logs = {_name(one): one["log"] for one in listed.rows}
             name = None if is_pattern(topic) else chosen(logs, topic)
@@ -134,7 +135,7 @@ class Lease:
         return name, texts
 
     def close(self) -> None:
-        """End the connection; what it has lingers."""
+        """End the connection; its messages stay held for a while (`lingerSeconds`)."""
         self._closed.set()
         with self._lock:
             self._client.__exit__(None, None, None)
@@ -172,7 +173,7 @@ class Lease:
 
 
 def _connected(choices: Choices, settings: SubscriptionSettings, container: str) -> Client:
-    """To the gateway that is named, or to the first one of the lake that answers. Raises
+    """Connect to the named gateway, or to the first one of the lake that answers. Raises
     Unanswered."""
     found = [choices.address] if choices.address else addresses(choices.home, choices.lake_log)
     silent: Unanswered | None = None
@@ -198,7 +199,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _text(name: str, said: Mapping[str, Any]) -> str:
-    """A version as the log has it, by what the gateway says of it."""
+    """Return a version as the log has it, made of the gateway's answer."""
     return text_of(
         SchemaVersion(
             topic=name,

@@ -1,8 +1,8 @@
-"""Where a gateway's `topic_log` is and which one it is: looked at before anything is taken.
+"""Address and identity of a gateway's `topic_log`: checked before any message is taken.
 
-Rule 1: a query takes nothing before the table that it can reach was found to be the gateway's.
-Rule 2: a batch that was acquired in another life of the query belongs to the gateway that it was
-        acquired from; another one isn't asked to settle it.
+Rule 1: a query takes no message before the table that it can reach was found to be the gateway's.
+Rule 2: a batch that was acquired in an earlier run of the query belongs to the gateway of that run;
+        another gateway isn't asked to settle it.
 """
 
 from collections.abc import Mapping
@@ -18,18 +18,18 @@ from distributary.pipeline.tables.reading.part_reading import entry, require_sam
 
 @dataclass(frozen=True, slots=True)
 class LogLocation:
-    """What a gateway says of its log: the address as it sees it itself, and which table that is."""
+    """A gateway's log: the address as the gateway sees it, and the table's identity."""
 
     uri: str
     identity: LogIdentity
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Self:
-        """What an answer says. Raises InvalidRequest when it is a gateway of before."""
+        """Return the log of an answer. Raises InvalidRequest for an older gateway."""
         return cls(str(said.get("log", "")), LogIdentity.of(said.get("table")))
 
     def seen_by(self, choices: Choices) -> str:
-        """The address as the query and its executors see it."""
+        """Return the address as the query and its executors see it."""
         return choices.log or self.uri
 
     def require(self, choices: Choices, at: Offset) -> None:
@@ -51,7 +51,7 @@ class LogLocation:
 
 
 def _other(at: Offset, uri: str) -> str:
-    """Why a batch is of another gateway."""
+    """Return the error for a batch of another gateway."""
     return (
         f"the query's checkpoint is of another gateway: its last batch came from {at.log}, and "
         f"this gateway's topic_log, {uri}, isn't that table as it went on. Nothing was taken or "

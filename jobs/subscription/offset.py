@@ -1,7 +1,7 @@
 """The offsets of a query on a subscription: each one has the whole content of its batch.
 
-Spark writes an offset into the query's log before the batch runs. So a batch that runs again, after
-whatever crash, has the same messages, whoever else consumes from the subscription.
+Spark writes an offset into the query's log before the batch runs. So a batch that runs again after
+any crash has the same messages, whatever other consumers the subscription has.
 """
 
 from array import array
@@ -14,22 +14,21 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.sequences.range_text import sequences_of, text_of_sequences
 
-#: Of what an offset says; another one is refused. The first one didn't say which table it means.
+#: Format of an offset; others are refused. The first one didn't name its table.
 VERSION = 2
 FIRST_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """Messages that a holder has: `sequences` ascending, and the failed attempts of those that have
-    any."""
+    """Messages that a holder has: `sequences` ascending, and failed attempts where there are."""
 
     sequences: "array[int]"
     failed: Mapping[int, int]
 
     @classmethod
     def of(cls, said: Mapping[str, str]) -> Self:
-        """What a gateway's answer says: runs as text, by failed attempts. Raises InvalidRequest."""
+        """Read a gateway's answer: runs as text, by failed attempts. Raises InvalidRequest."""
         every: list[int] = []
         failed: dict[int, int] = {}
         for failures, text in said.items():
@@ -40,13 +39,14 @@ class Acquired:
         return cls(array("q", sorted(every)), failed)
 
     def before(self, stop: int) -> tuple[Self, str]:
-        """Those below `stop`, and the others as runs."""
+        """Return the messages below `stop`, and the others as runs."""
         at = bisect_left(self.sequences, stop)
         late = text_of_sequences(self.sequences[at:])
         return replace(self, sequences=self.sequences[:at]), late
 
     def cut(self, messages: int, text_bytes: int) -> tuple[Self, Self]:
-        """The first ones, so many at most and no longer as text, and the others."""
+        """Return the first messages, `messages` and `text_bytes` as text at most, and the
+        others."""
         count = min(messages, len(self.sequences))
         while count > 1:
             size = len(text_of_sequences(self.sequences[:count]))
@@ -59,11 +59,11 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """The end of a batch, with all that is in the batch; `number` 0: none was there.
+    """The end of a batch, with the batch's content; `number` 0: before the first batch.
 
     `sequences` and the values of `failed` (by failed attempts) are runs as text. `holder` has them,
-    of the subscription's incarnation that began in that group; they lie in the table `log`, and
-    which one that is says `table` (None in an offset of the first version).
+    of the subscription's incarnation that began in the group `incarnation`; they lie in the table
+    at `log`, whose identity is `table` (None in an offset of the first version).
     """
 
     number: int = 0
@@ -77,7 +77,7 @@ class Offset:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Self:
-        """What Spark's log has. Raises InvalidRequest for what isn't ours."""
+        """Read an offset of Spark's log. Raises InvalidRequest for one that isn't ours."""
         version = said.get("version")
         if version not in (FIRST_VERSION, VERSION):
             raise InvalidRequest(
@@ -97,7 +97,7 @@ class Offset:
         )
 
     def json(self) -> dict[str, Any]:
-        """What Spark writes down; equal offsets say it equally."""
+        """Return the form for Spark's log; equal offsets have equal forms."""
         return {
             "version": VERSION,
             "batch": self.number,
@@ -119,7 +119,7 @@ class Offset:
         table: LogIdentity,
         what: Acquired,
     ) -> Self:
-        """The end of the batch after this one, which has these messages."""
+        """Return the end of the next batch, which has these messages."""
         failed: dict[int, list[int]] = {}
         for sequence in what.sequences:
             if failures := what.failed.get(sequence):

@@ -1,4 +1,4 @@
-"""What one task of a query reads: it is made in the driver, and read on an executor.
+"""Input of one task of a query: made in the driver, and read on an executor.
 
 An executor needs pyspark, pyarrow and numpy for it, and neither Proton nor deltalake.
 """
@@ -14,8 +14,8 @@ from distributary.pipeline.transforms.materialize.delivered import Batches, deli
 
 
 class Piece(InputPartition):
-    """What one task reads: a part, and what is known of its deliveries (`failed`: runs as text by
-    failed attempts). With a selector not all of it is meant. `form` says which columns it has."""
+    """Input of one task: a part, and its deliveries' failed attempts (`failed`: runs as text, by
+    attempts). A selector leaves messages out. `form` gives the columns."""
 
     def __init__(
         self,
@@ -28,23 +28,23 @@ class Piece(InputPartition):
         self.part, self.failed, self.form, self.selector = part, failed, form, selector
 
     def batches(self) -> Batches:
-        """Read it, wherever this is."""
+        """Read it, on any machine."""
         there = selected(read(self.part), self.part.topic, self.selector)
         return self.form.of(there, self.failed)
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The columns of deliveries; `typed` are those with a body by a schema."""
+    """The columns of deliveries; `typed`: with a body by a schema."""
 
     raw: bool
     typed: StructType | None
 
     def of(self, batches: Batches, failed: Mapping[int, str]) -> Batches:
-        """Rows of the log in this form."""
+        """Return rows of the log in this form."""
         if self.typed is None:
             return delivered(batches, failed, raw=self.raw)
-        # Executors have the libraries of schemas where somebody asks for these columns.
+        # Executors need the libraries of schemas for these columns alone.
         from distributary.pipeline.transforms.typed.delivered_typed import delivered_typed  # noqa: PLC0415
 
         return delivered_typed(batches, failed, self.typed)

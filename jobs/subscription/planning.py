@@ -1,4 +1,4 @@
-"""How the messages of a batch are cut into tasks. It needs deltalake, and runs on the driver."""
+"""Division of a batch's messages into tasks. It needs deltalake, and runs on the driver."""
 
 from array import array
 from collections.abc import Iterable, Mapping
@@ -13,13 +13,13 @@ from distributary.pipeline.tables.reading.parts import parts
 
 
 def sequences_of(texts: Iterable[str]) -> "array[int]":
-    """All sequences of these runs, ascending. Raises InvalidRequest."""
+    """Return all sequences of these runs, ascending. Raises InvalidRequest."""
     found = [range_text.sequences_of(text) for text in texts]
     return found[0] if len(found) == 1 else array("q", sorted(chain.from_iterable(found)))
 
 
 def failed_of(said: Mapping[str, str]) -> dict[int, str]:
-    """Of runs by failed attempts those that have any."""
+    """Return the runs with failed attempts."""
     return {int(failures): text for failures, text in said.items() if int(failures)}
 
 
@@ -32,9 +32,9 @@ def parts_of(
     *,
     exact: bool,
 ) -> list[Part]:
-    """The tasks that read these messages. `exact`: all of them are the topic's.
+    """Return the tasks that read these messages. `exact`: all of them are the topic's.
 
-    Raises StoreError, also when another table than the gateway's lies there.
+    Raises StoreError, also when the table there isn't the gateway's.
     """
     return parts(
         location.seen_by(choices),

@@ -1,7 +1,7 @@
 """The data source `subscription` of Spark, as a stream that takes and as a table that looks.
 
-What is here runs in the driver's Python processes, except for `read`, which runs on executors:
-those need pyspark, pyarrow and numpy, and no Proton.
+This module runs in the driver's Python processes, except for `read`, which runs on executors: they
+need pyspark, pyarrow and numpy, and no Proton.
 """
 
 from typing import Any
@@ -51,7 +51,7 @@ def _form(chosen: Choices, schema: StructType) -> Form:
 
 
 def _typed_schema(chosen: Choices) -> StructType:
-    """The columns by the schema that the gateway has for the subscription's topic now."""
+    """Return the columns by the present schema of the subscription's topic."""
     from distributary.jobs.session.job_settings import load  # noqa: PLC0415
     from distributary.jobs.subscription.driver_connection import Lease  # noqa: PLC0415
     from distributary.pipeline.transforms.typed.delivered_typed import typed_schema  # noqa: PLC0415
@@ -67,13 +67,13 @@ def register(spark: SparkSession) -> None:
 
 
 class _Looker(DataSourceReader):
-    """What is owed, seen once when the query is planned."""
+    """Reader of owed messages, listed once when the query is planned."""
 
     def __init__(self, chosen: Choices, form: Form) -> None:
         self._choices, self._form = chosen, form
 
     def partitions(self) -> list[InputPartition]:
-        # Executors have this module, and neither Proton nor deltalake need be there.
+        # Executors load this module, too, without Proton and deltalake.
         from distributary.jobs.session.job_settings import load  # noqa: PLC0415
         from distributary.jobs.subscription.driver_connection import Lease  # noqa: PLC0415
         from distributary.jobs.subscription.log_location import LogLocation  # noqa: PLC0415

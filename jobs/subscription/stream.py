@@ -1,17 +1,17 @@
-"""A query as a consumer: acquire, write down what a batch has, read, settle when it is written.
+"""A query as a consumer: acquire, record the batch's content, read, settle when it is written.
 
 The order of steps, each durable before the next one begins:
 
-1. `latestOffset` settles as accepted what the start offset has: Spark calls it only when the batch
-   that ends there is written and committed. Then it acquires, and returns an offset with the
+1. `latestOffset` settles the messages of the start offset as accepted: Spark calls it only when the
+   batch that ends there is written and committed. Then it acquires, and returns an offset with the
    sequences; the gateway answers when topic_log has them.
 2. Spark writes the offset into the query's log.
 3. `partitions` says where the messages lie, executors read them, the query writes them somewhere.
 4. Spark writes the batch into its log of commits.
 
-A driver that dies between 2 and 4 runs the batch again with the same content: whatever is written
-with the batch's number as transaction id is written once. Before the first step of its life the
-stream tells the gateway what of all this it keeps: then nobody else gets it meanwhile.
+A driver that dies between 2 and 4 runs the batch again with the same content: a write with the
+batch's number as transaction id is done once. Before its first step the stream tells the gateway
+which messages it keeps, so that no other consumer gets them meanwhile.
 """
 
 from collections.abc import Sequence
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 
 class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query on one subscription. Spark makes several, and asks one of them; that one connects
-    when it is asked first. Executors have copies for `read` alone."""
+    """One query on one subscription. Spark makes several objects and uses one of them, which
+    connects at its first call. Executors have copies for `read` alone."""
 
     def __init__(self, choices: Choices, form: Form) -> None:
         self._choices, self._form = choices, form
         self._lease: Lease | None = None
-        #: Acquired, and in no batch yet: an offset would have become too long.
+        #: Acquired messages in no batch yet: the offset would have become too long.
         self._left: Acquired | None = None
         #: Number of the last batch that is settled.
         self._settled = 0
-        #: With a trigger that ends: the first sequence that comes too late for it.
+        #: With a trigger that ends: the first sequence that isn't part of its run.
         self._end: int | None = None
 
     # Spark's names are in Spark's case.
@@ -114,8 +114,8 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return load().subscription
 
     def _lease_at(self, at: Offset) -> "Lease":
-        """The connection. The first one of this life keeps what the batch has that ends at `at`,
-        which is to be written or to be settled, and nothing else."""
+        """Return the connection. A new one keeps the messages of the batch that ends at `at`, which
+        is to be written or settled, and no others."""
         if self._lease is None:
             from distributary.jobs.subscription.driver_connection import Lease  # noqa: PLC0415
 
@@ -134,7 +134,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._settled = at.number
 
     def _next(self, lease: "Lease", most: int) -> Acquired:
-        """What the next batch has, and what is left for the ones after it."""
+        """Return the messages of the next batch; keep the rest for later batches."""
         if self._left is not None:
             found, self._left = self._left, None
             return found

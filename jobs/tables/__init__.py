@@ -1,4 +1,4 @@
-"""Spark's tables: made, known again, written by one process at a time, asked of Delta's classes.
+"""Spark's tables: made, checked, written by one process at a time, inspected by Delta's classes.
 
 It may import `session`. Start with `spark_tables`.
 """

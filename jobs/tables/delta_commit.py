@@ -1,14 +1,15 @@
-"""Commits to a table that say a transaction of ours, each at the cost of that commit alone.
+"""Commits to a table with a transaction of ours, each at the cost of that commit alone.
 
-Delta's way is the write option `txnAppId`: it skips what was written before, and to know that it
-asks for the table's transactions. Delta 4.4 answers from the table's whole state, which it rebuilds
-after each commit by a Spark job: more than half of the CPU of a small batch. Who writes all commits
-of a table needn't ask: what the last one said is known for as long as its version is the newest.
+Delta's way is the write option `txnAppId`: it skips rows that were written before, and reads the
+table's transactions for that. Delta 4.4 reads them from the table's whole state, which it rebuilds
+after each commit by a Spark job: more than half of the CPU of a small batch. The only writer of a
+table needn't read them: its last commit's transaction is known as long as that version is the
+newest.
 
-Rule 1: a commit is made upon the version that our last one made, or of which the table's
-        transaction is known; upon any other only after the table has said it.
-Rule 2: another's commit with our transaction in the meantime is a conflict for Delta, as it would
-        be with the option.
+Rule 1: a commit is made upon the version that our last commit made, or whose transaction is known;
+        upon any other version only after the table was asked.
+Rule 2: another writer's commit with our transaction in the meantime is a conflict for Delta, as it
+        would be with the option.
 """
 
 import json
@@ -24,13 +25,13 @@ from distributary.jobs.tables.delta_files import DELTA, java_class, log_of
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.delta.row_files import RowFile
 
-#: What a commit brings: rows that Spark is to write, or files that are written.
+#: Content of a commit: rows that Spark is to write, or files that are written.
 Rows: TypeAlias = DataFrame | Sequence[RowFile]
 
-#: What Delta says where it knows no transaction of an application.
+#: Delta's answer where it knows no transaction of an application.
 NONE = -1
 
-#: The application that says when a job took the tables over.
+#: The application whose transaction has the time at which a job took the tables over.
 _TAKEN = "distributary-taken"
 
 
@@ -52,19 +53,20 @@ class Commits:
         self.java = _Java(self.spark)
 
     def known_at(self, version: int, *, empty: bool = False) -> None:
-        """The caller knows what the table's transaction is at this version, `after` says it; and
+        """Note a version whose transaction the caller knows (`after` of the next commit), and
         whether the table is empty then."""
         self._version, self._files = version, [] if empty else None
 
     def append(self, rows: Rows, transaction: int, *, after: int) -> int:
-        """The rows as new files, or files that have them; the table says `transaction` then.
+        """Append rows, or files that have them, with `transaction`.
 
-        `after` is the highest that it may say until now. Raises StoreError when it says more.
+        `after`: the highest transaction that the table may have before. Raises StoreError when it
+        has a higher one.
         """
         return self._commit(rows, transaction, after, replace=False)
 
     def replace(self, rows: Rows, transaction: int, *, after: int) -> int:
-        """The same, and all that the table had before goes."""
+        """Replace the table's content, with the arguments of `append`."""
         return self._commit(rows, transaction, after, replace=True)
 
     def _commit(self, rows: Rows, transaction: int, after: int, *, replace: bool) -> int:
@@ -97,7 +99,7 @@ class Commits:
 
 
 def make_version(spark: SparkSession, path: str) -> None:
-    """A version that changes nothing: whoever began a commit before it can't make this one."""
+    """Make a version without changes, so that commits that began before it fail."""
     java = _Java(spark)
     begun = log_of(spark, path).startTransaction()
     actions = java.actions(java.added(()), _TAKEN, int(1_000 * time.time()), [])
@@ -105,7 +107,7 @@ def make_version(spark: SparkSession, path: str) -> None:
 
 
 class _Java:
-    """What a commit needs of the JVM's classes, looked up once."""
+    """The JVM's classes for a commit, looked up once."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
@@ -118,7 +120,7 @@ class _Java:
         self._modes = java_class(spark, "org.apache.spark.sql.SaveMode")
 
     def added(self, files: Sequence[RowFile]) -> JavaObject:
-        """The actions that add these files."""
+        """Return the actions that add these files."""
         found = self._lists()
         for file in files:
             found.add(self._action.fromJson(file.action))
@@ -127,7 +129,7 @@ class _Java:
     def actions(
         self, added: JavaObject, application: str, transaction: int, gone: list[JavaObject]
     ) -> JavaObject:
-        """All that a commit says."""
+        """Return all actions of a commit."""
         now_ms = self._option.apply(int(1_000 * time.time()))
         others = self._lists()
         others.add(self._transactions(application, transaction, now_ms))
@@ -136,7 +138,7 @@ class _Java:
         return added.appendedAll(self._as_scala.asScala(others))
 
     def operation(self, *, replace: bool) -> JavaObject:
-        """What the table's history calls it."""
+        """Return the commit's name in the table's history."""
         rest = [getattr(self._write, f"apply$default${nth}")() for nth in range(2, 10)]
         return self._write.apply(self._modes.Overwrite if replace else self._modes.Append, *rest)
 

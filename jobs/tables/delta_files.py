@@ -1,4 +1,4 @@
-"""What Delta knows of a table and doesn't say in Python: asked of its classes in the JVM.
+"""Facts of a table that Delta has no Python for: asked of its classes in the JVM.
 
 `DeltaLog` is an inner class of the Delta release that is pinned; it is used in this file, in
 `delta_commit` and in `table_files` alone.
@@ -18,18 +18,18 @@ HADOOP_PATH = "org.apache.hadoop.fs.Path"
 
 
 def require_jvm() -> None:
-    """Raise InvalidRequest where Spark is reached by Spark Connect: what writes tables asks Delta's
-    classes in the JVM."""
+    """Raise InvalidRequest where Spark is reached by Spark Connect: jobs that write tables need
+    Delta's classes in the JVM."""
     if is_remote():
         raise InvalidRequest(
-            "What writes Spark's tables needs the JVM, which a client of Spark Connect doesn't "
+            "A job that writes Spark's tables needs the JVM, which clients of Spark Connect don't "
             "reach: run it where Spark runs, by `spark-submit` or as a job of the cluster."
         )
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """A class of the JVM by its whole name. With `spark._jvm.org.apache...` each part of the name
-    is a search through all jars, 2 ms together. Raises InvalidRequest where there is none."""
+    """Return a class of the JVM by its whole name. With `spark._jvm.org.apache...` each part of the
+    name is a search through all jars, 2 ms together. Raises InvalidRequest where there is none."""
     require_jvm()
     found = getattr(spark._jvm, name)
     if isinstance(found, JavaPackage):
@@ -41,19 +41,18 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 
 def newest_version(spark: SparkSession, path: str) -> int:
-    """The table's version as it is now."""
+    """Return the table's present version."""
     version: int = snapshot_of(log_of(spark, path)).version()
     return version
 
 
 def transaction(spark: SparkSession, path: str, application: str) -> tuple[int, int | None]:
-    """The table's version, and the last transaction that it has of this application; None if it
-    has none.
+    """Return the table's version, and the last transaction that it has of this application; None if
+    it has none.
 
-    The newest entry says it, as a rule, and is one file to read; so is all that a table has said
-    which was only made. Else the whole table is asked: Delta 4.4 rebuilds that by a Spark job. What
-    Delta writes beside a version (`.crc`) isn't asked: after a power cut it may be there with an
-    empty entry.
+    As a rule the newest entry has it, which is one file to read; so is the only entry of a new
+    table. Else the table's whole state is read: Delta 4.4 rebuilds that by a Spark job. Delta's
+    `.crc` file beside an entry isn't read: after a power cut it may exist beside an empty entry.
     """
     snapshot = snapshot_of(log_of(spark, path))
     version = int(snapshot.version())
@@ -65,8 +64,8 @@ def transaction(spark: SparkSession, path: str, application: str) -> tuple[int, 
 
 
 def has_nothing(spark: SparkSession, path: str) -> bool:
-    """Whether the table was only made, and at most one commit of no rows came after it. To look
-    costs no Spark job."""
+    """Whether the table was only made, with at most one commit of no rows after that. This takes no
+    Spark job."""
     entries = Entries(spark, path)
     first = entries.text(0)
     if first is None or (newest := entries.last_from(0)) > 1:
@@ -76,7 +75,7 @@ def has_nothing(spark: SparkSession, path: str) -> bool:
 
 
 def _said(entry: str, application: str) -> int | None:
-    """The transaction that an entry says; None if it says none, or is torn."""
+    """Return an entry's transaction; None if it has none, or is torn."""
     try:
         actions = [json.loads(line) for line in entry.splitlines()]
         said = {one["txn"]["appId"]: int(one["txn"]["version"]) for one in actions if "txn" in one}
@@ -86,7 +85,7 @@ def _said(entry: str, application: str) -> int | None:
 
 
 def files_at(spark: SparkSession, path: str, version: int) -> list[str]:
-    """The actions that add the table's files as of a version, as JSON."""
+    """Return the actions that add the table's files as of a version, as JSON."""
     log = log_of(spark, path)
     nothing = [getattr(log, f"getSnapshotAt$default${n}")() for n in (2, 3, 4)]
     found = log.getSnapshotAt(version, *nothing).allFiles().collectAsList()
@@ -94,7 +93,7 @@ def files_at(spark: SparkSession, path: str, version: int) -> list[str]:
 
 
 def partitions(spark: SparkSession, path: str) -> tuple[str, ...]:
-    """The columns that the table is partitioned by."""
+    """Return the columns that the table is partitioned by."""
     columns = snapshot_of(log_of(spark, path)).metadata().partitionColumns()
     return tuple(str(columns.apply(at)) for at in range(columns.size()))
 
@@ -114,14 +113,14 @@ class Folder:
         return found
 
     def names(self) -> list[str]:
-        """What lies in it, files and folders; nothing if it isn't there."""
+        """Return the names of its files and folders; none if it doesn't exist."""
         folder = self._paths(self._path)
         if not self._files.exists(folder):
             return []
         return sorted(str(found.getPath().getName()) for found in self._files.listStatus(folder))
 
     def text(self, name: str) -> str | None:
-        """What is in it; None if there is none."""
+        """Return a file's text; None if it doesn't exist."""
         if not self.has(name):
             return None
         stream = self._files.open(self._paths(f"{self._path}/{name}"))
@@ -132,8 +131,8 @@ class Folder:
         return found
 
     def remove_empty(self) -> None:
-        """Remove the folder, if it is there: only itself, never what others put there meanwhile.
-        Raises Py4JJavaError when something is in it."""
+        """Remove the folder, if it exists and is empty: files that came meanwhile stay. Raises
+        Py4JJavaError when it isn't empty."""
         self._files.delete(self._paths(self._path), False)
 
     def remove(self) -> None:
@@ -148,16 +147,16 @@ class Entries:
         self._folder = Folder(spark, f"{path}/_delta_log")
 
     def text(self, version: int) -> str | None:
-        """What an entry says, line by line; None if there is none."""
+        """Return an entry's lines; None if it doesn't exist."""
         return self._folder.text(_entry(version))
 
     def last_from(self, version: int) -> int:
-        """The newest version, of which all since this one have an entry. It looks for files' names
-        alone; to ask Delta would make it read the entries, too."""
+        """Return the newest version up to which all versions since this one have an entry. It looks
+        at files' names alone; Delta would read the entries, too."""
         step = 1
         while self._folder.has(_entry(version + step)):
             step *= 2
-        low, high = step // 2, step  # the one is there, the other isn't
+        low, high = step // 2, step  # the low one exists, the high one doesn't
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (
@@ -171,11 +170,11 @@ def _entry(version: int) -> str:
 
 
 def log_of(spark: SparkSession, path: str) -> JavaObject:
-    """The table's log; one object for all who ask in this JVM."""
+    """Return the table's log; all callers in this JVM share one object."""
     delta_log = java_class(spark, f"{DELTA}.DeltaLog")
     return delta_log.forTable(cast("Any", spark)._jsparkSession, path)
 
 
 def snapshot_of(log: JavaObject) -> JavaObject:
-    """The newest version of the table."""
+    """Return the table's newest snapshot."""
     return log.update(False, *(getattr(log, f"update$default${n}")() for n in (2, 3)))

@@ -1,4 +1,4 @@
-"""Folders that a person named, looked at before a JVM starts; those on this machine alone."""
+"""Checks of folders that a user named, before a JVM starts; of those on this machine alone."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from distributary.pipeline.tables.home.home import make_folder
 
 
 def local(place: str) -> Path | None:
-    """The path of a place; None when it isn't on a disk of this machine."""
+    """Return the path of a place; None when it isn't on a disk of this machine."""
     parts = urlsplit(place)
     if parts.scheme == "file":
         return Path(parts.path)
@@ -17,8 +17,7 @@ def local(place: str) -> Path | None:
 
 
 def require_tables(place: str) -> None:
-    """Raise InvalidRequest unless Spark's tables may lie in `place`: it is a folder, and can be
-    looked into."""
+    """Raise InvalidRequest unless Spark's tables may lie in `place`: a folder that can be read."""
     path = local(place)
     if path is None:
         return
@@ -36,8 +35,8 @@ def require_tables(place: str) -> None:
 
 
 def make_writable(place: str, says: str) -> None:
-    """Make the folder `place`, which is for what `says` says, if it is absent. Raises
-    InvalidRequest where none can be, StoreError where it may not be written."""
+    """Make the folder `place`, if it is absent; `says` names its purpose. Raises InvalidRequest
+    where no folder can be, StoreError where it may not be written."""
     path = local(place)
     if path is None:
         return

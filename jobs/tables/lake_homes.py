@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class JobHome(msgspec.Struct, frozen=True):
-    """A home by its path or address; it is laid out alike on both."""
+    """A home by its path or address; both have the same layout."""
 
     root: str
 
@@ -33,7 +33,7 @@ class JobHome(msgspec.Struct, frozen=True):
         return f"{self.root}/tables"
 
     def checkpoint(self, query: str) -> str:
-        """Where a query keeps its checkpoint."""
+        """Return the folder of a query's checkpoint."""
         return f"{self.root}/checkpoints/{query}"
 
     @property
@@ -52,8 +52,7 @@ _REQUEST_SECONDS = 5.0
 
 
 def job_home(home: str) -> JobHome:
-    """The home at a path or an address. Raises InvalidRequest for an address that says too
-    little."""
+    """Return the home at a path or an address. Raises InvalidRequest for an incomplete address."""
     path = local(home)
     if path is not None:
         return JobHome(str(Home(path).root))
@@ -61,7 +60,7 @@ def job_home(home: str) -> JobHome:
 
 
 def lake_of(home: str) -> Lake | None:
-    """The lake that this home is; None where it is none. Raises StoreError when its store doesn't
+    """Return the lake at this home; None where it is none. Raises StoreError when its store doesn't
     answer."""
     path = local(home)
     if path is not None:
@@ -73,8 +72,8 @@ def lake_of(home: str) -> Lake | None:
 
 
 def served_homes(home: str) -> dict[str, JobHome]:
-    """The homes of the logs of a lake that were served, by their logs; none where the home is no
-    lake. Raises StoreError for a placement that can't be read."""
+    """Return the homes of a lake's logs that were served, by log; none where the home is no lake.
+    Raises StoreError for a placement that can't be read."""
     lake = lake_of(home)
     if lake is None:
         return {}
@@ -83,14 +82,14 @@ def served_homes(home: str) -> dict[str, JobHome]:
 
 
 def whole_lake(home: str | None, *others: str | None) -> dict[str, JobHome]:
-    """As `served_homes`, where nothing is said but the home; else none."""
+    """Return `served_homes`, if only the home is given; else none."""
     if home is None or any(one is not None for one in others):
         return {}
     return served_homes(home)
 
 
 def _objects(root: str) -> "ObjectHome":
-    """A home on a store; the environment says its keys."""
+    """Return a home on a store, with keys of the environment."""
     from distributary.pipeline.tables.object_home.object_home import ObjectHome  # noqa: PLC0415 (as above)
 
     return ObjectHome(root, {})

@@ -1,8 +1,8 @@
-"""What a session needs to read and write tables on an object store: addresses, jars, settings, and
-the log store that makes versions certain (`ConditionalLogStore.java`).
+"""A session's access to tables on an object store: addresses, jars, settings, and the log store
+that makes versions by conditional puts (`ConditionalLogStore.java`).
 
-Hadoop's client of S3 comes with all of Amazon's SDK in one jar of 690 MB; what it calls is in the
-modules of that SDK below, 13 MB. A session of ours has those; what `--packages` brings is as good.
+Hadoop's client of S3 comes with all of Amazon's SDK in one jar of 690 MB; the modules of that SDK
+below, 13 MB, are enough for it. A session of ours has these; jars of `--packages` work, too.
 """
 
 import atexit
@@ -28,7 +28,7 @@ _MODULES: Final = (
     *("protocol-core", "regions", "retries", "retries-spi", "s3", "s3-transfer-manager"),
     *("sdk-core", "sts", "third-party-jackson-core", "utils"),
 )
-#: What a session needs for `s3a://` besides pyspark's own jars.
+#: Jars of a session for `s3a://`, besides pyspark's own.
 S3_JARS: Final = (
     ("org.apache.hadoop", "hadoop-aws", "3.5.0"),
     *(("software.amazon.awssdk", name, _SDK) for name in _MODULES),
@@ -45,18 +45,18 @@ CLIENTS: Final = (
     "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
 )
 
-#: Our log store, its source, and what Spark's settings call it.
+#: Our log store, its source, and its key in Spark's settings.
 LOG_STORE: Final = "distributary.ConditionalLogStore"
 _SOURCE: Final = "ConditionalLogStore.java"
 
-#: Where Azure's addresses lead: object_store names a container, Hadoop its account as well.
+#: Azure's schemes: object_store's addresses name a container, Hadoop's its account as well.
 _AZURE: Final = ("az", "azure", "adl")
 _AZURE_ACCOUNT: Final = "AZURE_STORAGE_ACCOUNT_NAME"
 
 
 def spark_address(place: str, environment: Mapping[str, str]) -> str:
-    """The address of a place as Hadoop knows it; one on a disk of this machine is its path. Raises
-    InvalidRequest for one that says too little."""
+    """Return a place's address in Hadoop's form; of one on a disk of this machine its path. Raises
+    InvalidRequest for an incomplete one."""
     parts = urlsplit(place)
     if parts.scheme == "file":
         return parts.path
@@ -84,7 +84,8 @@ def on_s3(places: Iterable[str]) -> bool:
 
 
 def store_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment says of the store, as Hadoop names it; keys it finds there itself."""
+    """Return the environment's settings of the store, by Hadoop's names; Hadoop reads keys there
+    itself."""
     found = {}
     if endpoint := environment.get("AWS_ENDPOINT_URL"):
         found["spark.hadoop.fs.s3a.endpoint"] = endpoint
@@ -95,8 +96,8 @@ def store_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def add_log_store(jvm: Any, context: Any) -> None:
-    """Make the JVM know our log store, and the machines of a cluster, which look for files by it.
-    Once for each JVM: 0.3 s."""
+    """Make the JVM know our log store, and a cluster's machines, which find files by it. It takes
+    0.3 s, once for each JVM."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     if loader.getResource(f"{LOG_STORE.replace('.', '/')}.class") is not None:
         return

@@ -1,15 +1,14 @@
-"""The tables that Spark writes: made, known again, appended to, and how far each of them is.
+"""The tables that Spark writes: made, checked, appended to, each with the last group that it has.
 
-Rule: every commit of these tables says the last group that is wholly in, as a transaction of
-      APPLICATION. So a table tells by itself how far it is, and an interruption anywhere is gone
-      on with from there.
+Rule: every commit of these tables has the last group that is wholly in the table, as a transaction
+      of APPLICATION. So a job goes on from there after an interruption anywhere.
 """
 
 from dataclasses import dataclass, field
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql.types import StructType
 
 from distributary.jobs.tables.delta_commit import Commits, Rows
@@ -24,17 +23,17 @@ from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 from distributary.pipeline.transforms.schema.topic_folders import REJECTED_NAME
 
-#: Under this name each table's commits say their last group.
+#: The application of the transactions that have the tables' last groups.
 APPLICATION = SPARK_APP
 
-#: Where Delta keeps a table's own log, and what it makes there before the first entry; a file that
-#: isn't whole yet begins with a dot.
+#: Folder of a table's Delta log, and the folder that Delta makes there before the first entry;
+#: names of incomplete files begin with a dot.
 LOG, STAGED = "_delta_log", "_staged_commits"
 
-#: What a table came with when there were fewer; without one of the others it is made anew.
+#: Tables of the first release; one of the others that is missing is made anew.
 FIRST = ("messages", "acks", "cursors")
 
-#: Columns that came later than their tables; a table without them is completed.
+#: Columns that came later than their tables; a table without them gets them.
 LATER = {
     "acks": {"floor"},
     "cursors": {"failures", "lost"},
@@ -52,11 +51,11 @@ PROPERTIES = {"delta.checkpointInterval": "100"}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a table lies on the disk."""
+    """A table's layout on the disk."""
 
     partitions: tuple[str, ...]
     statistics: str  #: columns that prune; no others are counted
-    plain: frozenset[str] = frozenset()  #: that repeat too seldom for a dictionary
+    plain: frozenset[str] = frozenset()  #: columns that repeat too seldom for a dictionary
 
 
 #: Columns of `messages` that have another value in each row.
@@ -75,7 +74,8 @@ SHAPES = {
 
 
 def formats() -> dict[str, SparkFormat]:
-    """Each table as this version writes it: its columns, and those that one of before may lack."""
+    """Return each table's format in this version: its columns, and those that older tables may
+    lack."""
     return {
         name: SparkFormat(
             {field.name: field.jsonValue()["type"] for field in schema.fields},
@@ -87,9 +87,9 @@ def formats() -> dict[str, SparkFormat]:
 
 @dataclass(slots=True)
 class SparkTable:
-    """One table: `reached` is the group up to which it has everything.
+    """One table: `reached` is the group up to which it has all rows.
 
-    `marked` is whether its own commits say so; of a table of an older release its rows do.
+    `marked`: whether its commits have that group; of a table of an older release its rows have it.
     """
 
     spark: SparkSession
@@ -109,7 +109,7 @@ class SparkTable:
         return self.spark.read.format("delta").load(self.path)
 
     def empty(self) -> bool:
-        """Whether it never had a row, if that can be seen at a glance."""
+        """Whether it never had a row, as far as its first entries show."""
         return has_nothing(self.spark, self.path)
 
     def complete(self) -> bool:
@@ -118,13 +118,13 @@ class SparkTable:
         return all(there.get(one.name) == one.dataType.simpleString() for one in self.schema)
 
     def grow(self, schema: StructType) -> None:
-        """It has these columns from the next commit on; those that it lacks are added."""
+        """Let it have these columns from the next commit on; missing ones are added."""
         if schema != self.schema:
             self.schema, self._whole = schema, False
 
     @property
     def layout(self) -> RowsLayout:
-        """How its files are written where Spark doesn't."""
+        """Layout of its files where Spark doesn't write them."""
         shape = self.shape
         return RowsLayout(
             self.path,
@@ -135,8 +135,7 @@ class SparkTable:
         )
 
     def append(self, rows: Rows, group: int) -> int:
-        """One commit, after which the table has everything up to `group`; returns how many rows.
-
+        """Append in one commit, after which the table has all rows up to `group`; return how many.
         Raises StoreError when another job has written to it.
         """
         self._widen()
@@ -145,14 +144,14 @@ class SparkTable:
         return count
 
     def replace(self, rows: Rows, group: int) -> int:
-        """The same, and it has no other rows then."""
+        """Replace all rows in one commit, with the arguments of `append`."""
         self._widen()
         count = self._commits.replace(rows, group, after=self.reached)
         self.reached, self.marked = group, True
         return count
 
     def _widen(self) -> None:
-        """A table of before gets the columns that it lacks: null in its rows."""
+        """Add the columns that an older table lacks: null in its rows."""
         if not self._whole and not self.complete():
             nothing = self.spark.createDataFrame([], self.schema)
             widening = nothing.write.format("delta").mode("append")
@@ -160,7 +159,7 @@ class SparkTable:
         self._whole = True
 
     def make(self) -> None:
-        """Make it, where there is none. Raises StoreError when something else is in its place."""
+        """Make it, where there is none. Raises StoreError when other files are in its place."""
         self._clear_what_was_begun()
         shape, schema = self.shape, self.schema
         making = (
@@ -176,7 +175,7 @@ class SparkTable:
         self._commits.known_at(0, empty=True)
 
     def make_beside_files(self) -> None:
-        """Make it where files of its first rows lie already: `make` asks for an empty folder."""
+        """Make it where files of its first rows lie already: `make` needs an empty folder."""
         nothing = self.spark.createDataFrame([], self.schema)
         writing = nothing.write.format("delta").partitionBy(*self.shape.partitions)
         writing = writing.option("delta.dataSkippingStatsColumns", self.shape.statistics)
@@ -186,8 +185,8 @@ class SparkTable:
         self.known()
 
     def _clear_what_was_begun(self) -> None:
-        """A job that was killed while it made the table left a log without an entry: nothing was
-        ever in it, and Delta makes no table in a folder that isn't empty."""
+        """Remove a Delta log without an entry, left by a job that was killed while it made the
+        table: Delta makes no table in a folder that isn't empty."""
         log = Folder(self.spark, f"{self.path}/{LOG}")
         found = [name for name in Folder(self.spark, self.path).names() if name != LOG]
         found += [f"{LOG}/{name}" for name in log.names() if name[0] != "." and name != STAGED]
@@ -204,13 +203,13 @@ class SparkTable:
         log.remove_empty()
 
     def known(self) -> None:
-        """Look how far a table is whose columns follow from what the log says."""
+        """Read the last group of a typed table, whose columns follow from the log's schemas."""
         version, said = transaction(self.spark, self.path, APPLICATION)
         self._commits.known_at(version)
         self.marked, self.reached = said is not None, said or 0
 
     def find(self) -> None:
-        """Look how far it is. Raises StoreError when it isn't ours."""
+        """Read the table's last group. Raises StoreError when the table isn't ours."""
         self._require_ours()
         version, said = transaction(self.spark, self.path, APPLICATION)
         self._commits.known_at(version)
@@ -245,10 +244,10 @@ class SparkTable:
 def open_tables(
     spark: SparkSession, folder: str, checkpoint: str, *, begun: bool
 ) -> dict[str, SparkTable]:
-    """All tables in their order; those that are absent are made.
+    """Return all tables in their order; absent ones are made.
 
-    `begun` says that the query of this checkpoint has written batches before. Raises StoreError
-    when a table of it is gone: who relied on it should know before it is made anew.
+    `begun`: the query of this checkpoint has written batches before. Raises StoreError when one of
+    its tables is gone: its readers should know before it is made anew.
     """
     tables = {
         name: SparkTable(spark, name, f"{folder}/{name}", schema, SHAPES[name])
@@ -271,7 +270,7 @@ def open_tables(
 
 
 def _complete(tables: dict[str, SparkTable]) -> None:
-    """Cursors come last: a table that had nothing to write until then has everything, too."""
+    """Set the group of `cursors`, which come last, for tables that had no rows to write."""
     cursors = tables["cursors"]
     for one in tables.values():
         if one.marked and cursors.marked:
@@ -279,7 +278,7 @@ def _complete(tables: dict[str, SparkTable]) -> None:
 
 
 def typed_names(spark: SparkSession, folder: str) -> list[str]:
-    """The typed tables that there are, and `rejected`: their places below the folder."""
+    """Return the places of the existing typed tables, and of `rejected`, below the folder."""
     found = typed_places(lambda below: Folder(spark, f"{folder}/{below}").names())
     found.append(REJECTED_NAME)
     return [name for name in found if DeltaTable.isDeltaTable(spark, f"{folder}/{name}")]

@@ -1,15 +1,14 @@
-"""One job at a time writes Spark's tables on an object store: a lease says which one.
+"""One job at a time writes Spark's tables on an object store: the owner of a lease.
 
-The lease only says when to try. What is safe rests on names of objects:
-
+The lease only says when to try. Safety rests on names of objects:
 Rule 1: a version is made by a put that is refused if it is there, and only after the lease was seen
         to name this job (`jobs/tables/ConditionalLogStore.java`).
-Rule 2: whoever takes the lease without a farewell of the one before makes a version of each table.
-        So a former job that wakes can't put what it had begun; and what it begins then, it begins
-        after it has read the lease.
-Rule 3: a former job removes nothing that a later one has written: VACUUM makes a version between
-        its list of files and their removal (`jobs.upkeep.spark_upkeep`), and no folder of a table
-        is removed with what is in it.
+Rule 2: a job that takes the lease of a job that ended without giving it back makes a version of
+        each table. So the former job, when it wakes, can't put a commit that it had begun; and it
+        begins new ones only after it has read the lease.
+Rule 3: a former job removes no file that a later one has written: VACUUM makes a version between
+        its list of files and their removal (`jobs.upkeep.spark_upkeep`), and a table's folder is
+        only removed when it is empty.
 """
 
 import time
@@ -51,10 +50,11 @@ NAME: Final = ".writer"
 def leased(
     spark: SparkSession, folder: str, job: str, seconds: float, stop: Callable[[], bool]
 ) -> Iterator[None]:
-    """Be the one that writes the tables in `folder` while the block runs; who shows no life for so
-    many seconds may be followed. Blocks for them where another job ended without a word. Raises
-    TablesLocked when it lives, or when it has taken the tables over meanwhile; StoreError when the
-    store doesn't answer, or ignores conditions; StopAsked when `stop` says so meanwhile."""
+    """Be the only writer of the tables in `folder` while the block runs. A job that doesn't renew
+    its lease for `seconds` loses it; this blocks for them where another job ended without giving
+    it back. Raises TablesLocked when another job lives, or has taken the tables over meanwhile;
+    StoreError when the store doesn't answer, or ignores conditions; StopAsked when `stop` returns
+    true meanwhile."""
     lease = _lease(folder, seconds)
     try:
         owner = acquired(LeaseStandby(lease, job=job, since=int(time.time())), lease, stop)
@@ -69,7 +69,7 @@ def leased(
             if not owner.follows_farewell:
                 _fence(spark, folder)
             yield
-        failed = not _lives(spark)  # a signal may have ended it, and the job well, in a commit
+        failed = not _lives(spark)  # a signal may have ended the JVM in a commit, and the job well
     except Exception as error:
         if _lost(owner):
             raise _taken_over(lease, _claim(lease)) from error
@@ -79,8 +79,8 @@ def leased(
 
 
 def require_no_lease(folder: str, seconds: float) -> None:
-    """Raise TablesLocked when a job shows that it lives: known before a JVM starts. Who has ended
-    without a word is waited for by `leased`. Raises StoreError when the store doesn't answer."""
+    """Raise TablesLocked when a job renews its lease: to know it before a JVM starts. `leased`
+    waits for one that doesn't. Raises StoreError when the store doesn't answer."""
     try:
         claim, lives = shown_life(_lease(folder, seconds))
     except OSError as error:
@@ -95,7 +95,7 @@ def _lease(folder: str, seconds: float) -> StoreLease:
 
 
 def _lives(spark: SparkSession) -> bool:
-    """Whether the JVM answers, so that nothing of it is under way unknown."""
+    """Whether the JVM answers, so that no commit of it is still under way."""
     try:
         java_class(spark, "java.lang.System").nanoTime()
     except (Py4JError, OSError):
@@ -116,14 +116,14 @@ def _require_conditions(store: ObjectStore, folder: str) -> None:
 
 
 def _fence(spark: SparkSession, folder: str) -> None:
-    """A version of each table, which a former job can't make any more."""
+    """Make a version of each table, so that commits of a former job fail."""
     for name in (*SCHEMAS, *typed_names(spark, folder)):
         if DeltaTable.isDeltaTable(spark, f"{folder}/{name}"):
             make_version(spark, f"{folder}/{name}")
 
 
 def _lost(owner: LeaseOwner) -> bool:
-    """Whether another job has the lease, as far as the store says."""
+    """Whether another job has the lease, as far as is known."""
     try:
         owner.beat()
     except HomeLost:
@@ -134,7 +134,7 @@ def _lost(owner: LeaseOwner) -> bool:
 
 
 def _claim(lease: StoreLease) -> Claim | None:
-    """What the lease says; None if nothing that can be read."""
+    """Return the lease's claim; None if it can't be read."""
     try:
         seen = LeaseStandby(lease).look()
     except OSError as error:
@@ -165,6 +165,6 @@ def _locked(folder: str, claim: Claim | None) -> TablesLocked:
 def _taken_over(lease: StoreLease, claim: Claim | None) -> TablesLocked:
     return TablesLocked(
         f"The tables in {lease.url} were taken over by {_who(claim)}: this job showed no sign of "
-        f"life for {lease.seconds:g} s (tables.lease_seconds). What it had committed stays, it did "
-        "nothing more."
+        f"life for {lease.seconds:g} s (tables.lease_seconds). Its commits stay, it made no "
+        "others."
     )

@@ -1,7 +1,7 @@
-"""What Delta knows of a table's files and entries, and what it has no SQL for.
+"""A table's files and entries, and work on them for which Delta has no SQL.
 
-Delta's own classes are asked: they may change with each version of Delta, which is pinned, so none
-is used elsewhere but in `delta_files`. All of it works on local disks and on object stores alike.
+It uses Delta's own classes, which may change with each version of Delta; that is pinned, and they
+are used here and in `delta_files` alone. It works on local disks and on object stores alike.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from distributary.jobs.tables.delta_files import DELTA, HADOOP_PATH, java_class, log_of, snapshot_of
@@ -31,7 +31,7 @@ class Day:
 
     day: date | None
     files: int
-    small: int  #: files below the size that was asked for
+    small: int  #: files below the given size
     size: int  #: bytes of all of them
     last_sequence: int | None = None
     last_group: int | None = None
@@ -40,8 +40,8 @@ class Day:
 def days(
     spark: SparkSession, path: str, *, small_bytes: int, record: str | None = None
 ) -> list[Day]:
-    """The days of a table, ascending, from its log alone; of topic_log those of the files with rows
-    of this `record`. A log on a disk that this process sees costs no job of Spark."""
+    """Return the days of a table, ascending, from its log alone; of topic_log those of files with
+    rows of this `record`. A log on a disk that this process sees takes no job of Spark."""
     folder = local(path)
     if folder is None or not str(spark.sparkContext.master).startswith("local"):
         found = days_by_spark(spark, path, small_bytes, record)
@@ -53,9 +53,9 @@ def days(
 def days_by_spark(
     spark: SparkSession, path: str, small_bytes: int, record: str | None = None
 ) -> list[Day]:
-    """The same in no order, wherever the log is."""
+    """Return the days of a table in no order, by Spark, wherever the log is."""
     log = log_of(spark, path)
-    # Of a session that isn't Spark Connect's, as all of the jobs' are.
+    # The session isn't Spark Connect's, as of all jobs.
     files: DataFrame = ClassicDataFrame(snapshot_of(log).allFiles().toDF(), cast("Any", spark))
     if record is not None:
         files = files.where(F.element_at("partitionValues", "record") == record)
@@ -99,21 +99,21 @@ def _top(values: list[int | None]) -> int | None:
 
 
 def properties(spark: SparkSession, path: str, names: Iterable[str]) -> dict[str, str]:
-    """Those of the named properties that the table has."""
+    """Return those of the named properties that the table has."""
     configuration = snapshot_of(log_of(spark, path)).metadata().configuration()
     return {name: str(configuration.apply(name)) for name in names if configuration.contains(name)}
 
 
 def entries(spark: SparkSession, path: str) -> int:
-    """How many versions have an entry in the table's log."""
+    """Return how many versions have an entry in the table's log."""
     log = log_of(spark, path)
     return int(snapshot_of(log).version()) - _earliest(spark, log) + 1
 
 
 def remove_entries(spark: SparkSession, path: str, entries_max: int) -> int:
-    """Remove the oldest entries, so that about `entries_max` stay; returns how many went.
+    """Remove the oldest entries, so that about `entries_max` stay; return how many were removed.
 
-    Delta keeps what the newest checkpoint needs, and what is younger than a minute more.
+    Delta keeps entries that the newest checkpoint needs, and those younger than a minute more.
     """
     log = log_of(spark, path)
     snapshot = snapshot_of(log)
@@ -134,7 +134,7 @@ def remove_entries(spark: SparkSession, path: str, entries_max: int) -> int:
 
 
 def vacuumed_hours_ago(spark: SparkSession, path: str) -> float | None:
-    """Hours since the table's last VACUUM; None when there was none."""
+    """Return the hours since the table's last VACUUM; None when there was none."""
     log = log_of(spark, path)
     note = java_class(spark, HADOOP_PATH)(log.logPath(), "_last_vacuum_info")
     files = note.getFileSystem(log.newDeltaHadoopConf())
@@ -145,17 +145,17 @@ def vacuumed_hours_ago(spark: SparkSession, path: str) -> float | None:
 
 
 def _now_ms(spark: SparkSession) -> int:
-    """By the JVM's clock."""
+    """Return the time of the JVM's clock."""
     return int(java_class(spark, "java.lang.System").currentTimeMillis())
 
 
 def _highest(column: str) -> Any:
-    """The highest value that the files' statistics have; null when one of them has none."""
+    """Return the highest value in the files' statistics; null when a file has none."""
     value = F.get_json_object("stats", f"$.maxValues.{column}").cast("long")
     return F.when(F.count(value) == F.count("*"), F.max(value)).alias(column)
 
 
 def _earliest(spark: SparkSession, log: JavaObject) -> int:
-    """The oldest version that has an entry."""
+    """Return the oldest version that has an entry."""
     history = java_class(spark, f"{DELTA}.DeltaHistoryManager")
     return int(history.getEarliestDeltaFile(log))

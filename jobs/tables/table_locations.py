@@ -1,11 +1,11 @@
-"""Where a query on the log reads and writes."""
+"""Places where a query on the log reads and writes."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class TableLocations:
-    """Where the job reads and writes: paths, or addresses of an object store."""
+    """A job's places: paths, or addresses of an object store."""
 
     log: str
     tables: str

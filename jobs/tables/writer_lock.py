@@ -1,8 +1,8 @@
 """One process at a time writes Spark's tables of a folder.
 
 Spark commits to a local disk by looking whether a version is there and then renaming: of two
-writers both may believe that they made it. So whoever writes holds `.writer` in the folder of the
-tables, a file that says who it is.
+writers both may believe that they made it. So a writer locks `.writer` in the folder of the tables,
+a file that names it.
 
 The JVM holds it, as the JVM writes: when Python is killed, its JVM may still end a commit, and the
 lock goes with the JVM. It is a POSIX lock of the whole file (Java has no other), so it holds
@@ -28,7 +28,7 @@ from distributary.pipeline.errors import StoreError, TablesLocked
 
 NAME = ".writer"
 
-#: Seconds that a JVM has to end after its Python is gone, until it counts as a writer that stays.
+#: Seconds in which a JVM must end after its Python is gone; later it counts as a living writer.
 ENDING_SECONDS_MAX = 15
 #: Seconds between two attempts meanwhile.
 ATTEMPT_SECONDS = 0.1
@@ -36,7 +36,8 @@ ATTEMPT_SECONDS = 0.1
 
 def require_no_writer(folder: str, lease_seconds: float) -> None:
     """Raise TablesLocked when a living process writes the tables, and StoreError when they can't be
-    written: known before a JVM starts. `lease_seconds` is of tables on a store. Nothing is made."""
+    written: to know it before a JVM starts. `lease_seconds`: of tables on a store. No file is
+    made."""
     path = _path(folder)
     if path is None:
         require_no_lease(folder, lease_seconds)
@@ -82,12 +83,11 @@ def writing(
     lease_seconds: float,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
-    """Be the one that writes the tables in `folder` while the block runs; `job` is said to others,
-    and on a store who shows no life for `lease_seconds` may be followed.
+    """Be the only writer of the tables in `folder` while the block runs; others see `job` as the
+    writer's name. On a store a job that doesn't renew its lease for `lease_seconds` loses it.
 
-    Not nested: what runs inside of another job's block takes no lock of its own. Raises
-    TablesLocked naming the other one, StopAsked when `stop` says so while a store's lease is waited
-    for.
+    Not nested: work inside of another job's block takes no lock of its own. Raises TablesLocked
+    naming the other writer, StopAsked when `stop` returns true during the wait for a store's lease.
     """
     path = _path(folder)
     if path is None:
@@ -129,13 +129,13 @@ def _tried(channel: JavaObject) -> bool:
 
 
 def _holder(path: Path) -> tuple[int, str]:
-    """The pid and the job that the file names; 0 and nothing when it names none."""
+    """Return pid and job that the file names; 0 and an empty text when it names none."""
     pid, _, job = path.read_text(errors="replace").strip().partition(" ")
     return (int(pid), job) if pid.isdigit() else (0, "")
 
 
 def _alive(path: Path) -> bool:
-    """Whether the process that the file names runs; not so of one that ended without a word."""
+    """Whether the process that the file names runs."""
     pid, _ = _holder(path)
     try:
         os.kill(pid, 0)
@@ -156,6 +156,6 @@ def _locked(folder: str, path: Path) -> TablesLocked:
 
 
 def _path(folder: str) -> Path | None:
-    """The lock's file; None when the folder isn't on a disk of this machine."""
+    """Return the lock's file; None when the folder isn't on a disk of this machine."""
     path = local(folder)
     return None if path is None else path / NAME

@@ -1,4 +1,4 @@
-"""What keeps Spark's tables small: compaction, retention, clean-up.
+"""Upkeep of Spark's tables: compaction, retention, clean-up.
 
 It may import `tables` and `session`. Start with `spark_upkeep`.
 """

@@ -1,10 +1,10 @@
-"""Which days of Spark's tables may go: whole days, the oldest first, never what is needed.
+"""Retention of Spark's tables: whole days go, the oldest first, never needed ones.
 
 `messages` loses a day when it is old enough, all of it lies below the floor of every subscription,
-and topic_log has no message of it any more: what nobody can be owed, by no rewind either.
+and topic_log has no message of it any more: so no rewind can make it owed again.
 `acks` loses a day when it is old enough and `messages` has neither that day nor an earlier one: an
 ack never goes before its message, or the message would look lost.
-The day with the highest group stays in both: it says how far a table is.
+The day with the highest group stays in both: it shows the table's last group.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ def of_messages(
     floor: int | None,
     logged: date | None,
 ) -> Removal | None:
-    """What goes of `messages`. `floor` is the lowest of all subscriptions, None when there are
-    none; `logged` the first day of which topic_log has messages, None when it has none."""
+    """Return the removal of `messages`' days. `floor`: the lowest of all subscriptions, None when
+    there are none; `logged`: the first day of topic_log's messages, None when it has none."""
     if not settings.messages_days:
         return None
     before = today - timedelta(days=settings.messages_days)
@@ -42,8 +42,8 @@ def of_messages(
 def of_acks(
     days: Sequence[Day], settings: UpkeepSettings, today: date, *, messages_from: date | None
 ) -> Removal | None:
-    """What goes of `acks`. `messages_from` is the first day that `messages` keeps, None when it
-    has none."""
+    """Return the removal of `acks`' days. `messages_from`: the first day that `messages` keeps,
+    None when it has none."""
     if not settings.acks_days or messages_from is None:
         return None
     before = today - timedelta(days=settings.acks_days)

@@ -4,8 +4,8 @@ Run by `distributary jobs upkeep`, `spark-submit jobs/upkeep/spark_upkeep.py`, o
 between two of its batches. Readers see the same rows before, meanwhile and after; only retention,
 which is off unless a setting asks for it, takes rows away.
 
-Each step is a commit of its own and looks first what there is to do: a run that is killed anywhere
-is made good by the next one.
+Each step is a commit of its own and first looks for work: the next run completes one that was
+killed anywhere.
 """
 
 import json
@@ -20,7 +20,7 @@ from time import monotonic
 import click
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -53,10 +53,10 @@ from distributary.jobs.upkeep.spark_retention import Removal, of_acks, of_messag
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.schema.home_tables import SCHEMAS
 
-#: The property of a table that says which of its days may still be there: ISO date of the first.
+#: The property of a table that has the first day that may still be there, as ISO date.
 REMOVED_BEFORE = "distributary.removedBefore"
 
-#: Days that one commit of a compaction takes in: what a kill costs at most.
+#: Days of one commit of a compaction: the most work that a kill can lose.
 COMMIT_DAYS_MAX = 7
 
 EXAMPLES = """
@@ -73,7 +73,7 @@ or no tables.
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What there is to do for one table."""
+    """Due work on one table."""
 
     table: str
     files: int
@@ -81,16 +81,16 @@ class Work:
     removal: Removal | None
     vacuum: bool
     entries: int  #: of its log
-    properties: dict[str, str]  #: that the table lacks or has otherwise
+    properties: dict[str, str]  #: properties that the table lacks or has with other values
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was done for one table, or would be."""
+    """Work done on one table, or planned."""
 
     table: str
     files_before: int
-    files_after: int | None  #: None: nothing was changed, as nobody wanted it
+    files_after: int | None  #: None: a plan, nothing was changed
     days_compacted: int
     days_removed: int
     first_day: str | None  #: the first that stays, when days were removed
@@ -109,9 +109,9 @@ def run(
     today: date | None = None,
     report: Callable[[Done], None] = lambda _: None,
 ) -> list[Done]:
-    """Do what there is to do for the tables in the folder `tables`, one after the other.
+    """Do the due work on the tables in the folder `tables`, one after the other.
 
-    The caller is the one that writes them (`jobs.tables.writer_lock`). `log` is topic_log, unless
+    The caller is their only writer (`jobs.tables.writer_lock`). `log` is topic_log, unless
     it lies beside them; `today` the UTC day. Raises InvalidRequest when there are no tables, or
     retention is asked for and there is no log to ask, or Spark is reached by Spark Connect.
     """
@@ -133,7 +133,7 @@ def plan(
     log: str | None = None,
     today: date | None = None,
 ) -> list[Work]:
-    """What `run` would do, in its order: nothing is changed. Raises as `run` does."""
+    """Return the work that `run` would do, in its order, without a change. Raises as `run` does."""
     require_jvm()
     there = [name for name in SCHEMAS if DeltaTable.isDeltaTable(spark, f"{tables}/{name}")]
     if not there:
@@ -157,7 +157,7 @@ def _removals(
     log: str,
     today: date,
 ) -> dict[str, Removal]:
-    """Of which tables which days go; `messages` before `acks`."""
+    """Return the removals by table; `messages` before `acks`."""
     if not settings.messages_days or not found.get("messages") or "cursors" not in found:
         return {}
     if not DeltaTable.isDeltaTable(spark, log):
@@ -209,7 +209,7 @@ def _work(
 
 
 def _lacking(spark: SparkSession, path: str, name: str, settings: UpkeepSettings) -> dict[str, str]:
-    """How long Delta is to keep removed files and entries, where the table says otherwise."""
+    """Return properties for how long Delta keeps removed files and entries, where they differ."""
     hours = settings.cursors_removed_hours if name == "cursors" else settings.removed_hours
     wanted = {
         "delta.deletedFileRetentionDuration": f"interval {hours} hours",
@@ -220,8 +220,8 @@ def _lacking(spark: SparkSession, path: str, name: str, settings: UpkeepSettings
 
 
 def _perform(spark: SparkSession, path: str, work: Work, settings: UpkeepSettings) -> Done:
-    """One table, in an order in which what was cut short does no harm: what is gone is said
-    before it goes, and files go after the versions that name them."""
+    """Do the work on one table, in an order in which an interruption does no harm: a removal is
+    recorded before it is done, and files go after the versions that name them."""
     started = monotonic()
     if work.properties:
         _set(spark, path, work.properties)
@@ -284,7 +284,7 @@ def _set(spark: SparkSession, path: str, properties: dict[str, str]) -> None:
 
 
 #: On a store VACUUM makes a version between its list of files and their removal. So a job that has
-#: lost the tables removes nothing; and what it lists while it has them nobody needs again.
+#: lost the tables removes no file; and files listed while it has them aren't needed any more.
 VACUUM = {"spark.databricks.delta.vacuum.logging.enabled": "true"}
 
 
@@ -314,7 +314,7 @@ def _confs(spark: SparkSession, tables: str, settings: UpkeepSettings) -> Iterat
 
 
 def _keep_stdout(spark: SparkSession) -> None:
-    """Stdout is for what this job says: what Delta prints of a VACUUM goes to stderr."""
+    """Keep stdout for this job's output: Delta's prints of a VACUUM go to stderr."""
     console = getattr(java_class(spark, "scala.Console$"), "MODULE$")
     console.setOutDirect(java_class(spark, "java.lang.System").err)
 
@@ -366,7 +366,7 @@ def command(
 
 
 def show(done: Sequence[Done], log: str, *, dry_run: bool) -> None:
-    """A table of what was done, or would be, on stdout; with the log's name, if it has one."""
+    """Print a table of done or planned work, with the log's name, if it has one."""
     title = ("There is to do" if dry_run else "Done") + (f" in log {log}" if log else "")
     shown = Table(
         box=SIMPLE, title=title, title_justify="left", pad_edge=False, padding=(0, 1, 0, 0)

@@ -1,5 +1,4 @@
-"""What people and notebooks run over a home's tables: views, the audit, backfill, the preview of a
-rewind.
+"""Programs for people and notebooks over a home's tables: views, audit, backfill, rewind preview.
 
 It may import every other room of `jobs`. Start with `notebook_views`.
 """

@@ -139,7 +139,7 @@ def command(
 
 
 def _written(settings: Settings, log: str, kept: "KeptReport | None") -> Settings:
-    """Where violations are written: those of a lake's logs in a folder for each."""
+    """Return settings with the folder for violations: in a lake one for each log."""
     if settings.write is None:
         return settings if kept is None else replace(settings, write=str(kept.folder))
     return replace(settings, write=f"{settings.write.rstrip('/')}/{log}".rstrip("/"))
@@ -147,13 +147,13 @@ def _written(settings: Settings, log: str, kept: "KeptReport | None") -> Setting
 
 @dataclass(frozen=True, slots=True)
 class KeptReport:
-    """Where a report is kept, and how many are."""
+    """Folder of a kept report, and the number of reports that are kept."""
 
     folder: Path
     most: int
 
     def write(self, began: float, results: Sequence[Result], bounds: Bounds) -> None:
-        """All that was found. Raises OSError."""
+        """Write all results. Raises OSError."""
         said = {
             "began": began,
             "ended": time.time(),
@@ -166,7 +166,7 @@ class KeptReport:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What is judged: a log of a lake, or (`log` is empty) the one log of a home."""
+    """Subject of an audit: a log of a lake, or (`log` is empty) the only log of a home."""
 
     log: str
     settings: Settings

@@ -1,5 +1,5 @@
-"""An audit of a home's tables in a session that is there, whatever made it: for programs and
-notebooks, also for clients of Spark Connect, where there is no JVM. `audit_job` is the command."""
+"""An audit of a home's tables in an existing session: for programs and notebooks, also for clients
+of Spark Connect, where there is no JVM. `audit_job` is the command."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from distributary.pipeline.transforms.schema.home_tables import find_tables
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the audit is told. `log` is topic_log's address if it isn't in the folder of tables."""
+    """Settings of the audit. `log`: topic_log's address if it isn't in the folder of tables."""
 
     tables: str
     log: str = ""
@@ -26,15 +26,15 @@ class Settings:
 
 
 def prepared(spark: SparkSession, settings: Settings) -> tuple[SparkSession, Bounds]:
-    """A session with all the views, and from where to where they are whole: what the checks ask can
-    be asked there by hand, too. Raises InvalidRequest when there is nothing to judge."""
+    """Return a session with all the views, and the bounds within which they are complete: the
+    checks' SQL can be run there by hand, too. Raises InvalidRequest when there is no table."""
     pinned = audit_views.pin(find_tables(spark, settings.tables), settings.log)
     return audit_views.register(pinned, since=settings.since, queue_turns=settings.queue_turns)
 
 
 def build(spark: SparkSession, settings: Settings) -> Iterator[Result]:
     """Make the checks, one after the other. Raises InvalidRequest when there is no such check, or
-    nothing to judge."""
+    no table."""
     wanted = [audit_checks.check(name) for name in settings.names]
     counts: dict[str, int] = {}
     mine, _ = prepared(spark, settings)
@@ -54,7 +54,7 @@ def made(spark: SparkSession, one: Check, settings: Settings, counts: dict[str, 
 
 
 def summary(results: Sequence[Result]) -> str:
-    """All of it in one line."""
+    """Return all results in one line."""
     bad = [one for one in results if one.violations]
     number = f"{len(results)} check{'' if len(results) == 1 else 's'}"
     if not bad:

@@ -1,9 +1,9 @@
-"""Begins a subscription in the past: it is owed what was published since then, and what comes.
+"""Begins a subscription in the past: it is owed messages published since then, and later ones.
 
 The gateway makes it, durably, and it is live from that moment: history and present come to its
-consumers as one, each message once and in order. What Spark adds is where to look: it finds the
-messages of the past that the selector matches and tells the gateway, which then reads no others.
-Without that the same messages come, later.
+consumers as one, each message once and in order. Spark adds a hint: it finds the messages of the
+past that the selector matches and tells the gateway, which then reads no others. Without the hint
+the same messages come, later.
 
 Run by `distributary jobs backfill ID ...` or `spark-submit jobs/views/backfill.py ID ...`.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 import click
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - Spark's customary name
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
@@ -52,7 +52,7 @@ from distributary.pipeline.subscriptions.hint import Part, cut, packed
 from distributary.pipeline.transforms.past.history_matches import Stretch, matches, stretch
 from distributary.pipeline.transforms.schema.home_tables import find_tables
 
-#: Matches are cut off by stretches of so many sequences, where there are too many.
+#: Bits of a stretch of sequences: too many matches are cut off by whole stretches.
 CUT_BITS = 16
 
 EXAMPLES = """
@@ -70,8 +70,8 @@ Exit codes: 0 done, 1 the gateway refused or the job failed, 2 bad arguments or 
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """What is wanted. `rewind`: of a subscription that is there; its definition is what it has.
-    `log` is that of a lake in which it is, if it is known."""
+    """Request for a backfill. `rewind`: of an existing subscription, with its own definition.
+    `log`: the subscription's log in a lake, if it is known."""
 
     id: str
     topic: str
@@ -85,8 +85,8 @@ class BackfillRequest:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What of the past matches, as far as the tables go: how many on each day, the first and the
-    last, and the sequences up to `known_to`. Those that the log has no more are `gone`."""
+    """Matches of the past, as far as the tables go: their number on each day, the first and the
+    last, and the sequences up to `known_to`. `gone`: matches that the log has no more."""
 
     within: Stretch
     days: dict[str, int]
@@ -102,7 +102,7 @@ class Found:
 
 
 def look(tables: str, request: BackfillRequest, settings: BackfillSettings) -> Found:
-    """Ask the tables. Raises InvalidRequest when there are none, or a wish can't be meant."""
+    """Find matches in the tables. Raises InvalidRequest without tables, or for a wrong request."""
     found = find_tables(session(places=[tables]), tables)
     within = stretch(found, place(request.since, time.time_ns() // 1_000))
     selected = matches(found, request.topic, request.selector, within).select("sequence", "day")
@@ -137,7 +137,7 @@ def look(tables: str, request: BackfillRequest, settings: BackfillSettings) -> F
 
 
 def begin(gateway: Gateway, request: BackfillRequest) -> int:
-    """Make the subscription, or rewind it: its floor. Durable on return. Raises Refused."""
+    """Make the subscription, or rewind it; return its floor. Durable on return. Raises Refused."""
     with Client(gateway) as client:
         if request.rewind:
             to = {"to": request.since}
@@ -157,7 +157,7 @@ def begin(gateway: Gateway, request: BackfillRequest) -> int:
 def hint(
     gateway: Gateway, request: BackfillRequest, found: Found, floor: int, settings: BackfillSettings
 ) -> Iterator[Part | Refused]:
-    """Tell the gateway what matches, part by part: each that it took in, or at last why not."""
+    """Tell the gateway the matches, part by part; yield each part that it took, or its refusal."""
     start = max(floor, found.within.known_from)
     about = {"topic": request.topic, "selector": request.selector}
     with Client(gateway) as client:
@@ -175,7 +175,7 @@ def hint(
 
 
 def _known_to(selected: DataFrame, within: Stretch, count: int, most: int) -> int:
-    """Up to where there are no more matches than that."""
+    """Return the sequence up to which there are `most` matches at most."""
     if count <= most:
         return within.stop
     chunk = F.shiftright("sequence", CUT_BITS).alias("chunk")
@@ -199,9 +199,9 @@ def main(argv: Sequence[str]) -> int:
 
 @click.command(help=__doc__, epilog=EXAMPLES, context_settings=HELP_OPTIONS)
 @click.argument("id_", metavar="ID")
-@click.option("--topic", help="What it claims.")
+@click.option("--topic", help="Its topic or pattern.")
 @click.option("--since", required=True, help="A time, a sequence, or how long ago.")
-@click.option("--selector", help="Of that, what fits this alone.")
+@click.option("--selector", help="Messages that match this alone.")
 @click.option("--shared/--exclusive", default=None, help="Several consumers at once.")
 @click.option("--from-what-is-there", is_flag=True, help="Or since the log's begin, if it's later.")
 @click.option("--rewind", is_flag=True, help="It is there: owe it again what was since then.")
@@ -270,8 +270,8 @@ def command(
 
 
 def _placed(home: str | None, topic: str) -> str:
-    """The log of a lake that has this topic, or all topics of this pattern; empty where the home is
-    none. Raises InvalidRequest where they may be in several."""
+    """Return the log of a lake that has this topic, or all topics of this pattern; empty where the
+    home is no lake. Raises InvalidRequest where they may be in several logs."""
     lake = None if home is None else lake_of(home)
     if lake is None:
         return ""
@@ -285,14 +285,14 @@ def _placed(home: str | None, topic: str) -> str:
 
 
 def _folder(home: str | None, tables: str | None, log: str) -> str | None:
-    """The folder of tables that is asked, of a lake that of the log; None if none was said."""
+    """Return the folder of tables to read, of a lake that of the log; None if none was given."""
     if home is not None and tables is None and log and (lake := lake_of(home)) is not None:
         return job_home(lake.log_home(log)).tables
     return folder(home, tables) if home or tables else None
 
 
 def _require_own(gateway: Gateway, where: str, log: str) -> None:
-    """What is found in the tables of another gateway's log says nothing of this one's messages."""
+    """Check that the tables are of this gateway's log, and not of another gateway's."""
     with Client(gateway) as client:
         identity = own_log(client, log)
     spark = session(places=[where])
@@ -307,7 +307,7 @@ def _existing(gateway: Gateway, name: str, since: str, lake_log: str) -> Backfil
 
 
 def _tell(parts: Iterator[Part | Refused], found: Found, *, quiet: bool) -> int | None:
-    """Go through the parts with a bar; up to where the gateway knows its matches."""
+    """Go through the parts with a bar; return up to which sequence the gateway has matches."""
     known: int | None = None
     with _bar(len(found.sequences), quiet=quiet) as advance:
         for part in parts:

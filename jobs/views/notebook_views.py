@@ -1,4 +1,4 @@
-"""The views of a home with a gateway's word, in one call: for notebooks and the command line."""
+"""The views of a home with a gateway's live state, in one call: for notebooks and commands."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -34,8 +34,8 @@ def register(spark: SparkSession, place: str, gateway: str | None = None) -> Tab
 
 
 def _lives(spark: SparkSession, logs: Mapping[str, Tables], gateway: str | None) -> dict[str, Live]:
-    """What the gateway says, by the log that it serves. Raises StoreError if that is none of
-    them."""
+    """Return the gateway's live state, by the log that it serves. Raises StoreError if that is none
+    of these logs."""
     if gateway is None:
         return {}
     from distributary.jobs.client.live_client import live  # noqa: PLC0415 - needs Proton, which a cluster needn't have
@@ -66,7 +66,7 @@ def stuck(
 def stuck_summary(
     spark: SparkSession, place: str, subscription: str | None = None, gateway: str | None = None
 ) -> DataFrame:
-    """The same by subscription and reason."""
+    """Return the numbers of `stuck` by subscription and reason."""
     return _reasons(spark, place, subscription, gateway, reasons.stuck_summary)
 
 

@@ -52,7 +52,7 @@ def prepare() -> Path:
         work = TemporaryDirectory(dir=archive.parent, prefix="unfinished-")
     except OSError as error:
         raise StoreError(f"{archive.parent} can't be written: {error.strerror}") from error
-    with work as folder:  # nobody else's, though he prepares at the same time
+    with work as folder:  # of this process alone: another one may prepare at the same time
         begun = Path(folder, archive.name)
         spark = session({_OPTIONS: making(begun, options)})
         _ask(spark, folder)
@@ -65,7 +65,7 @@ def prepare() -> Path:
 
 
 def _ask(spark: SparkSession, folder: str) -> None:
-    """What jobs and notebooks do: tables are written, followed and asked."""
+    """Do the work of jobs and notebooks: write tables, follow and query them."""
     now = datetime.now(UTC)
     of_all: dict[str, Any] = {"subscription": "s", "topic": "t", "sequence": 1, "group": 1}
     of_all |= {"floor": 1, "day": now.date(), "settled_count": 0, "event": "created"}
@@ -87,7 +87,7 @@ def _ask(spark: SparkSession, folder: str) -> None:
 
 
 def _end(spark: SparkSession) -> None:
-    """Java writes when it ends, which it does when nobody holds its standard input any more."""
+    """End Java, which then writes the archive: it ends when its standard input is closed."""
     process = SparkContext._gateway.proc  # type: ignore[union-attr]
     spark.stop()
     process.stdin.close()

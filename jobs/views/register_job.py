@@ -53,7 +53,7 @@ Exit codes: 0 done, 1 the catalog refused or the job failed, 2 bad arguments or 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the job is told. `tables` are the folders of Spark's tables by their logs, absolute
+    """Settings of the job. `tables` are the folders of Spark's tables by their logs, absolute
     paths or URLs: of a home that is no lake one, whose log has no name. `dbt` is a file for dbt's
     `sources.yml`, if it is wanted. `logs` are all of the lake in the order in which they were made,
     so that a log's schema is the same whichever have tables."""
@@ -84,8 +84,7 @@ def build(spark: SparkSession, settings: Settings) -> Registered:
 
 
 def _with_tables(spark: SparkSession, logs: Mapping[str, str]) -> dict[str, str]:
-    """Those of the logs that have tables; the others are named. Raises InvalidRequest when none
-    has."""
+    """Return the logs that have tables; print the others. Raises InvalidRequest when none has."""
     found = {
         log: folder
         for log, folder in logs.items()
@@ -154,7 +153,7 @@ def _absolute(place: str) -> str:
 
 
 def said(made: Registered, *, as_json: bool) -> list[str]:
-    """What was made and what wasn't, in lines."""
+    """Return the made and the omitted relations, in lines."""
     names = [one.name for one in made.relations]
     if as_json:
         return [json.dumps({"registered": names, "left_out": dict(made.left_out)})]

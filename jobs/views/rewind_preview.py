@@ -1,4 +1,4 @@
-"""What a rewind would bring, by Spark: behind `distributary subscription rewind --dry-run`."""
+"""Preview of a rewind by Spark, for `distributary subscription rewind --dry-run`."""
 
 import json
 import time
@@ -16,7 +16,7 @@ from distributary.pipeline.transforms.schema.home_tables import find_tables
 
 
 def preview(tables: str, subscription: str, to: str, *, as_json: bool) -> None:
-    """Print it. `tables` is the folder of Spark's tables, `to` a place as in a rewind. Raises
+    """Print the preview. `tables`: folder of Spark's tables, `to`: a place as in a rewind. Raises
     InvalidRequest when there are no tables or no such subscription, or `to` is no place."""
     at = place(to, time.time_ns() // 1_000)
     require_tables(tables)
@@ -30,11 +30,11 @@ def preview(tables: str, subscription: str, to: str, *, as_json: bool) -> None:
 def _show(found: Rewinding) -> None:
     table = Table(box=SIMPLE, title=f"Rewind {found.subscription} to sequence {found.sequence}")
     table.add_column("messages", justify="right")
-    table.add_column("what becomes of them")
+    table.add_column("what happens to them")
     for count, says in (
         (found.again, "settled; they come again"),
         (found.anyway, "owed; they come anyway"),
-        (found.expired, "expired; nobody gets them"),
+        (found.expired, "expired; no consumer gets them"),
         (found.dropped, "owed, but they lie before that place: they come no more"),
         (found.gone, "can't come again: the log has them no more"),
     ):

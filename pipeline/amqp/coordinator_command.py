@@ -1,5 +1,5 @@
-"""What a message to a transaction coordinator asks for: declare, or discharge; between the gateways
-of a lake also to decide for other logs.
+"""Commands to a transaction coordinator: declare and discharge; between the gateways of a lake also
+to decide for other logs.
 
 AMQP 1.0 part 4, sections 4.5.1 to 4.5.3. Hostile bytes cost a DecodeError, nothing else.
 """
@@ -17,10 +17,10 @@ from distributary.pipeline.codec.sections import decode
 
 #: A transaction's id on the wire: its number, big-endian.
 ID_BYTES = 8
-#: No transaction has this number.
+#: A number that no transaction has.
 NO_NUMBER = 2**64 - 1
 
-#: An amqp-value section begins so.
+#: First bytes of an amqp-value section.
 _VALUE = descriptor(Kind.VALUE)
 _DECLARE = (Descriptor.DECLARE, Descriptor.DECLARE.symbol)
 _DECIDE = Symbol("distributary:decide:list")
@@ -34,8 +34,8 @@ class Declare(msgspec.Struct, frozen=True):
 
 
 class Discharge(msgspec.Struct, frozen=True):
-    """End a transaction: roll it back if `fail`, else commit it; or prepare it under `global_id`,
-    which is said between the gateways of a lake alone, as a third field."""
+    """End a transaction: roll it back if `fail`, else commit it; or prepare it under `global_id`, a
+    third field that only the gateways of a lake send to each other."""
 
     number: int
     fail: bool
@@ -43,15 +43,15 @@ class Discharge(msgspec.Struct, frozen=True):
 
 
 class Decide(msgspec.Struct, frozen=True):
-    """The commit of a transaction will decide the one of several logs with this id, in which these
-    other logs have a part. Gateways of a lake alone say so."""
+    """Let a transaction's commit decide the transaction of several logs with this id, in which
+    these other logs have a part. Only the gateways of a lake send it to each other."""
 
     number: int
     decision: str
     logs: tuple[str, ...]
 
     def encoded(self) -> bytes:
-        """The message."""
+        """Return the command's message."""
         fields: list[Value] = [id_of(self.number), self.decision, list(self.logs)]
         return _VALUE + write(Described(_DECIDE, fields))
 
@@ -82,12 +82,12 @@ def command(message: Bytes) -> Command:
 
 
 def number_of(identifier: Value) -> int:
-    """The number of the transaction with this id; NO_NUMBER for what was never an id of ours."""
+    """Return the number of the transaction with this id; NO_NUMBER for an id of another form."""
     if not isinstance(identifier, bytes) or len(identifier) != ID_BYTES:
         return NO_NUMBER
     return int.from_bytes(identifier, "big")
 
 
 def id_of(number: int) -> bytes:
-    """The id of the transaction with this number."""
+    """Return the id of the transaction with this number."""
     return number.to_bytes(ID_BYTES, "big")

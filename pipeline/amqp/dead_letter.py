@@ -1,10 +1,10 @@
-"""Dead letters: the copy of a message that a subscription has given up, and the way back.
+"""Dead letters: the copy of a message that a subscription has given up, and its restoration.
 
 Rule 1: the bare message (properties to footer) is the same bytes, in the copy and on the way back.
-Rule 2: the copy says in its message annotations where it comes from, why, how often it was tried
-        and when it was given up; what else stands there stays as it is.
-Rule 3: the copy neither expires nor waits: its header keeps what says how the message is to be
-        treated (durable, priority) and loses what says for how long, and how often it failed.
+Rule 2: the copy's message annotations have its origin, the reason, the number of attempts and the
+        time when it was given up; other annotations stay as they are.
+Rule 3: the copy neither expires nor waits: its header keeps `durable` and `priority`, and loses
+        `ttl` and `delivery-count`.
 """
 
 import struct
@@ -43,21 +43,22 @@ from distributary.pipeline.model.address import NAME_CHARACTERS_MAX
 from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.model.outcome import Reason
 
-#: Givers that are in a log by their name; the others' queue says it, behind this word.
+#: First parts of givers' names that themselves tell the log; other givers' queues name the log,
+#: behind the word IN_LOG.
 GIVERS = ("queue", "topic")
 IN_LOG = "log"
-#: What the dead letters of a subscription are called, and how one knows them by their name.
+#: Prefix of the names of dead-letter queues.
 PREFIX = "DLQ."
 
 #: The reason of a message that no subscription gave up: its topic's schema didn't allow it.
 MISFIT = "misfit"
-#: Annotations that a copy keeps, at most: of a message with more none is kept but ours.
+#: Most annotations that a copy keeps; of a message with more, it keeps none but ours.
 ANNOTATIONS_MAX = 4_096
 _OURS = frozenset({SUBSCRIPTION, TOPIC, SEQUENCE, REASON, ATTEMPTS, AT, DESCRIPTION})
 
 
 class DeadLetterInfo(msgspec.Struct, frozen=True):
-    """Who gave messages up, why, and when (microseconds)."""
+    """The subscription that gave messages up, the reason, and the time (`at`, microseconds)."""
 
     subscription: str
     topic: str
@@ -67,8 +68,8 @@ class DeadLetterInfo(msgspec.Struct, frozen=True):
 
 
 class MisfitInfo(msgspec.Struct, frozen=True):
-    """A message that was published to this topic, whose schema didn't allow it, for the reason in
-    the sentence, and when (microseconds)."""
+    """The topic whose schema didn't allow a message, the reason as a sentence, and the time (`at`,
+    microseconds)."""
 
     topic: str
     sentence: str
@@ -76,7 +77,7 @@ class MisfitInfo(msgspec.Struct, frozen=True):
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """A message's bytes, and what its header says."""
+    """A message's bytes, and two fields of its header."""
 
     data: bytes
     durable: bool
@@ -84,7 +85,7 @@ class Copy(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a dead letter comes from, by its annotations."""
+    """The origin of a dead letter, by its annotations."""
 
     subscription: str
     topic: str
@@ -92,9 +93,9 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 def queue_of(giver: str, log: str = MAIN) -> str:
-    """The name of the queue of a subscription's dead letters, or of a topic's (`topic/NAME`),
-    unless its policy says another. It says the log of the subscription, where another name in it
-    doesn't: gateways of a lake find it so (`pipeline.lake.placement`)."""
+    """Return the name of the queue of a subscription's dead letters, or of a topic's
+    (`topic/NAME`), unless its policy names another. The name contains the log, unless the giver's
+    name tells it: so gateways of a lake find the queue (`pipeline.lake.placement`)."""
     kind, _, _ = giver.partition("/")
     told = log == MAIN or kind in GIVERS
     name = PREFIX + (giver if told else f"{IN_LOG}/{log}/{giver}")
@@ -105,11 +106,11 @@ def queue_of(giver: str, log: str = MAIN) -> str:
 
 
 def copy(message: Bytes, sequence: int, info: DeadLetterInfo) -> Copy:
-    """The copy of a message that had this sequence.
+    """Return the copy of the message with this sequence.
 
-    Annotations that are no map of AMQP's, or more than ANNOTATIONS_MAX, are left out. A message
-    whose first sections can't be told apart is copied as it is; what stands behind its annotations
-    isn't looked at.
+    Annotations that are no AMQP map, or more than ANNOTATIONS_MAX, are left out. A message whose
+    first sections can't be read is copied unchanged; the sections behind its annotations aren't
+    read.
     """
     said = {
         SUBSCRIPTION: write(info.subscription),
@@ -123,7 +124,7 @@ def copy(message: Bytes, sequence: int, info: DeadLetterInfo) -> Copy:
 
 
 def copy_of_misfit(message: Bytes, info: MisfitInfo) -> Copy:
-    """The copy of a message that never was one of its topic: it had no sequence, and no
+    """Return the copy of a message that its topic's schema refused: it had no sequence, and no
     subscription was owed it."""
     said = {
         TOPIC: write(info.topic),
@@ -135,20 +136,19 @@ def copy_of_misfit(message: Bytes, info: MisfitInfo) -> Copy:
 
 
 def restored(message: Bytes) -> Copy:
-    """A dead letter as it goes back to where it comes from: without what was added to it."""
+    """Return a dead letter without the added annotations, to go back to its origin."""
     return _annotated(bytes(message), {})
 
 
 def misfit_topic(message: Bytes) -> str | None:
-    """The topic whose schema didn't allow this message; None for one that is no such dead
-    letter."""
+    """Return the topic whose schema didn't allow this message; None for other messages."""
     said = _said(message)
     topic = said.get(TOPIC)
     return topic if said.get(REASON) == MISFIT and isinstance(topic, str) else None
 
 
 def origin(message: Bytes) -> Origin | None:
-    """Where a dead letter comes from; None for a message that no subscription gave up."""
+    """Return the origin of a dead letter; None for a message that no subscription gave up."""
     said = _said(message)
     subscription, topic, sequence = said.get(SUBSCRIPTION), said.get(TOPIC), said.get(SEQUENCE)
     if not (isinstance(subscription, str) and isinstance(topic, str) and isinstance(sequence, int)):
@@ -157,7 +157,7 @@ def origin(message: Bytes) -> Origin | None:
 
 
 def _said(message: Bytes) -> dict[Value, Value]:
-    """What our annotations say; nothing where they can't be read."""
+    """Return our annotations; none where they can't be read."""
     data = bytes(message)
     try:
         sections = _front(data)
@@ -170,12 +170,12 @@ def _said(message: Bytes) -> dict[Value, Value]:
         return {}
 
 
-#: What reading a message that isn't one may raise.
+#: Exceptions of reading bytes that are no message.
 _BROKEN = (DecodeError, IndexError, struct.error, ValueError)
 
 
 def _annotated(data: bytes, said: dict[Symbol, bytes]) -> Copy:
-    """The message with these of our annotations and no others, and a header for a new life."""
+    """Return the message with these of our annotations and no others of ours, and a new header."""
     try:
         sections = _front(data)
         head, durable, priority = _header(data, sections.get(Kind.HEADER))
@@ -197,13 +197,13 @@ def _annotated(data: bytes, said: dict[Symbol, bytes]) -> Copy:
 
 
 def _front(data: bytes) -> dict[Kind, Section]:
-    """The sections in front of the bare message: three at most. Raises DecodeError."""
+    """Return the sections in front of the bare message: three at most. Raises DecodeError."""
     front = takewhile(lambda section: section.kind < Kind.PROPERTIES, walk(data))
     return {section.kind: section for section in front}
 
 
 def _header(data: bytes, section: Section | None) -> tuple[bytes, bool, int]:
-    """The header section of the copy (none where the message has none), durable, priority."""
+    """Return the copy's header section (none where the message has none), durable, priority."""
     if section is None:
         return b"", False, PRIORITY
     said = header(data, section)
@@ -212,7 +212,7 @@ def _header(data: bytes, section: Section | None) -> tuple[bytes, bool, int]:
 
 
 def _pairs(data: bytes, section: Section | None) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a section's map as they lie there. Raises one of _BROKEN."""
+    """Yield the keys and values of a section's map as encoded bytes. Raises one of _BROKEN."""
     if section is None:
         return
     code = data[section.start]
@@ -220,7 +220,7 @@ def _pairs(data: bytes, section: Section | None) -> Iterator[tuple[bytes, bytes]
         raise DecodeError(f"section {section.kind.name} is no map at byte {section.start}")
     at, stop, count = elements_of(data, section.start + 1, wide=code == MAP32)
     if count > 2 * ANNOTATIONS_MAX:
-        raise DecodeError(f"{count // 2} annotations, of which {ANNOTATIONS_MAX} are looked at")
+        raise DecodeError(f"{count // 2} annotations, more than {ANNOTATIONS_MAX}")
     for _ in range(count // 2):
         middle = skip(data, at)
         end = skip(data, middle)
@@ -230,5 +230,5 @@ def _pairs(data: bytes, section: Section | None) -> Iterator[tuple[bytes, bytes]
 
 
 def _word(key: bytes) -> Value:
-    """A key of annotations, if it is a word of ours: any other one says nothing to us."""
+    """Return a key of annotations if it is a symbol, else None: our keys are symbols."""
     return read(key, 0)[0] if key[0] in SYMBOLS else None

@@ -1,6 +1,6 @@
-"""The message annotations in which a dead letter says where it comes from and why: their keys.
+"""Keys of the message annotations in which a dead letter has its origin and reason.
 
-Spark's views read them, too, so they stand where no library is imported.
+Spark's views read them, too, so this module imports no library.
 """
 
 from distributary.pipeline.codec.amqp_types import Symbol

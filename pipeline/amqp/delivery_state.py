@@ -1,4 +1,4 @@
-"""The states of deliveries as frames have them: outcomes, alone or in a transaction.
+"""States of deliveries in frames: outcomes, alone or in a transaction.
 
 Outcomes: AMQP 1.0 part 3, section 3.4; states of transactions: part 4, section 4.5.
 """
@@ -21,7 +21,7 @@ OUTCOMES: dict[int, Outcome] = {
 #: The states that a delivery can have.
 STATES = frozenset({Descriptor.RECEIVED, *OUTCOMES, Descriptor.TRANSACTIONAL_STATE})
 
-#: What is described by a name in what the engine reads by number.
+#: Numbers of the descriptors that may come as names, and that the engine reads as numbers.
 NUMBERS: dict[str, int] = {
     one.symbol: int(one)
     for one in (
@@ -36,14 +36,14 @@ _KNOWN = frozenset(NUMBERS.values())
 
 
 def code_of(descriptor: Value) -> int:
-    """The number of a descriptor; -1 for one that nobody knows."""
+    """Return the number of a descriptor; -1 for an unknown one."""
     if isinstance(descriptor, str):
         return NUMBERS.get(descriptor, -1)
     return descriptor if isinstance(descriptor, int) and descriptor in _KNOWN else -1
 
 
 def read_state(value: Value) -> DeliveryState | None:
-    """The outcome that a value is; None if it is none."""
+    """Return the outcome in a value; None if it is none."""
     if not isinstance(value, Described):
         return None
     outcome = OUTCOMES.get(code_of(value.descriptor))
@@ -55,9 +55,9 @@ def read_state(value: Value) -> DeliveryState | None:
 
 
 def in_transaction(state: Value) -> bytes:
-    """A transactional state as the pump reads it, whatever forms its sender chose: an id as ours
-    are, and an outcome by its number, or none. What can't be an id of ours becomes that of no
-    transaction. Raises DecodeError for an outcome that is none."""
+    """Encode a transactional state in the one form that the pump reads: an id of ID_BYTES, and an
+    outcome by its number, or none. An id of another form becomes the id of no transaction. Raises
+    DecodeError for an outcome that is none."""
     fields = state.value if isinstance(state, Described) else None
     if not isinstance(fields, list):
         raise DecodeError("a transactional-state must be a list")
@@ -72,7 +72,7 @@ def in_transaction(state: Value) -> bytes:
 
 
 def described(said: DeliveryState) -> bytes:
-    """An outcome as it stands in a frame, with what of it has a meaning here."""
+    """Encode an outcome for a frame, with the fields that have a meaning here."""
     [code] = (code for code, outcome in OUTCOMES.items() if outcome is said.outcome)
     flags = []
     if said.outcome is Outcome.MODIFIED:

@@ -1,13 +1,13 @@
-"""Which frame a peer may send in which state of its connection, session and link.
+"""The frames that a peer may send in each state of its connection, session and link.
 
-The peer begins sessions and attaches links, the gateway only answers: what a peer may do follows
-from what it has sent before. Three tables say it, one for each kind of endpoint that a frame is
-for; a frame must be allowed by all that it concerns, and what is in none of them as a state is a
-`Violation`, which ends the connection before the engine has the frame.
+The peer begins sessions and attaches links, the gateway only answers: so the frames that a peer may
+send follow from those that it has sent. There is a table for each kind of endpoint; a frame must be
+allowed by the tables of all endpoints that it concerns. Else it is a `Violation`, which ends the
+connection before the engine gets the frame.
 
 `ingest/native/build_pump.py` generates the tables of `ingest/native/guard.c` from these; no other
-place knows the rules. What only the engine can know (how many frames the session's incoming window
-has left, how far the gateway's own deliveries have come) it judges itself.
+code has the rules. The engine itself checks the session's incoming window and the ids of the
+gateway's own deliveries, which only it knows.
 
 Connections, sessions and links: AMQP 1.0 part 2, sections 2.4 to 2.6; errors: 2.8.15 to 2.8.18.
 """
@@ -23,12 +23,12 @@ FRAMING_ERROR, RESOURCE_LIMIT = "amqp:connection:framing-error", "amqp:resource-
 HANDLE_IN_USE = "amqp:session:handle-in-use"
 UNATTACHED_HANDLE = "amqp:session:unattached-handle"
 
-#: The highest handle that a peer may use: the gateway says so in each of its begins.
+#: The highest handle that a peer may use: the handle-max in each begin of the gateway.
 HANDLE_MAX = 0x7FFFFFFF
 
 
 class Kind(IntEnum):
-    """What a frame is, as far as its legality depends on it."""
+    """Kind of a frame, as far as its legality depends on it."""
 
     OPEN = 0
     BEGIN = 1
@@ -37,7 +37,7 @@ class Kind(IntEnum):
     SESSION_FLOW = 4  #: without a handle
     LINK_FLOW = 5
     TRANSFER_MORE = 6  #: more of its delivery follows
-    TRANSFER_LAST = 7  #: the last of its delivery, most often the only one; or it aborts it
+    TRANSFER_LAST = 7  #: the last of its delivery, most often the only one; or an abort
     DISPOSITION = 8
     DETACH = 9
     END = 10
@@ -47,7 +47,7 @@ class Kind(IntEnum):
 class ConnectionState(IntEnum):
     AWAITING_OPEN = 0
     OPENED = 1
-    CLOSED = 2  #: the peer has sent its close; nothing that follows is looked at
+    CLOSED = 2  #: the peer has sent its close; later frames are ignored
 
 
 class SessionState(IntEnum):
@@ -63,7 +63,7 @@ class LinkState(IntEnum):
 
 
 class Rule(NamedTuple):
-    """Why a connection ends: a condition, and a sentence about {name}, the performative, on
+    """Reason why a connection ends: a condition, and a sentence about {name}, the performative, on
     {channel}, with {handle} and {number}."""
 
     condition: str
@@ -71,7 +71,7 @@ class Rule(NamedTuple):
 
 
 class Violation(Enum):
-    """What a peer may not do."""
+    """A breach of the rules by a peer."""
 
     NO_OPEN = Rule(ILLEGAL_STATE, "{name}: the first frame must be an open")
     OPEN_TWICE = Rule(ILLEGAL_STATE, "open: there was one before")
@@ -86,11 +86,11 @@ class Violation(Enum):
     TRANSFER_BY_RECEIVER = Rule(
         NOT_ALLOWED, "transfer: the peer is the receiver of link {handle} on channel {channel}"
     )
-    # What no state allows.
+    # Frames that no state allows.
     FRAME_SIZE = Rule(FRAMING_ERROR, "a frame can't have {number} bytes here")
     FRAME_HEAD = Rule(FRAMING_ERROR, "a frame's head says that its body begins where it can't")
     FRAME_TYPE = Rule(FRAMING_ERROR, "a frame of type {number} came where only AMQP's may")
-    UNKNOWN = Rule(DECODE_ERROR, "a frame of which nobody knows what it is")
+    UNKNOWN = Rule(DECODE_ERROR, "a frame of an unknown kind")
     FIELDS = Rule(DECODE_ERROR, "{name}: it can't be read: a field is missing, or isn't what it is")
     CHANNEL_MAX = Rule(FRAMING_ERROR, "begin: channel {channel} is above the channel-max")
     HANDLE_MAX = Rule(FRAMING_ERROR, "attach: handle {handle} is above the handle-max")
@@ -121,8 +121,8 @@ Row = tuple[IntEnum | Violation, ...]
 
 _C, _S, _L, _V = ConnectionState, SessionState, LinkState, Violation
 
-#: Of the connection, for every frame: the state after it, for each state before it.
-#: After a close all is passed over.
+#: Connection, for every frame: the state after it, for each state before it. After a close all
+#: frames are ignored.
 CONNECTION: dict[Kind, Row] = {
     # state before:        AWAITING_OPEN  OPENED          CLOSED
     Kind.OPEN:            (_C.OPENED,    _V.OPEN_TWICE,  _C.CLOSED),
@@ -139,8 +139,8 @@ CONNECTION: dict[Kind, Row] = {
     Kind.CLOSE:           (_C.CLOSED,    _C.CLOSED,      _C.CLOSED),
 }  # fmt: skip
 
-#: Of the session on the frame's channel, for all frames but open and close. An end takes the
-#: session's links with it.
+#: Session on the frame's channel, for all frames but open and close. An end also ends the session's
+#: links.
 SESSION: dict[Kind, Row] = {
     # state before:        UNMAPPED        MAPPED
     Kind.BEGIN:           (_S.MAPPED,     _V.BEGIN_TWICE),
@@ -155,8 +155,8 @@ SESSION: dict[Kind, Row] = {
     Kind.END:             (_V.NO_SESSION, _S.UNMAPPED),
 }  # fmt: skip
 
-#: Of the link of the frame's handle, for the frames that have one. A link that the gateway has
-#: ended is attached until its peer detaches it: frames that crossed the gateway's detach are legal.
+#: Link of the frame's handle, for the frames that have one. A link that the gateway has ended stays
+#: attached until its peer detaches it: frames that crossed the gateway's detach are legal.
 LINK: dict[Kind, Row] = {
     # state before:        UNATTACHED      SENDER             SENDING            RECEIVER
     Kind.ATTACH_SENDER:   (_L.SENDER,     _V.HANDLE_IN_USE,  _V.HANDLE_IN_USE,  _V.HANDLE_IN_USE),
@@ -179,8 +179,8 @@ class Type(IntEnum):
 
 
 class Field(NamedTuple):
-    """A field of a performative that bears on the rules. What of them isn't of its type isn't
-    guessed: the engine would take it for 0."""
+    """A field of a performative that the rules need. A field of another type is refused: the engine
+    would read it as 0."""
 
     place: int
     type: Type
@@ -216,7 +216,7 @@ FIELDS: dict[int, dict[str, Field]] = {
     Descriptor.END: {},
     Descriptor.CLOSE: {},
 }
-#: What performatives are called.
+#: Names of performatives.
 NAMES: dict[int, str] = {code: Descriptor(code).name.lower() for code in FIELDS}
 VIOLATIONS: tuple[Violation, ...] = tuple(Violation)
 
@@ -224,8 +224,8 @@ VIOLATIONS: tuple[Violation, ...] = tuple(Violation)
 def condition_and_sentence(
     violation: int, *, code: int, channel: int, handle: int, number: int
 ) -> tuple[str, str]:
-    """What the close says of the violation with this place in `VIOLATIONS`, by a frame of the
-    performative `code`."""
+    """Return condition and sentence of the close for the violation with this index in `VIOLATIONS`,
+    by a frame of the performative `code`."""
     rule = VIOLATIONS[violation].value
     name = NAMES.get(code, "a frame")
     return rule.condition, rule.sentence.format(

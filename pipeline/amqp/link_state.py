@@ -1,6 +1,6 @@
-"""What a flow says of one of our links that sends: where it stands, and what credit it has left.
+"""State of one of our sending links in a flow: its delivery-count and the credit that is left.
 
-The engine writes flows of its sessions, but for a link that sends only when there is credit to
+The engine writes flows of its sessions, and flows of a sending link only when there is credit to
 give back. Flow: AMQP 1.0 part 2, section 2.7.4.
 """
 
@@ -15,7 +15,8 @@ _HANDLE, _DELIVERY_COUNT, _LINK_CREDIT, _DRAIN = 4, 5, 6, 8
 
 
 class LinkState(msgspec.Struct, frozen=True):
-    """`delivery_count` counts on past 32 bits, the wire doesn't; `credit` is never negative."""
+    """State of a link. `delivery_count` isn't cut to 32 bits, as on the wire; `credit` is never
+    negative."""
 
     handle: int
     delivery_count: int
@@ -24,8 +25,8 @@ class LinkState(msgspec.Struct, frozen=True):
 
 
 def told(frame: bytes, states: Callable[[int], Iterable[LinkState]]) -> bytes:
-    """A flow of the engine's; one of a session alone as one for each link of which `states` has
-    something to say for its channel. Raises DecodeError."""
+    """Return the frames to send for a flow of the engine: the flow itself, or, for a session's
+    flow, one with each link state that `states` gives for its channel. Raises DecodeError."""
     flow = parse(frame)
     if flow.field(_HANDLE) != NULL:
         return frame

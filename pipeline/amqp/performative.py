@@ -1,7 +1,7 @@
 """AMQP's frames as bytes: performatives read, and written again, field by field.
 
-For the frames of which the engine understands less than they say. A field that nobody asks about
-is passed on as it came, byte for byte. Hostile bytes cost a DecodeError, nothing else.
+For frames with fields that the engine doesn't understand. Fields that aren't read are passed on
+unchanged, byte for byte. Hostile bytes cost a DecodeError, nothing else.
 
 Frames: AMQP 1.0 part 2, section 2.3; performatives: section 2.7; outcomes and termini: part 3.
 """
@@ -46,16 +46,16 @@ from distributary.pipeline.model.transitions import DeliveryState
 ATTACH, FLOW = int(Descriptor.ATTACH), int(Descriptor.FLOW)
 TRANSFER, DISPOSITION = int(Descriptor.TRANSFER), int(Descriptor.DISPOSITION)
 
-#: The keys under which an attach carries, in its properties, what the engine can't write where it
-#: belongs; `spliced` puts it there. No peer ever sees them.
+#: Keys of an attach's properties that carry fields which the engine can't write in their places;
+#: `spliced` moves them there. No peer ever sees these keys.
 OFFERED = Symbol("offered-capabilities")
 DEFAULT_OUTCOME = Symbol("default-outcome")
-#: And the number by which we know the link: its attach tells the channel and handle it has.
+#: Key of our number of the link: the attach then tells its channel and handle.
 LINK = Symbol("link")
 
 #: Under this key a flow names the transaction that its credit is part of.
 TRANSACTION = "txn-id"
-#: The engine counts credit with a sign. Who gives more gives as good as this.
+#: The engine counts credit as a signed number; more credit than this is cut to this.
 CREDIT_MAX = 2**31 - 1
 _CREDIT = uint_of(CREDIT_MAX)
 _HEADER = struct.Struct(">IBBH")
@@ -72,9 +72,9 @@ class _Field:
 
 
 class Performative(msgspec.Struct, frozen=True):
-    """One frame: its channel, what it is, its fields as they came, and what follows them.
+    """One frame: its channel, descriptor (`code`), fields as received, and payload.
 
-    `code` is -1 for a performative that nobody knows.
+    `code` is -1 for an unknown performative.
     """
 
     channel: int
@@ -83,16 +83,16 @@ class Performative(msgspec.Struct, frozen=True):
     payload: bytes = b""
 
     def field(self, place: int) -> bytes:
-        """A field's bytes; those of null if it isn't there."""
+        """Return a field's bytes; those of null if it is absent."""
         return field_at(self.fields, place)
 
     def with_fields(self, places: dict[int, bytes]) -> "Performative":
-        """The same with other fields at these places."""
+        """Return the performative with other fields at these places."""
         return replace(self, fields=with_places(self.fields, places))
 
 
 class WalkedAttach(msgspec.Struct, frozen=True):
-    """What an attach says. `frame` is the frame as the engine can read it."""
+    """The fields of an attach. `frame` is the frame in a form that the engine reads."""
 
     frame: bytes
     channel: int
@@ -100,15 +100,15 @@ class WalkedAttach(msgspec.Struct, frozen=True):
     name: str
     desired: frozenset[str]
     default_outcome: DeliveryState | None  #: None: none, or one that is no outcome
-    #: That of a consumer among those of its subscription; None if it says one that is no integer.
+    #: Priority of a consumer among those of its subscription; None for one that is no integer.
     priority: int | None = 0
-    redeliver: bool = False  #: a consumer wants at once what failed and waits
-    expiry: str = ""  #: the word of the source's expiry policy; empty if it says none
-    relayed: RelayedFor | None = None  #: for whom a gateway relays it
+    redeliver: bool = False  #: the consumer wants failed messages at once that wait for redelivery
+    expiry: str = ""  #: the source's expiry policy; empty if there is none
+    relayed: RelayedFor | None = None  #: the client for which a gateway relays the link
 
 
 def parse(frame: bytes) -> Performative:
-    """The performative of a whole frame. Raises DecodeError."""
+    """Parse a whole frame. Raises DecodeError."""
     with reading():
         size, offset, _kind, channel = _HEADER.unpack_from(frame)
         if size != len(frame):
@@ -120,8 +120,7 @@ def parse(frame: bytes) -> Performative:
 
 
 def refuse_heavy(frame: bytes, limits: DecodeLimits) -> NoReturn:
-    """Say why a frame isn't taken whose values were counted: more than it may bring, too deep, or
-    broken. Raises DecodeError, always."""
+    """Raise the DecodeError for a frame whose values are too many, too deep or broken."""
     with reading():
         at = 4 * frame[4]
         read(frame, at, DecodeBudget(len(frame), limits))
@@ -129,7 +128,7 @@ def refuse_heavy(frame: bytes, limits: DecodeLimits) -> NoReturn:
 
 
 def encode(performative: Performative) -> bytes:
-    """The frame."""
+    """Return the performative's frame."""
     body = descriptor(performative.code) + list_of(performative.fields)
     return _frame(performative.channel, body + performative.payload)
 
@@ -138,21 +137,21 @@ def _frame(channel: int, body: bytes) -> bytes:
     return _HEADER.pack(_HEADER.size + len(body), 2, 0, channel) + body
 
 
-#: An open that says nothing: its container's id is null. For the engine alone.
+#: An open without fields: its container's id is null. For the engine alone.
 BARE_OPEN = _frame(0, descriptor(Descriptor.OPEN) + compound(LISTS, [NULL]))
 
 
 def numbered(frame: bytes) -> bytes:
-    """The frame with its performative described by a number. Raises DecodeError if nobody knows
-    what it is."""
+    """Return the frame with its performative described by a number. Raises DecodeError for an
+    unknown one."""
     performative = parse(frame)
     if performative.code < 0:
-        raise DecodeError("a frame of which nobody knows what it is")
+        raise DecodeError("a frame of an unknown kind")
     return encode(performative)
 
 
 def attach(frame: bytes) -> WalkedAttach:
-    """An attach, read as far as the engine doesn't. Raises DecodeError."""
+    """Read the fields of an attach that the engine doesn't. Raises DecodeError."""
     performative = parse(frame)
     with reading():
         name = value_of(performative.field(_Field.NAME))
@@ -185,20 +184,20 @@ def attach(frame: bytes) -> WalkedAttach:
 
 
 def _whom(attach: Performative) -> bytes:
-    """The map in which an attach says for whom a gateway relays it: its properties, or, where the
-    engine writes none, to a coordinator, those of the source's node."""
+    """Return the map in which an attach names the client of a relayed link: its properties, or, to
+    a coordinator, where the engine writes none, those of the source's node."""
     source, target = (attach.field(place) for place in (_Field.SOURCE, _Field.TARGET))
     if NULL in (source, target) or code_of(_descriptor(target, 0)[0]) != Descriptor.COORDINATOR:
         return attach.field(_Field.PROPERTIES)
     return field_at(fields_of(_value(source)), _Field.NODE_PROPERTIES)
 
 
-#: The properties of an attach in which clients of several brokers say a consumer's priority.
+#: The properties of an attach in which clients of several brokers give a consumer's priority.
 PRIORITIES = frozenset({"priority", "x-priority", "rabbitmq:priority"})
 
 
 def _priority(properties: bytes) -> int | None:
-    """The consumer's priority that an attach says; 0 if it says none, None if it can't be one."""
+    """Return the consumer's priority in an attach; 0 if there is none, None if it is no integer."""
     for key, data in pairs_of(properties):
         if key in PRIORITIES and data != NULL:
             value = value_of(data)
@@ -206,7 +205,7 @@ def _priority(properties: bytes) -> int | None:
     return 0
 
 
-#: The property of an attach by which a consumer that was away demands redelivery.
+#: The property of an attach by which a returning consumer demands redelivery.
 REDELIVER = "redeliver"
 
 
@@ -217,14 +216,14 @@ def _redeliver(properties: bytes) -> bool:
 
 
 class WalkedFlow(msgspec.Struct, frozen=True):
-    """What a flow says of a link (None: of its session alone). `frame` is the frame with no more
-    credit than the engine can count; `asks`: its sender waits to hear where the link stands."""
+    """The fields of a flow of a link, or (`handle` None) of its session alone. `frame` is the frame
+    with no more credit than the engine can count; `asks`: its sender waits for the link's state."""
 
     frame: bytes
     channel: int
     handle: int | None
     asks: bool
-    acquires: bool  #: what is sent for this credit is to be part of a transaction
+    acquires: bool  #: deliveries for this credit are to be part of a transaction
 
 
 def flow(frame: bytes) -> WalkedFlow:
@@ -248,18 +247,18 @@ def flow(frame: bytes) -> WalkedFlow:
 
 
 class OddTransfer(msgspec.Struct, frozen=True):
-    """A transfer that isn't plain. `frame` is the frame as the engine can read it."""
+    """A transfer that isn't plain. `frame` is the frame in a form that the engine reads."""
 
     frame: bytes
     channel: int
     handle: int
     message_format: int
-    state: int  #: descriptor of the delivery's state; 0: none, -1: one that nobody knows
-    continues: bool  #: it has no tag: its message began in a transfer before
+    state: int  #: descriptor of the delivery's state; 0: none, -1: unknown
+    continues: bool  #: it has no tag: its message began in an earlier transfer
 
 
 def transfer(frame: bytes) -> OddTransfer:
-    """A transfer, read as far as the engine doesn't. Raises DecodeError."""
+    """Read the fields of a transfer that the engine doesn't. Raises DecodeError."""
     performative = parse(frame)
     with reading():
         handle = value_of(performative.field(_Field.HANDLE - 1))
@@ -276,8 +275,8 @@ def transfer(frame: bytes) -> OddTransfer:
 
 
 def disposition(frame: bytes) -> tuple[bytes, int]:
-    """The frame as the engine can read it, and the descriptor of its state: 0 if it has none, -1
-    for one that nobody knows. Raises DecodeError."""
+    """Return the frame in a form that the engine reads, and the descriptor of its state: 0 if it
+    has none, -1 for an unknown one. Raises DecodeError."""
     performative = parse(frame)
     with reading():
         state, named = _state(performative.field(_Field.DISPOSITION_STATE))
@@ -287,16 +286,16 @@ def disposition(frame: bytes) -> tuple[bytes, int]:
 
 
 class SplicedAttach(msgspec.Struct, frozen=True):
-    """An attach of the engine's with what its properties carried put where it belongs."""
+    """An attach of the engine, with the fields in its properties moved to their places."""
 
     frame: bytes
     channel: int
     handle: int
-    link: int  #: the number by which we know it; 0 if it carried none
+    link: int  #: our number of the link; 0 if the properties carried none
 
 
 def spliced(frame: bytes) -> SplicedAttach:
-    """An attach of the engine's as it goes to the peer. Raises DecodeError."""
+    """Return an attach of the engine as it is sent to the peer. Raises DecodeError."""
     performative = parse(frame)
     with reading():
         carried = dict(pairs_of(performative.field(_Field.PROPERTIES)))
@@ -328,19 +327,19 @@ def _uint(value: Value) -> int:
 
 
 def _descriptor(data: bytes, at: int) -> tuple[Value, int]:
-    """The descriptor of the value at `at`, and where what it describes begins."""
+    """Return the descriptor of the value at `at`, and where the described value begins."""
     if data[at] != DESCRIBED:
         raise DecodeError(f"the value at byte {at} must be described")
     return read(data, at + 1)
 
 
 def _value(described: bytes) -> bytes:
-    """What is described, without its descriptor."""
+    """Return a described value without its descriptor."""
     return described[_descriptor(described, 0)[1] :]
 
 
 def _numbered(described: bytes) -> bytes:
-    """A described value with its descriptor as a number, if it has one; null as it is."""
+    """Return a described value with its descriptor as a number, if that is known; null as it is."""
     if described == NULL:
         return described
     said, at = _descriptor(described, 0)
@@ -351,8 +350,8 @@ def _numbered(described: bytes) -> bytes:
 
 
 def _state(field: bytes) -> tuple[int, bytes | None]:
-    """A delivery state's descriptor, and the state as the engine can read it if that isn't how it
-    came."""
+    """Return a delivery state's descriptor, and the state in a form that the engine reads, or None
+    if it came so."""
     if field == NULL:
         return 0, None
     descriptor, _ = _descriptor(field, 0)

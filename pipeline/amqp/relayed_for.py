@@ -1,6 +1,6 @@
-"""For whom a gateway relays a link to the owner of a log: what its attach says in its properties.
+"""The client for which a gateway relays a link to the owner of a log, in the attach's properties.
 
-Only the attach of a gateway may say it: the owner believes it.
+Only a gateway's attach may have these properties: the owner trusts them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ SOLE, DESIRED = f"{PREFIX}sole", f"{PREFIX}desired"
 
 class RelayedFor(msgspec.Struct, frozen=True):
     """A client of another gateway. `connection` is a number of its connection there, `desired` are
-    the capabilities that its attach desires, `log` is where the link is meant to go."""
+    the capabilities that its attach desires, `log` is the log that the link is for."""
 
     log: str
     connection: int
@@ -30,7 +30,7 @@ class RelayedFor(msgspec.Struct, frozen=True):
     desired: frozenset[str] = frozenset()
 
     def properties(self) -> Mapping[str, str | int | bool]:
-        """As an attach says it."""
+        """Return the properties for an attach."""
         return {
             LOG: self.log,
             CONNECTION: self.connection,
@@ -43,8 +43,8 @@ class RelayedFor(msgspec.Struct, frozen=True):
 
 
 def relayed_for(pairs: Iterable[tuple[str, bytes]]) -> RelayedFor | None:
-    """What the properties of an attach say, as keys and encoded values; None if they say nothing of
-    it. Raises DecodeError where they say a part of it only."""
+    """Read the properties of an attach, given as keys and encoded values; return None without any
+    of ours. Raises DecodeError where only a part of them is there."""
     said = {key: value_of(data) for key, data in pairs if key.startswith(PREFIX)}
     if not said:
         return None

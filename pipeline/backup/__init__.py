@@ -1,4 +1,4 @@
-"""What a backup holds, what the next one copies, and which states may be copied: pure.
+"""The content of a backup, the files that the next one copies, and states that may be copied: pure.
 
 It may import `pipeline`, `log` and `lake`. Start with `backup_plan`.
 """

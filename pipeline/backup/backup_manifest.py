@@ -1,12 +1,12 @@
-"""The manifest of a backup: which files a home had, and of which pieces each is made.
+"""The manifest of a backup: the files of a home, and the pieces of each file.
 
 A backup is a folder of *pieces*, each named by the SHA-256 of its bytes, and one manifest. A piece
-never changes and may belong to many files, so whatever a former backup has is there already.
+never changes and may belong to many files, so a piece of a former backup isn't written again.
 
 Rule 1: a backup is what its manifest names. The manifest comes last and appears whole.
-Rule 2: the first line says the format and the digest of all that follows, so that damage and a
-        newer format are known before anything is believed.
-Rule 3: a path leads nowhere but below the folder that is restored.
+Rule 2: the first line has the format and the digest of the rest, so that damage and a newer format
+        are found before any of it is used.
+Rule 3: every path lies below the folder that is restored.
 """
 
 import json
@@ -19,12 +19,12 @@ from typing import Any, Final, Self
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.log.log_identity import LogIdentity
 
-#: Of a home on a disk, and of one on a store: who doesn't know that one would restore it to a disk.
+#: For a home on a disk, and for one on a store: an older program would restore that to a disk.
 FORMAT: Final = 1
 FORMAT_OF_STORES: Final = 2
-#: Bytes of a piece at most: what a backup has in memory at once, and what is synced at once.
+#: Bytes of a piece, at most: the unit in memory, and of a sync.
 PIECE_BYTES: Final = 8 << 20
-#: Where files that settings name stand among the paths; all others are paths below the home.
+#: First part of the paths of files that settings name; all other paths lie below the home.
 SETTINGS: Final = "settings"
 _KIND: Final = "distributary backup"
 
@@ -40,14 +40,14 @@ class BackedFile:
 
     @property
     def of_settings(self) -> bool:
-        """Whether it is of the settings, and not of the home."""
+        """Whether it is a file of the settings, not of the home."""
         return self.path.startswith(f"{SETTINGS}/")
 
 
 @dataclass(frozen=True, slots=True)
 class BackupPoint:
-    """The state that was copied: when reading began (seconds since 1970), which `topic_log` at
-    which version, the last group and the first free sequence of its table and journal together."""
+    """The copied state: when reading began (seconds since 1970), the version of `topic_log`, the
+    last group and the first free sequence of its table and journal together."""
 
     began: float
     log: LogIdentity
@@ -55,7 +55,7 @@ class BackupPoint:
     next_sequence: int
 
     def body(self) -> dict[str, object]:
-        """The point as JSON has it."""
+        """Return the point for JSON."""
         return {
             "began": self.began,
             "log": self.log.body(),
@@ -65,7 +65,7 @@ class BackupPoint:
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
-        """The point that `body` gave. Raises ValueError, KeyError, TypeError."""
+        """Read the result of `body`. Raises ValueError, KeyError, TypeError."""
         return cls(
             float(body["began"]),
             LogIdentity.of(body["log"]),
@@ -84,12 +84,12 @@ class BackupManifest:
 
     @property
     def size(self) -> int:
-        """Bytes of all its files."""
+        """Bytes of all files."""
         return sum(file.size for file in self.files)
 
     def require_place(self, home: str, *, on_a_store: bool) -> None:
-        """Raise InvalidRequest unless the home at this address is of the kind that this is of: the
-        journals differ."""
+        """Raise InvalidRequest unless the home at this address is of the same kind (disk or store)
+        as the backup's: their journals differ."""
         if on_a_store != self.on_a_store:
             was = "on an object store" if self.on_a_store else "on a disk"
             raise InvalidRequest(
@@ -101,15 +101,15 @@ class BackupManifest:
         return frozenset(piece for file in self.files for piece in file.pieces)
 
     def encode(self) -> bytes:
-        """The manifest as bytes: two lines of JSON."""
+        """Return the manifest's bytes: two lines of JSON."""
         files = [[one.path, one.size, one.mode, list(one.pieces)] for one in self.files]
         format_ = FORMAT_OF_STORES if self.on_a_store else FORMAT
         return sealed(_KIND, format_, self.point.body() | {"files": files})
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Self:
-        """The manifest that `encode` wrote; `where` is named to people. Raises InvalidRequest for
-        another format or another thing, StoreError for a damaged one."""
+        """Read a manifest by `encode`; errors name `where`. Raises InvalidRequest for another
+        format or kind, StoreError for a damaged one."""
         with damage_told(where):
             format_, body = unsealed(data, where, _KIND, FORMAT_OF_STORES)
             return cls._of(body, on_a_store=format_ == FORMAT_OF_STORES)
@@ -124,21 +124,21 @@ class BackupManifest:
 
 
 def sealed(kind: str, format_: int, body: Mapping[str, object]) -> bytes:
-    """A manifest as bytes: two lines of JSON, of which the first says what the second is."""
+    """Return a manifest's bytes: two lines of JSON; the first describes the second."""
     text = json.dumps(body, separators=(",", ":")).encode()
     head = {"kind": kind, "format": format_, "sha256": digest_of(text)}
     return json.dumps(head).encode() + b"\n" + text + b"\n"
 
 
 def kind_of(data: bytes) -> str:
-    """What kind of manifest these bytes say that they are; empty if they don't."""
+    """Return the kind that a manifest's first line tells; empty for other bytes."""
     with suppress(ValueError, KeyError, TypeError):
         return str(json.loads(data.partition(b"\n")[0])["kind"])
     return ""
 
 
 def unsealed(data: bytes, where: str, kind: str, newest: int) -> tuple[int, Mapping[str, Any]]:
-    """Format and body of a manifest that `sealed` made. Raises InvalidRequest for another kind or a
+    """Return format and body of a manifest by `sealed`. Raises InvalidRequest for another kind or a
     newer format, ValueError, KeyError and TypeError for damage."""
     first, _, rest = data.partition(b"\n")
     text = rest.removesuffix(b"\n")
@@ -158,7 +158,7 @@ def unsealed(data: bytes, where: str, kind: str, newest: int) -> tuple[int, Mapp
 
 @contextmanager
 def damage_told(where: str) -> Iterator[None]:
-    """What a damaged manifest raises, as a StoreError."""
+    """Turn the errors of a damaged manifest into a StoreError."""
     try:
         yield
     except (ValueError, KeyError, TypeError) as error:
@@ -169,7 +169,7 @@ def damage_told(where: str) -> Iterator[None]:
 
 
 def digest_of(data: bytes | memoryview) -> str:
-    """The name of a piece with these bytes."""
+    """Return the name of a piece with these bytes."""
     return sha256(data).hexdigest()
 
 

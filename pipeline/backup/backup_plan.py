@@ -1,18 +1,19 @@
-"""What a backup reads, in which order, and what of it must be copied.
+"""The files that a backup reads, in which order, and which of them must be copied.
 
-Order of reading, so that the copy is a state that a crash could have left:
+The order of reading makes the copy a state that a crash could have left:
 
-1. `cursors`, then Spark's other tables: these have whatever a cursor says.
-2. The journal. Whatever was accepted before is in it, or was in the table before it left it.
-3. `topic_log` at its newest version. It has whatever left the journal until then, and whatever
-   Spark had read. What it says later isn't looked at.
+1. `cursors`, then Spark's other tables: these have everything that a cursor refers to.
+2. The journal. Every group that was accepted before is in it, or was in the table before it was
+   removed from the journal.
+3. `topic_log` at its newest version. It has every group that was removed from the journal until
+   then, and everything that Spark had read. Later versions are ignored.
 
 Rule 1: a segment that is used again while it is read is left out: the table, which is pinned
         later, has all of its groups.
 Rule 2: a segment whose groups the pinned table has is left out, too.
-Rule 3: a data file never changes under its name, so one that the former backup has isn't read
-        again. All else is read each time; only its new pieces are written.
-Rule 4: a folder holds backups of one log as it goes on, never of another one or of a fork.
+Rule 3: a data file never changes under its name, so a file in the former backup isn't read again.
+        Other files are read each time; only their new pieces are written.
+Rule 4: a folder holds backups of one log as it continues, never of another log or of a fork.
 """
 
 import re
@@ -25,7 +26,7 @@ from distributary.pipeline.backup.backup_manifest import BackedFile, BackupManif
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_identity import LogIdentity
 
-#: The tables that order matters for; each other table stands between them.
+#: The tables whose order matters; each other table comes between them.
 FIRST_TABLE: Final = "cursors"
 LAST_TABLE: Final = "topic_log"
 
@@ -44,8 +45,8 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class SegmentGroups:
-    """The groups of one segment of the journal, whose file is `path`: `first` up to before `end`;
-    `next_sequence` is the first that comes after them, None if it has no message."""
+    """The groups of one segment of the journal, whose file is `path`: from `first` to before `end`;
+    `next_sequence` is the first sequence after them, None if it has no message."""
 
     path: str
     first: int
@@ -55,8 +56,7 @@ class SegmentGroups:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be done for a list of files: `kept` as the former backup has them, the others
-    are to be read."""
+    """The work for a list of files: `kept` are as the former backup has them, `copied` are read."""
 
     kept: tuple[BackedFile, ...]
     copied: tuple[SourceFile, ...]
@@ -67,15 +67,15 @@ class Work:
 
 
 def order_of_tables(names: Iterable[str]) -> list[str]:
-    """The order in which tables are pinned."""
+    """Return the order in which tables are pinned."""
     return sorted(names, key=lambda name: (name == LAST_TABLE, name != FIRST_TABLE, name))
 
 
 def work(
     sources: Iterable[SourceFile], known: Mapping[str, BackedFile], present: frozenset[str]
 ) -> Work:
-    """What must be read of these files. `known` are files of the former backup by path, `present`
-    the pieces that lie in the folder."""
+    """Choose the files to read. `known` are files of the former backup by path, `present` the
+    pieces in the folder."""
     kept: list[BackedFile] = []
     copied: list[SourceFile] = []
     for source in sources:
@@ -89,12 +89,12 @@ def work(
 
 
 def log_of_version(names: Iterable[str], version: int, pointed: int | None) -> list[str] | None:
-    """Which files of a table's `_delta_log` stand for that version: a checkpoint and the entries
-    from there on. None when some of them are gone, so that it must be read again.
+    """Return the files of a table's `_delta_log` that make up a version: a checkpoint and the
+    entries from there on. None when some of them are gone, so that it must be read again.
 
-    `pointed` is the checkpoint that the table's pointer named before the version was looked at:
-    that one is taken, so that the pointer can be copied as well, whichever comes meanwhile. Without
-    a pointer the entries do if all are there, else the newest checkpoint.
+    `pointed` is the checkpoint that the table's pointer named before the version was read: it is
+    taken, so that the pointer can be copied as well, even if newer ones appear. Without a pointer
+    the entries alone do if all are there, else the newest checkpoint is taken.
     """
     names = list(names)
     entries = {int(found[1]): name for name in names if (found := _ENTRY.fullmatch(name))}
@@ -115,8 +115,8 @@ def log_of_version(names: Iterable[str], version: int, pointed: int | None) -> l
 
 
 def segments_of(segments: Sequence[SegmentGroups], group: int) -> list[SegmentGroups] | None:
-    """The segments that a table which ends with `group` needs beside it, in order; None when
-    groups between the two are nowhere, so that all must be read again."""
+    """Return the segments that a table which ends with `group` needs beside it, in order; None when
+    groups between the two are missing, so that all must be read again."""
     later = (one for one in segments if one.first < one.end and one.end - 1 > group)
     needed = sorted(later, key=lambda one: one.first)
     if needed and needed[0].first > group + 1:
@@ -127,8 +127,9 @@ def segments_of(segments: Sequence[SegmentGroups], group: int) -> list[SegmentGr
 
 
 def standing(segments: Sequence[SegmentGroups], group: int) -> list[SegmentGroups]:
-    """Of a journal of objects: those behind the table's last group, up to the first gap. Several
-    are put at a time and accepted in order, so what is behind a gap was never accepted."""
+    """Return the entries of a journal of objects behind the table's last group, up to the first
+    gap. Several are put at a time and accepted in order, so entries behind a gap were never
+    accepted."""
     found: list[SegmentGroups] = []
     for one in sorted(segments, key=lambda one: one.first):
         if one.first == group + len(found) + 1:
@@ -138,7 +139,7 @@ def standing(segments: Sequence[SegmentGroups], group: int) -> list[SegmentGroup
 
 def require_same_log(former: LogIdentity, now: LogIdentity, entry: str | None, where: str) -> None:
     """Raise InvalidRequest unless the log of `now` is the one that was backed up before, and has
-    gone on from there. `entry` is the digest of the former version's entry there, None if it was
+    continued from there. `entry` is the digest of the former version's entry there, None if it was
     cleaned up."""
     if former.table != now.table:
         why = "another home"
@@ -154,5 +155,5 @@ def require_same_log(former: LogIdentity, now: LogIdentity, entry: str | None, w
 
 
 def unneeded(present: Iterable[str], manifest: BackupManifest) -> list[str]:
-    """The pieces that the newest backup doesn't need."""
+    """Return the pieces that the newest backup doesn't need."""
     return sorted(set(present) - manifest.pieces)

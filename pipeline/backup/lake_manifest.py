@@ -1,9 +1,9 @@
-"""The manifest of a lake's backup: which logs it has, and what of a lake isn't in a log.
+"""The manifest of a lake's backup: its logs, and the files of the lake outside of logs.
 
 Rule 1: it comes last and appears whole, so it names a log only if that log's backup was whole.
-Rule 2: a log's own backup may be later than it says, when the next backup of the lake was cut off:
-        each log is copied as of a moment of its own, and nothing that is promised spans logs. One
-        that is earlier, of another log or not there is damage.
+Rule 2: a log's own backup may be later than the manifest's, when the next backup of the lake was
+        interrupted: each log is copied at a moment of its own, and no promise spans logs. An
+        earlier backup, one of another log or a missing one is damage.
 """
 
 import json
@@ -37,7 +37,7 @@ class LakeManifest:
     logs: Mapping[str, BackupPoint]
 
     def encode(self) -> bytes:
-        """The manifest as bytes."""
+        """Return the manifest's bytes."""
         return sealed(
             _KIND,
             FORMAT,
@@ -50,8 +50,8 @@ class LakeManifest:
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Self:
-        """The manifest that `encode` wrote; `where` is named to people. Raises InvalidRequest for a
-        newer format, StoreError for a damaged one."""
+        """Read a manifest by `encode`; errors name `where`. Raises InvalidRequest for a newer
+        format, StoreError for a damaged one."""
         with damage_told(where):
             _, body = unsealed(data, where, _KIND, FORMAT)
             placement = read_placement(json.dumps(body["placement"]).encode(), where)
@@ -59,7 +59,7 @@ class LakeManifest:
             return cls(placement, str(body["secret"]), logs)
 
     def require(self, log: str, there: BackupPoint | None, where: str) -> None:
-        """Raise StoreError unless a log's backup, which is `there`, is of this one or later."""
+        """Raise StoreError unless a log's backup, `there`, is this manifest's or a later one."""
         due = self.logs[log]
         if there is None:
             why = "is gone"

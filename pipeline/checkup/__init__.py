@@ -1,4 +1,4 @@
-"""What facts of a machine and of a home mean for a gateway: one sentence each, and how bad it is.
+"""Judgement of facts about a machine and a home: one sentence each, with a severity.
 
 It may import nothing of the other rooms. Start with `findings`.
 """

@@ -1,6 +1,6 @@
-"""Facts of a machine and a home, and what they mean for a gateway.
+"""Facts about a machine and a home, and their consequences for a gateway.
 
-Rule 1: who looks only looks: whatever is a judgement stands here, and each threshold once.
+Rule 1: the code that collects facts only reads: every judgement is here, and each threshold once.
 Rule 2: each finding is one sentence; one that isn't good says what to do.
 """
 
@@ -11,16 +11,16 @@ from typing import Final
 
 
 class Verdict(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     GOOD = "good"
-    LOOK = "look"  #: it works, and somebody should know
-    BAD = "bad"  #: a gateway won't work, or what it promises won't hold
+    LOOK = "look"  #: it works, and the operator should know
+    BAD = "bad"  #: a gateway won't work, or can't keep its promises
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of a subject."""
+    """One finding about a subject."""
 
     subject: str
     verdict: Verdict
@@ -41,7 +41,7 @@ class DiskFacts:
 
 @dataclass(frozen=True, slots=True)
 class LimitFacts:
-    """What the system allows this process, None for no limit, and what the settings may need."""
+    """Limits of the system for this process, None for no limit, and the settings' needs."""
 
     open_files: int | None
     open_files_needed: int
@@ -50,17 +50,17 @@ class LimitFacts:
 
 
 class PortState(StrEnum):
-    """What happens at an address where somebody wants to listen."""
+    """The state of an address where a gateway is to listen."""
 
     FREE = "free"
-    AMQP = "AMQP"  #: something that speaks AMQP listens
+    AMQP = "AMQP"  #: an AMQP server listens
     TAKEN = "taken"
-    REFUSED = "refused"  #: the system doesn't let us listen
+    REFUSED = "refused"  #: the system refuses to let this process listen
 
 
 @dataclass(frozen=True, slots=True)
 class PortFacts:
-    """An address of a setting; `why` is what the system says, where it says no."""
+    """An address in a setting; `why` is the system's reason where it refuses."""
 
     setting: str
     address: str
@@ -69,20 +69,20 @@ class PortFacts:
 
 
 class HomeState(StrEnum):
-    """What lies under a home's path."""
+    """The content of a home's folder."""
 
     ABSENT = "absent"
     EMPTY = "empty"
     OURS = "ours"  #: a gateway's files
-    RESTORING = "restoring"  #: a restore puts it together, or was cut off
+    RESTORING = "restoring"  #: a restore is making it, or was interrupted
     FOREIGN = "foreign"  #: files that aren't a gateway's
-    UNUSABLE = "unusable"  #: no folder, or none that may be read and written
+    UNUSABLE = "unusable"  #: no folder, or not readable and writable
 
 
 @dataclass(frozen=True, slots=True)
 class HomeFacts:
     """A home. `owner` is the pid of the gateway that has its lock, 0 for none; `open_to_all`: all
-    users of the machine may write there; `why` says what makes it unusable."""
+    users of the machine may write there; `why` is the reason why it is unusable."""
 
     path: str
     state: HomeState
@@ -93,10 +93,10 @@ class HomeFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """A home without a disk. Times are of a put of 4 KiB; an owner has `put_ms_max` for one that
-    shows that it lives; `clock_seconds`: how far the store's
-    clock is before ours; `owner` says who has the lease, empty for nobody; `why` says what makes it
-    unusable, and then nothing else is known. `left` are groups of journals that nobody owns."""
+    """A home without a disk. Times are of a put of 4 KiB; `put_ms_max` is the time that an owner
+    has for a heartbeat's put; `clock_seconds`: how far the store's clock is ahead of ours; `owner`
+    names the lease's owner, empty for none; `why` is the reason why the store is unusable: then
+    nothing else is known. `left` are groups of former owners' journals."""
 
     address: str
     why: str = ""
@@ -112,30 +112,30 @@ class StoreFacts:
     left: int = 0
 
 
-#: File systems that forget all when the power goes, and those of other machines.
+#: File systems that lose their content with the power, and those of other machines.
 IN_MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "zram"})
 OF_NETWORKS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.sshfs", "afs"}
 )
-#: A sync that is faster than this reaches no medium: the fastest with a capacitor take 20 us.
+#: A faster sync than this reaches no medium: the fastest with a capacitor take 20 us.
 HONEST_MS: Final = 0.008
-#: Median and 99th percentile of a sync from which on publishers notice, and a slow write.
+#: Median and 99th percentile of a sync that publishers notice, and the limit of a slow write.
 SLOW_MS: Final = 10.0
 SLOW_P99_MS: Final = 100.0
 SLOW_BYTES_A_SECOND: Final = 50e6
 #: Files that a home may need in a month with its default upkeep.
 FILES_NEEDED: Final = 20_000
-#: Puts that are tried, and how slow they may be.
+#: Puts that are measured, and the median from which on they are slow.
 PUTS: Final = 20
 SLOW_PUT_MS: Final = 100.0
-#: How far clocks may be apart before somebody should know; S3 refuses requests from 15 minutes on.
+#: Difference of clocks that the operator should know; S3 refuses requests from 15 minutes on.
 SKEW_SECONDS: Final = 60.0
 #: The oldest Java that Spark starts with.
 JAVA_MIN: Final = 17
 
 
 def of_disk(disk: DiskFacts, needed_bytes: int) -> Iterator[Finding]:
-    """`needed_bytes`: what the journal may take before publishers wait."""
+    """Judge the disk. `needed_bytes`: the journal's size at which publishers wait."""
     yield _of_sync(disk)
     speed = f"{disk.write_bytes_a_second / 1e6:,.0f} MB/s"
     slow = disk.write_bytes_a_second < SLOW_BYTES_A_SECOND
@@ -169,7 +169,9 @@ def _of_sync(disk: DiskFacts) -> Finding:
         return Finding("fsync", Verdict.LOOK, f"{text} durable there that machine decides.")
     if disk.sync_p50_ms < HONEST_MS:
         text = f"An fsync on {kind} takes {times}: faster than any disk, so nothing is durable"
-        return Finding("fsync", Verdict.BAD, f"{text}. Turn off what swallows it.")
+        return Finding(
+            "fsync", Verdict.BAD, f"{text}. Find the layer that ignores it, and turn that off."
+        )
     if disk.sync_p50_ms > SLOW_MS or disk.sync_p99_ms > SLOW_P99_MS:
         text = f"An fsync on {kind} takes {times}: each publisher waits for one"
         return Finding("fsync", Verdict.LOOK, f"{text}. A faster disk helps more than anything.")
@@ -177,7 +179,7 @@ def _of_sync(disk: DiskFacts) -> Finding:
 
 
 def of_store(store: StoreFacts) -> Iterator[Finding]:
-    """What they mean."""
+    """Judge a home without a disk."""
     at = store.address
     if store.why:
         text = f"{at} can't be used: {store.why}. See to its address, keys and rights."
@@ -209,7 +211,7 @@ def of_store(store: StoreFacts) -> Iterator[Finding]:
 
 
 def of_restoring(home: str) -> Finding:
-    """A home with the mark of a restore."""
+    """Return the finding for a home with the mark of a restore."""
     text = f"{home} is being restored, or a restore was cut off: run `distributary restore` again."
     return Finding("home", Verdict.BAD, text)
 
@@ -245,7 +247,7 @@ def of_limits(limits: LimitFacts) -> Iterator[Finding]:
 
 
 def of_clock(synchronised: bool | None) -> Finding:
-    """`synchronised`: what the kernel says; None where it doesn't say."""
+    """Judge the clock. `synchronised`: the kernel's answer; None where it has none."""
     if synchronised:
         return Finding("clock", Verdict.GOOD, "The kernel keeps it in step with others.")
     why = "The kernel doesn't say" if synchronised is None else "The kernel says that it isn't"
@@ -254,7 +256,7 @@ def of_clock(synchronised: bool | None) -> Finding:
 
 
 def of_port(port: PortFacts, owner: int) -> Finding:
-    """`owner`: the pid of the gateway that has the home, 0 for none."""
+    """Judge an address. `owner`: the pid of the gateway that has the home, 0 for none."""
     subject, at = port.setting, port.address
     match port.state:
         case PortState.FREE:
@@ -300,16 +302,16 @@ def of_home(home: HomeFacts) -> Iterator[Finding]:
 def of_lake(
     owners: Mapping[str, int], secret: str, open_to_others: bool | None
 ) -> Iterator[Finding]:
-    """A home with several logs: the pid of the gateway that serves each, 0 for none; the file of
-    its secret, as for `of_secret`."""
+    """Judge a home with several logs: the pid of the gateway that serves each, 0 for none; the file
+    of its secret, as for `of_secret`."""
     said = [f"{log} (pid {pid})" if pid else log for log, pid in owners.items()]
-    text = f"The home is a lake with the logs {', '.join(said)}; a pid is of who serves it here."
+    text = f"The home is a lake with the logs {', '.join(said)}; a pid is that of its gateway here."
     yield Finding("lake", Verdict.GOOD, text)
     yield replace(of_secret(secret, open_to_others), subject="lake")
 
 
 def of_secret(file: str, open_to_others: bool | None) -> Finding:
-    """A file of passwords or permissions; `open_to_others` None: it can't be read."""
+    """Judge a file of passwords or permissions; `open_to_others` None: it can't be read."""
     if open_to_others is None:
         text = f"{file} can't be read: the gateway won't start."
         return Finding("users", Verdict.BAD, text)
@@ -320,7 +322,7 @@ def of_secret(file: str, open_to_others: bool | None) -> Finding:
 
 
 def of_java(spark: bool, version: int | None) -> Finding:
-    """`spark`: pyspark is installed here; `version` is Java's, None for none."""
+    """Judge Java. `spark`: pyspark is installed here; `version` is Java's, None for none."""
     if not spark:
         text = "Spark isn't installed here, and a gateway needs no Java."
         return Finding("java", Verdict.GOOD, text)
@@ -332,7 +334,7 @@ def of_java(spark: bool, version: int | None) -> Finding:
 
 
 def worst(findings: Sequence[Finding]) -> Verdict:
-    """The worst verdict of them."""
+    """Return the worst verdict of the findings."""
     order = tuple(Verdict)
     return max((one.verdict for one in findings), key=order.index, default=Verdict.GOOD)
 

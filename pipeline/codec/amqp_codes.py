@@ -1,7 +1,7 @@
 """Every number of AMQP 1.0's encoding, once: constructors, widths, descriptors, sections.
 
-`ingest/native/build_pump.py` generates from this file what C knows of it. No other file says one
-of these numbers, neither in Python nor in C; `tests/pipeline/codec/test_amqp_codes.py` holds that.
+`ingest/native/build_pump.py` generates C's constants from this file. No other file contains one of
+these numbers, neither in Python nor in C; `tests/pipeline/codec/test_amqp_codes.py` checks that.
 
 Constructors and their names: AMQP 1.0 part 1, section 1.6. Performatives: part 2, section 2.7.
 Sections, outcomes, termini: part 3. Transactions: part 4. SASL: part 5.
@@ -10,8 +10,8 @@ Sections, outcomes, termini: part 3. Transactions: part 4. SASL: part 5.
 from enum import IntEnum
 from typing import Final
 
-# Constructors: the byte in front of a value. What a name ends with is the width of the number, or
-# of the size, in bits.
+# Constructors: the byte in front of a value. A number at a name's end is the width of the value, or
+# of its size, in bits.
 DESCRIBED: Final = 0x00
 NULL: Final = 0x40
 TRUE: Final = 0x41
@@ -56,7 +56,7 @@ ARRAY32: Final = 0xF0
 #: The constructors above by their names.
 CONSTRUCTORS: Final = {name: code for name, code in globals().items() if isinstance(code, int)}
 
-#: Constructors that differ in their width alone: the narrow one, the wide one.
+#: Pairs of constructors that differ only in their width: the narrow one, the wide one.
 BINARIES: Final = (VBIN8, VBIN32)
 STRINGS: Final = (STR8, STR32)
 SYMBOLS: Final = (SYM8, SYM32)
@@ -92,7 +92,7 @@ TYPE_NAMES: Final[dict[int, str]] = {
     **dict.fromkeys((ARRAY8, ARRAY32), "array"),
 }
 
-#: Constructor -> how `struct` and numpy read the number behind it.
+#: Constructor -> format of the number behind it, for `struct` and numpy.
 NUMBER_FORMS: Final[dict[int, str]] = {
     UBYTE: ">B",
     SMALLUINT: ">B",
@@ -111,11 +111,11 @@ NUMBER_FORMS: Final[dict[int, str]] = {
     DOUBLE: ">d",
 }
 
-#: The high half of a constructor says how wide its value is, also for types yet unknown: the bytes
-#: of the value, or those of the size (and of a container's count) that stands in front of it.
+#: The high half of a constructor gives its value's width, even for unknown types: the bytes of the
+#: value, or those of the size (and of a container's count) in front of it.
 VALUE_WIDTHS: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 SIZE_WIDTHS: Final = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
-#: The high halves from this on are those of containers, of arrays.
+#: High halves from these on are those of containers, of arrays.
 CONTAINERS: Final = 0xC
 ARRAYS: Final = 0xE
 
@@ -128,7 +128,7 @@ SIZE_BYTES: Final = bytes(SIZE_WIDTHS.get(code >> 4, 0) for code in range(256))
 
 
 class Descriptor(IntEnum):
-    """What a described list is, but for the sections of messages."""
+    """Descriptors of lists other than the sections of messages."""
 
     OPEN = 0x10
     BEGIN = 0x11
@@ -161,7 +161,7 @@ class Descriptor(IntEnum):
 
     @property
     def symbol(self) -> str:
-        """The name that may stand for the number."""
+        """The symbol that may stand for the number."""
         return f"amqp:{self.name.lower().replace('_', '-')}:list"
 
 
@@ -179,7 +179,7 @@ class Kind(IntEnum):
     FOOTER = 0x78
 
 
-#: Descriptors of sections may also be symbols; nobody sends them so, but they may.
+#: Symbolic descriptors of sections: allowed, though no known client sends them.
 SECTION_SYMBOLS: Final[dict[str, Kind]] = {
     "amqp:header:list": Kind.HEADER,
     "amqp:delivery-annotations:map": Kind.DELIVERY_ANNOTATIONS,
@@ -194,5 +194,5 @@ SECTION_SYMBOLS: Final[dict[str, Kind]] = {
 
 
 def descriptor(code: int) -> bytes:
-    """The beginning of a described value, as everybody writes it: a small ulong."""
+    """Return the first bytes of a described value, with the descriptor as a small ulong."""
     return bytes((DESCRIBED, SMALLULONG, code))

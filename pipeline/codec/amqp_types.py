@@ -19,32 +19,32 @@ from distributary.pipeline.errors import DistributaryError
 #: Containers within containers; real messages have two or three.
 DEPTH_MAX = 32
 
-#: Values that a decode may give beside one for each of its bytes: only the elements of arrays that
-#: take no bytes (nulls, empty lists) can be more than their bytes.
+#: Values that a decode may return beside one for each of its bytes: only array elements that take
+#: no bytes (nulls, empty lists) can outnumber the bytes.
 EMPTY_ELEMENTS_MAX = 1_024
 
 
 class DecodeError(DistributaryError):
-    """The bytes are no AMQP 1.0 value or message; the text says what was wrong and where."""
+    """The bytes are no AMQP 1.0 value or message; the text says what is wrong and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeLimits:
-    """What one decode may give: so many values in all, nested so deep."""
+    """Limits of one decode: values in all, and depth of nesting."""
 
     values_max: int
     depth_max: int = DEPTH_MAX
 
 
-#: Of bytes that nobody has said anything else about.
+#: The default limits of a decode.
 DECODE_LIMITS = DecodeLimits(values_max=262_144)
 
 
 class DecodeBudget:
-    """What is left for one decode of `size` bytes, over all that is read in it.
+    """The remaining budget of one decode of `size` bytes, over all values read in it.
 
     A container is charged for its elements before any of them is read, a described value for
-    itself. `depth` is how much deeper values may lie.
+    itself. `depth` is the number of further levels of nesting.
     """
 
     __slots__ = ("_deepest", "_most", "_values", "depth")
@@ -54,7 +54,7 @@ class DecodeBudget:
         self.depth = self._deepest = limits.depth_max
 
     def spend(self, values: int, at: int) -> None:
-        """Charge for so many values. Raises DecodeError when there is no budget for them."""
+        """Charge for this number of values. Raises DecodeError when the budget is exceeded."""
         self._values -= values
         if self._values < 0:
             raise DecodeError(
@@ -63,8 +63,8 @@ class DecodeBudget:
             )
 
     def enter(self, values: int, at: int) -> None:
-        """Go into a container with so many values; add 1 to `depth` at its end. Raises
-        DecodeError."""
+        """Enter a container with this number of values; the caller adds 1 to `depth` at its end.
+        Raises DecodeError."""
         self.spend(values, at)
         self.depth -= 1
         if self.depth < 0:
@@ -89,14 +89,14 @@ class Timestamp(int):
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """An IEEE 754 decimal of 4, 8 or 16 bytes, kept as it came."""
+    """An IEEE 754 decimal of 4, 8 or 16 bytes, kept encoded."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Pairs in their order. No dict: AMQP tells the keys 1, 1.0 and true apart, Python doesn't."""
+    """Pairs in their order. No dict: the keys 1, 1.0 and true differ in AMQP, not in Python."""
 
     pairs: "tuple[tuple[Value, Value], ...]" = ()
 
@@ -116,7 +116,8 @@ Reader: TypeAlias = Callable[[bytes, int, DecodeBudget], tuple[Value, int]]
 
 
 def read(data: bytes, at: int, budget: DecodeBudget | None = None) -> tuple[Value, int]:
-    """The value whose constructor is at `at`, and where it ends; without a budget the usual one.
+    """Read the value whose constructor is at `at`; return it and its end. Without a budget the
+    default one holds.
 
     Besides DecodeError this may raise IndexError, struct.error and UnicodeDecodeError, all for
     bytes that aren't AMQP; a reader of whole messages catches them once.
@@ -128,9 +129,9 @@ def read(data: bytes, at: int, budget: DecodeBudget | None = None) -> tuple[Valu
 
 
 def skip(data: bytes, at: int, depth: int = 0) -> int:
-    """Where the value at `at` ends, without looking into it.
+    """Return the end of the value at `at`, without reading it.
 
-    The high half of a constructor says how wide its value is, also for types yet unknown.
+    The high half of a constructor gives its value's width, even for unknown types.
     """
     code = data[at]
     if code == DESCRIBED:
@@ -149,7 +150,7 @@ def skip(data: bytes, at: int, depth: int = 0) -> int:
 
 
 def sized(data: bytes, at: int, *, wide: bool) -> tuple[int, int]:
-    """Where the content of a value with a size in front of it starts and stops."""
+    """Return start and stop of the content of a value with a size in front of it."""
     start = at + (4 if wide else 1)
     stop = start + (int.from_bytes(data[at:start], "big") if wide else data[at])
     if start > len(data) or stop > len(data):
@@ -158,7 +159,7 @@ def sized(data: bytes, at: int, *, wide: bool) -> tuple[int, int]:
 
 
 def compound(data: bytes, at: int, *, wide: bool) -> tuple[int, int, int]:
-    """Where the elements of a list or map start and stop, and how many there are."""
+    """Return start and stop of the elements of a list or map, and their number."""
     start, stop = sized(data, at, wide=wide)
     first = start + (4 if wide else 1)
     if first > stop:
@@ -170,7 +171,7 @@ def compound(data: bytes, at: int, *, wide: bool) -> tuple[int, int, int]:
 
 
 def closed(at: int, stop: int) -> None:
-    """Raise unless a container's elements end where its size says."""
+    """Raise DecodeError unless a container's elements end where its size says."""
     if at != stop:
         raise DecodeError(f"a container's elements end at byte {at}, its size says {stop}")
 
@@ -226,7 +227,7 @@ def _binary(*, wide: bool) -> Reader:
 
 
 def _short_string(data: bytes, at: int, _budget: DecodeBudget) -> tuple[Value, int]:
-    """As _string; of its own because most of a message's values are such."""
+    """Read a short string, as most of a message's values are; a fast form of `_string`."""
     start = at + 1
     stop = start + data[at]
     if stop > len(data):
@@ -301,7 +302,8 @@ def _array(*, wide: bool) -> Reader:
 
 
 def _element_reader(data: bytes, at: int, budget: DecodeBudget) -> tuple[Reader, int]:
-    """What reads each element of an array, whose constructor stands once, at `at`."""
+    """Return the reader of an array's elements, whose constructor stands once, at `at`; and its
+    end."""
     if data[at] != DESCRIBED:
         reader = READERS.get(data[at])
         if reader is None:

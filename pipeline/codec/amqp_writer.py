@@ -1,7 +1,7 @@
 """Values of the AMQP 1.0 type system, written: the inverse of `pipeline.codec.amqp_types`.
 
-Python's own types say which type is meant, except for numbers of another width than usual: those
-come as `Typed`, with the type's name.
+Python's own types determine AMQP's, except for numbers of another width than the default: those
+are passed as `Typed`, with the type's name.
 """
 
 import struct
@@ -13,7 +13,7 @@ from distributary.pipeline.codec import amqp_codes as codes
 from distributary.pipeline.codec.amqp_types import Described, Map, Symbol, Timestamp, Value
 from distributary.pipeline.codec.sections import Typed
 
-#: The type's name -> constructor and format, of numbers: of several widths the widest.
+#: Name of a number's type -> constructor and format; of several widths the widest.
 _NUMBERS: dict[str, tuple[int, str]] = {
     codes.TYPE_NAMES[code]: (code, form)
     for code, form in sorted(codes.NUMBER_FORMS.items(), key=lambda row: codes.FIXED_BYTES[row[0]])
@@ -22,7 +22,7 @@ _NULL, _TRUE, _FALSE = bytes((codes.NULL,)), bytes((codes.TRUE,)), bytes((codes.
 
 
 class Written(NamedTuple):
-    """A value that is written already, with its constructor in front."""
+    """An encoded value, with its constructor in front."""
 
     data: bytes
 
@@ -31,10 +31,10 @@ Writable: TypeAlias = "Value | Typed | Written"
 
 
 def write(value: Writable) -> bytes:
-    """The value with its constructor in front.
+    """Encode a value, with its constructor in front.
 
     An int becomes a long, a float a double. Raises ValueError for a number that its type can't
-    hold, and for what isn't written here: decimals, and containers of them.
+    hold, for decimals, and for containers of them.
     """
     if value is None:
         return _NULL
@@ -74,7 +74,7 @@ def _of_any_size(value: Value) -> bytes:
 
 
 def compound(widths: tuple[int, int], elements: Sequence[bytes]) -> bytes:
-    """A list (LISTS) or a map (MAPS) of elements that are written already."""
+    """Return a list (LISTS) or a map (MAPS) of encoded elements."""
     narrow, wide = widths
     content = b"".join(elements)
     if len(content) < 0xFF and len(elements) <= 0xFF:
@@ -104,5 +104,5 @@ def _sized(widths: tuple[int, int], data: bytes) -> bytes:
 
 
 def section(kind: codes.Kind, value: bytes) -> bytes:
-    """A section of a message with its value, which is written already."""
+    """Return a section of a message with its encoded value."""
     return codes.descriptor(kind) + value

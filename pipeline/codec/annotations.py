@@ -1,4 +1,4 @@
-"""The annotations of a message with their types: maps beside the application's own."""
+"""The annotations of a message with their types."""
 
 import struct
 
@@ -17,10 +17,10 @@ ANNOTATIONS = (Kind.DELIVERY_ANNOTATIONS, Kind.MESSAGE_ANNOTATIONS)
 
 
 def annotations(data: Bytes, limits: DecodeLimits = DECODE_LIMITS) -> dict[Kind, dict[str, Typed]]:
-    """The annotations by section and name; what stands behind them isn't looked at.
+    """Return the annotations by section and name; the sections behind them aren't read.
 
-    A key that is a whole number is its digits. Other keys than those and texts aren't AMQP's, and
-    are left out. Raises DecodeError."""
+    A key that is a whole number becomes its digits. Keys of types other than numbers and texts
+    aren't allowed by AMQP, and are left out. Raises DecodeError."""
     data = bytes(data)
     found: dict[Kind, dict[str, Typed]] = {kind: {} for kind in ANNOTATIONS}
     for section in walk(data):

@@ -1,6 +1,6 @@
-"""What bytes may lie in."""
+"""Types of buffers."""
 
 from typing import TypeAlias
 
-#: Anything that gives its bytes away without a copy.
+#: A buffer whose bytes can be read without a copy.
 Bytes: TypeAlias = bytes | bytearray | memoryview

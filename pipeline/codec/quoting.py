@@ -1,14 +1,14 @@
-"""What somebody else said, quoted in a sentence: no longer than a line, whatever it was."""
+"""Foreign values, quoted in a sentence: never longer than a line."""
 
 from distributary.pipeline.codec.amqp_types import Decimal, Described, Map
 
-#: Characters of a text, bytes of a binary, that are quoted.
+#: Most characters of a text, and bytes of a binary, that are quoted.
 QUOTED_MAX = 80
 
 
 def quoted(value: object) -> str:
-    """A value as it may stand in a sentence. A long text is cut, and what has values in it is named
-    by its kind: nothing is written out that isn't shown."""
+    """Return a value as a text for a sentence. A long text is cut, and a container is named by its
+    kind: its elements aren't formatted."""
     match value:
         case str() if len(value) > QUOTED_MAX:
             return f"{str(value[:QUOTED_MAX])!r}... ({len(value)} characters)"

@@ -1,7 +1,7 @@
-"""AMQP values as bytes: lists and maps taken apart and put together, their elements as they lie
-there.
+"""AMQP values as bytes: lists and maps taken apart and put together, with their elements encoded.
 
-What isn't read stays byte for byte what it was. Hostile bytes cost a DecodeError within `reading`.
+Elements that aren't read stay unchanged, byte for byte. Hostile bytes cost a DecodeError within
+`reading`.
 """
 
 import struct
@@ -17,14 +17,14 @@ TRUE, FALSE = bytes((codes.TRUE,)), bytes((codes.FALSE,))
 
 
 def fields_of(data: bytes) -> tuple[bytes, ...]:
-    """The fields of the list that `data` begins with, as they lie there."""
+    """Return the encoded fields of the list at the beginning of `data`."""
     if data[0] != codes.LIST0 and data[0] not in codes.LISTS:
         raise DecodeError(f"a list was expected, not a value of type 0x{data[0]:02x}")
     return () if data[0] == codes.LIST0 else slices_of(data)
 
 
 def pairs_of(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """The keys of a map of fields, which are texts, and their values as they lie there; nothing for
+    """Yield the keys of a map of fields, which are texts, with their encoded values; nothing for
     null."""
     if data == NULL:
         return
@@ -39,7 +39,7 @@ def pairs_of(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def slices_of(data: bytes) -> tuple[bytes, ...]:
-    """The elements of a list or map as they lie there."""
+    """Return the encoded elements of a list or map."""
     at, stop, count = compound(data, 1, wide=codes.SIZE_BYTES[data[0]] > 1)
     found = []
     for _ in range(count):
@@ -51,7 +51,7 @@ def slices_of(data: bytes) -> tuple[bytes, ...]:
 
 
 def list_of(fields: Iterable[bytes]) -> bytes:
-    """A list of these fields; nulls at the end are left out."""
+    """Return a list of these fields; nulls at the end are left out."""
     kept = list(fields)
     while kept and kept[-1] == NULL:
         kept.pop()
@@ -59,7 +59,7 @@ def list_of(fields: Iterable[bytes]) -> bytes:
 
 
 def with_places(fields: tuple[bytes, ...], places: dict[int, bytes]) -> tuple[bytes, ...]:
-    """The fields with others at these places; those that are missing before them are null."""
+    """Return the fields with others at these places; missing fields before them become null."""
     size = max(len(fields), *(place + 1 for place in places))
     return tuple(places.get(i, field_at(fields, i)) for i in range(size))
 
@@ -69,7 +69,7 @@ def field_at(fields: tuple[bytes, ...], place: int) -> bytes:
 
 
 def uint_of(value: int) -> bytes:
-    """A uint, as a field."""
+    """Return an encoded uint."""
     return bytes((codes.UINT,)) + value.to_bytes(4, "big")
 
 
@@ -78,7 +78,7 @@ def value_of(data: bytes) -> Value:
 
 
 def symbols_of(value: Value) -> frozenset[str]:
-    """What a field of one or many symbols says."""
+    """Return the symbols of a field with one or many of them."""
     if value is None:
         return frozenset()
     words = value if isinstance(value, list) else [value]
@@ -89,7 +89,7 @@ def symbols_of(value: Value) -> frozenset[str]:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Whatever is wrong with the bytes is a DecodeError."""
+    """Raise every error of malformed bytes as a DecodeError."""
     try:
         yield
     except (IndexError, ValueError, struct.error) as error:

@@ -7,15 +7,15 @@ from uuid import UUID
 from distributary.pipeline.codec.amqp_types import Decimal, DecodeError, Described, Map, Value
 from distributary.pipeline.codec.sections import Identifier
 
-#: Characters that one message's lists and maps may have as JSON, unless somebody says otherwise: a
-#: binary of 16 MiB in hexadecimal.
+#: Default limit of the characters of one message's lists and maps as JSON: a binary of 16 MiB in
+#: hexadecimal.
 JSON_CHARS_MAX = 32 << 20
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
 def identifier(value: Identifier | None) -> str | None:
-    """A message or correlation id as JMS clients show it; strings are as they were sent."""
+    """Return a message or correlation id as JMS clients show it; strings are as they were sent."""
     match value:
         case None | str():
             return value
@@ -28,10 +28,10 @@ def identifier(value: Identifier | None) -> str | None:
 
 
 class JsonRoom:
-    """How many characters may still be written as JSON for one message.
+    """The characters that may still be written as JSON for one message.
 
-    A list is five times its bytes, and a map in the key of a map has its quotes escaped at each
-    level, so that it doubles: nobody knows how long a text becomes before it is written.
+    A list may have five times its bytes, and the quotes of a map in a map's key are escaped at each
+    level, so that it doubles: the length of a text isn't known before it is written.
     """
 
     __slots__ = ("_left", "_most")
@@ -40,7 +40,7 @@ class JsonRoom:
         self._most = self._left = chars_max
 
     def take(self, text: str) -> str:
-        """The text, for which there is room. Raises DecodeError if there is none."""
+        """Charge for a text and return it. Raises DecodeError if there is no room for it."""
         self._left -= len(text)
         if self._left < 0:
             raise DecodeError(f"as JSON it has more than {self._most} characters (json_chars_max)")
@@ -48,9 +48,9 @@ class JsonRoom:
 
 
 def as_json(value: Value, room: JsonRoom | None = None) -> str:
-    """Compact JSON: bytes and decimals in hexadecimal, a described value without its descriptor,
-    keys of maps as text. NaN and the infinities, which JSON lacks, are strings. Raises DecodeError
-    where there is no room for it."""
+    """Return compact JSON: bytes and decimals in hexadecimal, a described value without its
+    descriptor, keys of maps as text. NaN and the infinities, which JSON lacks, are strings. Raises
+    DecodeError where there is no room for it."""
     room = JsonRoom() if room is None else room
     plain = _json(value, room)
     return room.take(json.dumps(plain, ensure_ascii=False, separators=(",", ":"), allow_nan=False))

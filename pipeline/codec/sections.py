@@ -1,8 +1,8 @@
 """The sections of a whole AMQP 1.0 message (part 3, section 2): found, and decoded.
 
-Rule 1: a message is a row of sections in the order of the specification; `walk` finds them
-        without decoding any.
-Rule 2: bytes that aren't a message raise DecodeError, and nothing else, whatever they are.
+Rule 1: a message is a series of sections in the specification's order; `walk` finds them without
+        decoding any.
+Rule 2: bytes that aren't a message raise DecodeError, and nothing else.
 """
 
 import struct
@@ -70,7 +70,7 @@ ReadName: TypeAlias = Callable[[bytes, int, DecodeBudget], tuple[str | None, int
 
 
 class Section(NamedTuple):
-    """One section: its value's constructor is at `start`, the next section at `stop`."""
+    """The place of a section: its value's constructor is at `start`, the next section at `stop`."""
 
     kind: Kind
     start: int
@@ -78,7 +78,7 @@ class Section(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """A value with the name of its AMQP type, which JMS and selectors care about."""
+    """A value with the name of its AMQP type, which JMS and selectors need."""
 
     type: str
     value: Value
@@ -86,7 +86,7 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """How the message wants to be carried; with the specification's defaults."""
+    """The header section, with the specification's defaults."""
 
     durable: bool = False
     priority: int = 4
@@ -116,8 +116,8 @@ class Properties:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What the message says. `value` is the joined bytes of all data sections, the joined
-    elements of all sequence sections, or the one value."""
+    """The body. `value` is the joined bytes of all data sections, the joined elements of all
+    sequence sections, or the one value."""
 
     kind: Literal["data", "sequence", "value", "none"]
     value: Value
@@ -171,8 +171,8 @@ PROPERTIES_FIELDS: tuple[tuple[str, frozenset[str]], ...] = (
 
 
 def walk(data: bytes) -> Iterator[Section]:
-    """The sections of a message, none decoded. A message of 16 MiB may have three million: take no
-    more of them than are needed."""
+    """Yield the sections of a message, none decoded. A message of 16 MiB may have three million of
+    them: callers take only those that they need. Raises DecodeError."""
     try:
         yield from _walk(data)
     except _NOT_AMQP as error:
@@ -180,7 +180,7 @@ def walk(data: bytes) -> Iterator[Section]:
 
 
 def application_properties(data: Bytes) -> dict[str, Typed]:
-    """The application properties alone; the sections before are skipped, those after not seen."""
+    """Return the application properties; other sections aren't decoded. Raises DecodeError."""
     data = bytes(data)
     try:
         for section in _walk(data):
@@ -194,7 +194,7 @@ def application_properties(data: Bytes) -> dict[str, Typed]:
 
 
 def header(data: bytes, section: Section) -> Header:
-    """What a header section says. Raises DecodeError."""
+    """Decode a header section. Raises DecodeError."""
     try:
         said = _fields(data, section, HEADER_FIELDS, DecodeBudget(section.stop - section.start))
         return Header(**said)  # type: ignore[arg-type]
@@ -203,17 +203,17 @@ def header(data: bytes, section: Section) -> Header:
 
 
 def decode(data: Bytes, limits: DecodeLimits = DECODE_LIMITS) -> Message:
-    """The whole message; each of its sections counts as a value."""
+    """Decode a whole message; each of its sections counts as a value. Raises DecodeError."""
     try:
         return _decode(bytes(data), DecodeBudget(len(data), limits))
     except _NOT_AMQP as error:
         raise _told(error, data) from error
 
 
-#: Constructor -> the type's name and what reads it: the inmost loop looks up once.
+#: Constructor -> the type's name and its reader: one look-up in the innermost loop.
 TYPED_READERS = {code: (TYPE_NAMES[code], reader) for code, reader in READERS.items()}
 
-#: What reading bytes that aren't AMQP may raise besides DecodeError.
+#: Exceptions of reading bytes that aren't AMQP, besides DecodeError.
 _NOT_AMQP = (IndexError, struct.error, UnicodeDecodeError)
 
 
@@ -238,10 +238,10 @@ def _walk(data: bytes) -> Iterator[Section]:
 
 
 def _descriptor(data: bytes, at: int) -> tuple[Kind, int]:
-    """The kind of the section at `at`, and where its value starts."""
+    """Return the kind of the section at `at`, and where its value starts."""
     if data[at] != DESCRIBED:
         raise DecodeError(f"no section at byte {at}, but 0x{data[at]:02x}")
-    if data[at + 1] == SMALLULONG:  # how everybody writes it
+    if data[at + 1] == SMALLULONG:  # the usual form
         descriptor: Value = data[at + 2]
         start = at + 3
     else:
@@ -292,7 +292,7 @@ def _fields(
     fields: tuple[tuple[str, frozenset[str]], ...],
     budget: DecodeBudget,
 ) -> dict[str, Value]:
-    """The fields of a list section that aren't null, each of a type that it may have."""
+    """Return the fields of a list section that aren't null. Raises DecodeError for a wrong type."""
     code, at = data[section.start], section.start + 1
     if code == LIST0:
         return {}
@@ -326,7 +326,7 @@ def _map_elements(data: bytes, section: Section) -> tuple[int, int, int]:
 def typed_map(
     data: bytes, section: Section, budget: DecodeBudget, named: ReadName
 ) -> dict[str, Typed]:
-    """A map section's values by name; the pairs for which `named` has none are left out."""
+    """Return a map section's values by name; pairs whose key `named` reads as None are left out."""
     at, stop, count = _map_elements(data, section)
     budget.spend(2 * count, at)
     found: dict[str, Typed] = {}
@@ -343,7 +343,7 @@ def typed_map(
 
 
 def _name(data: bytes, at: int, _budget: DecodeBudget) -> tuple[str | None, int]:
-    """The key at `at` of a map whose keys are strings: a short one, nearly always."""
+    """Read the key at `at` of a map whose keys are strings, nearly always short ones."""
     if data[at] == STR8 and (stop := at + 2 + data[at + 1]) <= len(data):
         return data[at + 2 : stop].decode(), stop
     if TYPE_NAMES.get(data[at]) != "string":

@@ -1,8 +1,8 @@
-"""What can be asked of a queue's state: which message goes next and who may have what waits
-(`Candidates`), and how much is where (`QueueReport`). Nothing is changed here.
+"""Questions to a queue's state: which message goes next and which consumers may have it
+(`Candidates`), and how many messages are in which state (`QueueReport`). Nothing is changed here.
 
-Rule 1: of all that could go to somebody in line, the highest priority goes first; of one priority
-        the lowest sequence, whether it was read before or not.
+Rule 1: of all messages that a consumer in line may have, the highest priority goes first; of one
+        priority the lowest sequence, whether it was read before or not.
 """
 
 from array import array
@@ -28,13 +28,13 @@ class Best(NamedTuple):
     priority: int
     sequence: int
     unread: bool
-    #: Of the same priority, and read if this one isn't, unread if it is: that one goes before all
-    #: from here on.
+    #: The first message of the same priority that is read if this one is unread, or unread if it is
+    #: read. Messages from there on have to wait for it.
     before: int
 
 
 class Candidates:
-    """What of one subscription could go now."""
+    """Messages of one subscription that could be delivered now."""
 
     __slots__ = ("_attempts", "_groups", "_head", "_ready", "_turns", "_unread")
 
@@ -49,11 +49,11 @@ class Candidates:
         self._unread, self._ready = unread, ready
         self._turns, self._groups = turns, groups
         self._attempts = attempts
-        self._head = FOREVER  #: the sequence after the last message that is there
+        self._head = FOREVER  #: the sequence after the last message of the topic
 
     def wanted(self, head: int) -> int | None:
-        """The sequence that would be delivered next; None if nobody is in line. There are no
-        messages from `head` on yet."""
+        """Return the sequence that would be delivered next; None if no consumer is in line. There
+        are no messages from `head` on yet."""
         self._head = head
         if not self._turns.queued:
             return None
@@ -69,12 +69,12 @@ class Candidates:
         return position if first is None else min(first, position)
 
     def heads(self) -> tuple[int | None, int]:
-        """The first message that waits for anybody and is of the usual priority, and the position:
-        the first sequence that wasn't read."""
+        """Return the first ready message of the usual priority that any consumer may have, and the
+        position: the first sequence that wasn't read."""
         return self._ready.usual.first(), self._unread.position
 
     def plain(self) -> bool:
-        """Whether anybody may have all that could go now, and it is of one priority."""
+        """Whether all ready and unread messages are of the usual priority and for any consumer."""
         if self._ready.others or self._turns.selectors:
             return False
         unread = self._unread
@@ -85,8 +85,7 @@ class Candidates:
         )
 
     def best(self) -> Best | None:
-        """The message that goes next to somebody who is in line now: of the highest priority the
-        lowest sequence, whether it was read before or not."""
+        """Return the message that goes next to a consumer in line (rule 1)."""
         if not self._turns.queued:
             return None
         found = self._best_ready()
@@ -103,12 +102,12 @@ class Candidates:
 
     @property
     def queued(self) -> int:
-        """How many consumers are in line."""
+        """Number of consumers in line."""
         return self._turns.queued
 
     @property
     def room(self) -> int:
-        """The sum of the credit of those in line."""
+        """Sum of the credit of the consumers in line."""
         return self._turns.room
 
     @property
@@ -117,44 +116,44 @@ class Candidates:
         return self._turns.selectors
 
     def was_read(self, sequence: int) -> bool:
-        """Whether this one, which is unread, was read before a rewinding."""
+        """Whether this unread message was read before a rewind."""
         return sequence < self._unread.read_before
 
     def tries(self, run: Run) -> list[tuple[Run, int]]:
-        """The run in parts of one number of failed attempts each."""
+        """Split the run into parts whose messages have the same number of failed attempts."""
         return self._attempts.parts(run)
 
     def unread(
         self, start: int, stop: int, sequences: "array[int] | None", room: int
     ) -> Iterable[Run]:
-        """The unread ones of `start .. stop - 1`, of which `sequences`, if given, lists all. They
-        may be read while this goes on."""
+        """Return the unread messages of `start .. stop - 1`; `sequences`, if given, lists all
+        messages there. They may be read during the iteration."""
         return self._unread.runs(start, stop, sequences, room)
 
     def plain_unread(
         self, start: int, stop: int, sequences: "array[int] | None"
     ) -> Iterable[tuple[Run, int]]:
-        """As `unread`, with their failed attempts, as much at once as those in line take."""
+        """Return the same with their failed attempts, in runs of at most the credit in line."""
         if sequences is None and not self._unread.passed:
             return self._attempts.parts(range(start, stop)) if start < stop else ()
         runs = self._unread.runs(start, stop, sequences, self._turns.room)
         return (part for run in runs for part in self._attempts.parts(run))
 
     def plain_ready(self, start: int, stop: int) -> Iterator[tuple[Run, int]]:
-        """Those of `start .. stop - 1` that wait for anybody and are of the usual priority, with
-        their failed attempts. They may be delivered while this goes on."""
+        """Return the ready messages of `start .. stop - 1` of the usual priority that any consumer
+        may have, with their failed attempts. They may be delivered during the iteration."""
         runs = gathered(self._ready.usual.runs_within(start, stop), self._turns.room)
         return (part for run in runs for part in self._attempts.parts(run))
 
     def waiting(
         self, priority: int, eligible: Eligibility, start: int, stop: int
     ) -> Iterable[range]:
-        """Those of `start .. stop - 1` that wait in this pool. They may be delivered while this
-        goes on."""
+        """Return the messages of `start .. stop - 1` in this pool. They may be delivered during the
+        iteration."""
         return self._ready.within(priority, eligible, start, stop)
 
     def pools(self, priority: int) -> list[Eligibility]:
-        """Whose messages of this priority may go to somebody who is in line."""
+        """Return the pools of this priority whose messages a consumer in line may have."""
         selectors = self._turns.waiting_selectors()
         eligible = [one for level, one in self._ready.others if level == priority]
         if priority == PRIORITY:
@@ -162,7 +161,7 @@ class Candidates:
         return [one for one in eligible if self._may_go(one, selectors)]
 
     def room_for(self, eligible: Eligibility) -> int:
-        """How many messages those in line take that may have what is in this pool."""
+        """Return the credit of the consumers in line that may have the messages of this pool."""
         turns = self._turns
         if eligible is None:
             return turns.room
@@ -171,7 +170,7 @@ class Candidates:
         return sum([turns.credit[one] for one in turns.order() if turns.may(one, eligible)])
 
     def parked_full(self) -> bool:
-        """Whether so much waits for the consumers of its groups that no more is read."""
+        """Whether so many messages wait for the consumers of their groups that no more are read."""
         if not self._groups.owner:
             return False
         others = self._ready.others.items()
@@ -179,8 +178,8 @@ class Candidates:
         return sum(parked) >= PARKED_MAX
 
     def _best_ready(self) -> list[tuple[int, int, bool]]:
-        """Of each pool that somebody in line may have, the first message: priority below zero,
-        sequence, not unread."""
+        """Return the first message of each pool that a consumer in line may have: negated priority,
+        sequence, False (not unread)."""
         found = []
         usual = self._ready.usual.first()
         if usual is not None:
@@ -195,14 +194,14 @@ class Candidates:
         return found
 
     def _may_go(self, eligible: Eligibility, selectors: frozenset[str | None]) -> bool:
-        """Whether somebody in line may have what is in this pool."""
+        """Whether a consumer in line may have the messages of this pool."""
         if isinstance(eligible, int):
             return eligible >= 0 and self._turns.waits(eligible)
         return eligible is None or None in selectors or not eligible.isdisjoint(selectors)
 
 
 class QueueReport(msgspec.Struct, frozen=True):
-    """How much of one subscription is where, now: it changes as the messages move."""
+    """Counts of one subscription's messages by state, always current."""
 
     _unread: ReadCursor
     _ready: Ready
@@ -215,60 +214,60 @@ class QueueReport(msgspec.Struct, frozen=True):
 
     @property
     def position(self) -> int:
-        """The first sequence that was not read yet."""
+        """First sequence that wasn't read yet."""
         return self._unread.position
 
     @property
     def reach(self) -> int:
-        """No message from here on was ever delivered."""
+        """Sequence from which on no message was ever delivered."""
         return max(self._unread.reach, self._unread.position)
 
     @property
     def floor(self) -> int:
-        """Everything that is owed below it is settled."""
+        """Sequence below which every owed message is settled."""
         first = self._outstanding.first()
         position = self._unread.position
         return position if first is None else min(first, position)
 
     def outstanding(self, below: int = FOREVER) -> int:
-        """How many messages below this one were read and aren't settled."""
+        """Return the number of messages below this one that were read and aren't settled."""
         if below == FOREVER:
             return len(self._outstanding)
         return sum(map(len, self._outstanding.runs_within(0, below)))
 
     def beyond(self, below: int = FOREVER) -> int:
-        """How many messages below this one, and above the position, are settled or were read
-        early."""
+        """Return the number of messages between the position and this one that are settled or were
+        read early."""
         if below == FOREVER:
             return len(self._unread.passed)
         return sum(map(len, self._unread.passed.runs_within(0, below)))
 
     @property
     def dead_lettering(self) -> int:
-        """How many messages are given up while their copies aren't kept."""
+        """Number of messages that are given up while their copies aren't durable."""
         return len(self._dead_lettering)
 
     @property
     def ready(self) -> int:
-        """How many messages wait, for their turn or a time."""
+        """Number of messages that wait for their turn, or for the end of a delay."""
         return len(self._ready)
 
     @property
     def in_flight(self) -> int:
-        """How many messages consumers and transactions have."""
+        """Number of messages that consumers and transactions hold."""
         return len(self._in_flight)
 
     @property
     def consumers(self) -> int:
-        """How many consumers there are."""
+        """Number of attached consumers."""
         return len(self._in_flight.by_consumer)
 
     def unsettled(self, consumer: int) -> SequenceSet:
-        """What this consumer has: to be read, not changed."""
+        """Return the messages in flight to this consumer: to be read, not changed."""
         return self._in_flight.by_consumer[consumer]
 
     def retired(self, transaction: int, run: Run) -> bool:
-        """Whether a transaction has all of these."""
+        """Whether a transaction holds all of these messages."""
         return self._in_flight.retired(transaction, run)
 
     def active(self, consumer: int) -> bool:
@@ -276,32 +275,31 @@ class QueueReport(msgspec.Struct, frozen=True):
         return self._turns.active(consumer)
 
     def turns(self) -> list[tuple[int, int]]:
-        """The consumers in line and their credit, the next one first."""
+        """Return the consumers in line and their credit, the next one first."""
         return [(one, self._turns.credit[one]) for one in self._turns.order()]
 
     def failures(self, sequence: int) -> int:
-        """How often a message that is owed has failed, as consumers are told."""
+        """Return the failed attempts of an owed message (delivery-count)."""
         return self._attempts.of(sequence)
 
     def acquired(self, sequence: int) -> int:
-        """How often an owed message was delivered and returned."""
+        """Return how often an owed message was delivered and returned."""
         return self._attempts.acquired(sequence)
 
     def failed(self) -> list[tuple[int, int]]:
-        """The messages that are known to have failed, and how often, as consumers are told;
-        ascending."""
+        """Return the messages with failed attempts and their number, ascending."""
         return [(one, self._attempts.of(one)) for one in sorted(self._attempts.failures)]
 
     def owed(self, head: int) -> list[tuple[Run, int]]:
-        """All owed messages below `head` as (run, failed attempts): those that were read, then
-        those that weren't."""
+        """Return all owed messages below `head` as (run, failed attempts): those that were read,
+        then the unread ones."""
         unread = self._unread.among(range(self._unread.position, head))
         runs = [*self._outstanding.runs(), *unread]
         return [part for run in runs for part in self._attempts.parts(run)]
 
     def returned(self, runs: Iterable[Run]) -> tuple["array[int]", SequenceSet]:
-        """Of messages that were held: those that are ready now, ascending, and those that are held
-        still."""
+        """Split messages that were held: those that are ready now, ascending, and those that are
+        still held."""
         back, held = array("q"), SequenceSet()
         for one in (one for run in runs for one in run if one in self._outstanding):
             if one in self._ready:
@@ -312,7 +310,7 @@ class QueueReport(msgspec.Struct, frozen=True):
 
     @property
     def next_due(self) -> int | None:
-        """When the next delay or lock ends."""
+        """Time when the next delay or lock ends (microseconds)."""
         if not (self._ready.due_times or self._in_flight.locks):
             return None
         due, lapse = self._ready.next_due, self._in_flight.next_lapse
@@ -321,7 +319,7 @@ class QueueReport(msgspec.Struct, frozen=True):
         return min(due, lapse)
 
     def places(self) -> list[SequenceSet]:
-        """Every place of an outstanding message, with what is there: no two have the same one."""
+        """Return the messages of each state of an outstanding message: no message is in two."""
         return [
             *self._ready.pools(),
             *self._in_flight.pools(),
@@ -330,6 +328,5 @@ class QueueReport(msgspec.Struct, frozen=True):
 
     @property
     def remembered(self) -> int:
-        """How many facts are kept of single messages beside their places: none when nothing is
-        owed."""
+        """Number of facts kept of single messages beside their states: 0 when none is owed."""
         return len(self._ready.levels) + len(self._groups.members) + len(self._attempts)

@@ -52,11 +52,11 @@ class Dispatcher:
         priority_index: PriorityIndex | None = None,
         dead_letters: bool = False,
     ) -> None:
-        """`position` is the first sequence that is owed and not read. The rest is known from before
-        a restart: `settled` are exceptions above the position, and `attempts` those of messages
-        that are owed; both are kept and changed here. With `dead_letters` a copy of what is given
-        up may be kept; else it is settled at once."""
-        self.paused = False  #: nothing is delivered; outcomes count as ever
+        """`position` is the first sequence that is owed and not read. `settled` (exceptions above
+        it) and `attempts` (of owed messages) come from before a restart; the dispatcher keeps and
+        changes both. With `dead_letters` a message that is given up may be copied to the dead
+        letters; else it is settled at once."""
+        self.paused = False  #: no message is delivered; outcomes still count
         self._state = QueueState(
             position,
             SequenceSet() if settled is None else settled,
@@ -68,9 +68,8 @@ class Dispatcher:
         self._floor = self.position
 
     def view(self) -> "Dispatcher":
-        """What could be delivered now and what comes after it, with the failed attempts that are
-        known, for readers of its own: nothing that they do changes anything here, and nothing that
-        happens here changes what they see."""
+        """Return an independent copy for a browser: the messages that could be delivered now and
+        those after them, with their failed attempts. Neither changes the other."""
         view = Dispatcher(0)
         view._state = self._state.view()
         view._floor = view._state.report.floor
@@ -78,12 +77,12 @@ class Dispatcher:
 
     @property
     def report(self) -> QueueReport:
-        """Where each message is, and whose turn it is: read alone."""
+        """The state of each message and the consumers' turns: read-only."""
         return self._state.report
 
     @property
     def policy(self) -> Policy:
-        """How it delivers; what is set holds from now on."""
+        """The delivery policy; a new one holds from now on."""
         return self._state.policy
 
     @policy.setter
@@ -92,18 +91,18 @@ class Dispatcher:
 
     @property
     def position(self) -> int:
-        """The first sequence that was not read yet; it never falls but by `rewind`."""
+        """First sequence that wasn't read yet; only `rewind` lowers it."""
         return self._state.report.position
 
     @property
     def reach(self) -> int:
-        """No message from here on was ever delivered. It is above the position while one beyond
-        it was delivered early: for its priority, or because its delay ended."""
+        """Sequence from which on no message was ever delivered. It is above the position while a
+        message beyond that was delivered early, for its priority or because its delay ended."""
         return self._state.report.reach
 
     @property
     def floor(self) -> int:
-        """Everything that is owed below it is settled; it never falls but by `rewind`."""
+        """Sequence below which every owed message is settled; only `rewind` lowers it."""
         floor = self._state.report.floor
         assert floor >= self._floor, f"the floor fell from {self._floor} to {floor}"  # noqa: S101
         self._floor = floor
@@ -111,53 +110,53 @@ class Dispatcher:
 
     @property
     def outstanding(self) -> int:
-        """How many messages were read and aren't settled."""
+        """Number of messages that were read and aren't settled."""
         return self._state.report.outstanding()
 
     @property
     def beyond(self) -> int:
-        """How many messages above the position are settled, or were read early."""
+        """Number of messages above the position that are settled or were read early."""
         return self._state.report.beyond()
 
     def outstanding_below(self, sequence: int) -> int:
-        """How many of those that are outstanding lie below this sequence."""
+        """Return the number of outstanding messages below this sequence."""
         return self._state.report.outstanding(sequence)
 
     def beyond_below(self, sequence: int) -> int:
-        """How many of those beyond the position lie below this sequence."""
+        """Return the number of messages below this sequence that count in `beyond`."""
         return self._state.report.beyond(sequence)
 
     @property
     def dead_lettering(self) -> int:
-        """How many messages are given up, and outstanding until their copies are durable."""
+        """Number of messages that are given up, and outstanding until their copies are durable."""
         return self._state.report.dead_lettering
 
     @property
     def in_flight(self) -> int:
-        """How many messages are in flight to consumers."""
+        """Number of messages in flight to consumers."""
         return self._state.report.in_flight
 
     @property
     def consumers(self) -> int:
-        """How many consumers are attached."""
+        """Number of attached consumers."""
         return self._state.report.consumers
 
     def unsettled(self, consumer: int) -> SequenceSet:
-        """The sequences that were delivered to this consumer and aren't settled: to be read, not
-        changed."""
+        """Return the sequences that were delivered to this consumer and aren't settled: to be read,
+        not changed."""
         return self._state.report.unsettled(consumer)
 
     def failures(self, sequence: int) -> int:
-        """How often a message that is owed has failed, as consumers are told."""
+        """Return the failed attempts of an owed message (delivery-count)."""
         return self._state.report.failures(sequence)
 
     def acquired(self, sequence: int) -> int:
-        """How often an owed message was delivered and returned, as a failure or not."""
+        """Return how often an owed message was delivered and returned, as a failure or not."""
         return self._state.report.acquired(sequence)
 
     @property
     def room(self) -> int:
-        """The sum of the credit of all consumers that may be served now."""
+        """Sum of the credit of all consumers that may be served now."""
         return self._state.candidates.room
 
     @property
@@ -166,8 +165,7 @@ class Dispatcher:
         return self._state.candidates.selectors
 
     def active(self, consumer: int) -> bool:
-        """Whether this consumer is served: with a single active consumer, whether it is that
-        one."""
+        """Whether this consumer may be served. With a single active consumer only that one is."""
         return self._state.report.active(consumer)
 
     def attach(self, consumer: int, *, priority: int = 0, selector: str | None = None) -> None:
@@ -178,18 +176,18 @@ class Dispatcher:
     def detach(
         self, consumer: int, *, lost: bool = False, now: int = 0
     ) -> Sequence[Settled | DeadLetter]:
-        """Detach a consumer. Its unsettled deliveries return to their places without a failure;
-        of a consumer that was `lost` it may have seen them, and with a policy that says so they
-        have failed."""
+        """Detach a consumer. Its unsettled deliveries return to their places without a failure. A
+        consumer that was `lost` may have seen them: they count as failed where the policy says
+        so."""
         return self._state.leave(consumer, Event.LOSE if lost else Event.RELEASE, now)
 
     def credit(self, consumer: int, credit: int) -> None:
-        """Set how many more messages the consumer takes; less than none, as of a receiver that
-        lowers its credit while messages are under way, counts as none."""
+        """Set the number of further messages that the consumer takes. A negative number, as of a
+        receiver that lowers its credit while messages are under way, counts as 0."""
         self._state.set_credit(consumer, max(credit, 0))
 
     def wanted(self, head: int = FOREVER) -> int | None:
-        """The sequence that would be delivered next; None if no consumer can be served now.
+        """Return the sequence that would be delivered next; None if no consumer can be served now.
         There are no messages from `head` on yet."""
         return None if self.paused else self._state.candidates.wanted(head)
 
@@ -203,7 +201,7 @@ class Dispatcher:
         attributes: HeaderAttributes | None = None,
         matches: "Mapping[str, array[int]] | None" = None,
     ) -> list[Effect]:
-        """Deliver the owed ones of the messages `first .. stop - 1`, as far as credit goes.
+        """Deliver the owed messages among `first .. stop - 1`, as far as credit goes.
 
         All of these sequences belong to the topic, or `sequences` lists those that do. The caller
         has these messages at hand, and the topic has none from `wanted` up to `first`. `attributes`
@@ -219,16 +217,16 @@ class Dispatcher:
         return SelectiveDispatch(state, offered).serve()
 
     def skip_to(self, position: int) -> None:
-        """The topic has no messages from `wanted` up to this position."""
+        """Note that the topic has no messages from `wanted` up to this position."""
         self._state.skip_to(position)
 
     def pass_to(self, position: int) -> None:
-        """The topic has no messages, of any priority, from the position up to this one."""
+        """Note that the topic has no messages, of any priority, from the position up to here."""
         if position > self.position:
             self._state.pass_to(position)
 
     def exclude(self, run: range) -> None:
-        """These unread messages aren't owed to the subscription: they will not be read."""
+        """Leave out these unread messages, which aren't owed to the subscription."""
         self._state.exclude(run)
 
     def settle(
@@ -244,8 +242,7 @@ class Dispatcher:
     ) -> Sequence[Settled | DeadLetter]:
         """A consumer settled these deliveries, which were made at `delivered_at`.
 
-        Sequences that it hasn't in flight any more, or by a later delivery, are ignored: they have
-        no effect.
+        Sequences that are no longer in flight to it, or by a later delivery, are ignored.
         """
         if outcome is Outcome.ACCEPTED and not undeliverable:
             return self._state.accept(consumer, run, delivered_at)
@@ -263,7 +260,7 @@ class Dispatcher:
         return self._state.retire(consumer, run, transaction, delivered_at)
 
     def retired(self, transaction: int, run: Run) -> bool:
-        """Whether a transaction has all of these; a rewind takes them from it."""
+        """Whether a transaction holds all of these messages; a rewind takes them from it."""
         return self._state.report.retired(transaction, run)
 
     def restore(self, transaction: int, run: Run, consumer: int, now: int = 0) -> bool:
@@ -272,17 +269,17 @@ class Dispatcher:
         return self._state.restore(transaction, run, consumer, now)
 
     def withhold(self, transaction: int, run: Run) -> None:
-        """The owed ones of these messages, which nobody has, belong to a transaction, a number
-        below 0, which retired them before a restart."""
+        """Give the owed ones of these messages, which no consumer holds, to a transaction (a number
+        below 0) that retired them before a restart."""
         self._state.withhold(transaction, run)
 
     def forget(self, transaction: int) -> None:
-        """The transaction has ended, and everything that it had is settled."""
+        """Forget a transaction that has ended, with all of its messages settled."""
         self._state.end_transaction(transaction)
 
     def give_up(self, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
-        """Give up the owed ones of these messages that aren't in flight, read or not. The caller
-        knows that the reason is true of each."""
+        """Give up the owed ones of these messages that aren't in flight, read or not, for a reason
+        that the caller has found true of each."""
         return self._state.give_up_unheld(run, reason)
 
     def reacquire(self, consumer: int, run: Run, now: int = 0) -> list[Effect]:
@@ -291,42 +288,42 @@ class Dispatcher:
         return self._state.reacquire(consumer, run, now)
 
     def owed(self, head: int) -> list[tuple[Run, int]]:
-        """All owed messages below `head` as (run, failed attempts). Unread sequences among them
-        may belong to another topic, or not match."""
+        """Return all owed messages below `head` as (run, failed attempts). Unread sequences among
+        them may belong to another topic, or not match."""
         return self._state.report.owed(head)
 
     def returned(self, runs: Iterable[Run]) -> tuple["array[int]", SequenceSet]:
-        """Of messages that were held: those that are ready now, and those that are held still, by
-        consumers or transactions."""
+        """Split messages that were held: those that are ready now, and those that consumers or
+        transactions still hold."""
         return self._state.report.returned(runs)
 
     def exhausted(self) -> Run:
-        """What is owed and failed as often as it may, as after a crash before its copy, or under
-        a policy that allows less than the one before."""
+        """Return the owed messages that have failed as often as they may: after a crash before the
+        copy was made, or under a new policy that allows fewer attempts."""
         state = self._state
         known = state.report.failed()
         return array("q", [s for s, n in known if state.exhausted(range(s, s + 1), n)])
 
     def dead_lettered(self, run: Run, outcome: Outcome = Outcome.DEAD_LETTERED) -> list[Settled]:
-        """The copies of these messages are in the group that is being written: they are owed no
-        more. With another outcome none is kept."""
+        """Settle these messages, whose copies are in the group that is being written. With another
+        outcome no copy is kept."""
         return self._state.dead_lettered(run, outcome)
 
     def wake(self, now: int) -> list[Effect]:
-        """Times have come: of delays and of locks."""
+        """Act on delays and locks that have ended."""
         return [*self._state.wake(now)]
 
     def redeliver(self) -> None:
-        """What failed and waits for its redelivery may go at once."""
+        """Let failed messages that wait for their redelivery go at once."""
         self._state.redeliver()
 
     @property
     def next_due(self) -> int | None:
-        """When to call `wake`; None: never."""
+        """Time of the next call of `wake` (microseconds); None: never."""
         return self._state.report.next_due
 
     def rewind(self, position: int) -> None:
-        """What lies from here on is owed, all of it; of what was, nothing is known any more but the
-        consumers and their credit. Outcomes of deliveries from before change nothing."""
+        """Owe every message from this position on again. Only the consumers and their credit are
+        kept: outcomes of earlier deliveries change nothing."""
         self._state.rewind(position)
         self._floor = position

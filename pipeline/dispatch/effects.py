@@ -1,4 +1,4 @@
-"""What a dispatcher asks of its caller: the closed union of its effects. They carry runs."""
+"""The effects of a dispatcher, which its caller performs: a closed union. They carry runs."""
 
 from typing import Final, TypeAlias
 
@@ -35,9 +35,9 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """Keep copies of these, then call `dead_lettered`; until then no consumer gets them.
+    """Keep copies of these messages, then call `dead_lettered`; until then no consumer gets them.
 
-    `delivery_count` is the failed attempts, all of them.
+    `delivery_count` is the number of all failed attempts.
     """
 
     consumer: int

@@ -19,7 +19,7 @@ from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Lock:
-    """Until when one delivery of a run may stay unsettled. Times are in microseconds."""
+    """The end of the time for which a delivered run may stay unsettled. Times in microseconds."""
 
     until: int
     nth: int
@@ -47,11 +47,11 @@ class InFlight:
         self._retired: dict[int, SequenceSet] = {}  #: transaction -> its sequences
         self.watched = False  #: whether `note` must be told of every delivery
         self._lock_us = 0
-        self.locks: list[_Lock] = []  #: a heap; of those that nobody holds any more some are left
+        self.locks: list[_Lock] = []  #: a heap; locks whose messages were settled leave it late
         self._numbers = count()
         self._late: dict[int, SequenceSet] = {}  #: consumer -> lost without an outcome
-        #: When what is held was delivered, for what was delivered before and may have a lock or a
-        #: late outcome from then.
+        #: sequence -> when it was delivered, for messages in flight that were delivered before and
+        #: may have a lock or a late outcome of that delivery.
         self._since: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class InFlight:
         self.by_consumer[consumer] = SequenceSet()
 
     def detach(self, consumer: int) -> Iterator[Run]:
-        """Remove a consumer; gives the runs that it had in flight."""
+        """Remove a consumer. Returns the runs that it had in flight."""
         self._late.pop(consumer, None)
         held = self.by_consumer.pop(consumer)
         if self._since:
@@ -73,13 +73,13 @@ class InFlight:
         return gathered(held.runs(), len(held))
 
     def lock(self, lock_us: int) -> None:
-        """Set how long deliveries may stay unsettled from now on, in microseconds; 0: for ever."""
+        """Set how long new deliveries may stay unsettled, in microseconds; 0: without limit."""
         self._lock_us = lock_us
         self._watch()
 
     def note(self, consumer: int, run: Run, now: int, *, again: bool) -> None:
-        """Note when these were delivered to the consumer. Needed only while `watched`; `again`:
-        they were delivered before."""
+        """Note when these messages were delivered to the consumer. Needed only while `watched`.
+        `again`: they were delivered before."""
         if again:
             for sequence in run:
                 self._since[sequence] = now
@@ -90,8 +90,8 @@ class InFlight:
             heappush(self.locks, _Lock(until, next(self._numbers), now, consumer, run))
 
     def take(self, consumer: int, run: Run, delivered_at: int) -> Sequence[Run]:
-        """End the deliveries of these that were made to the consumer at `delivered_at`; gives
-        their runs."""
+        """End the deliveries of these messages that were made to the consumer at `delivered_at`.
+        Returns their runs."""
         held = self.by_consumer.get(consumer)
         if held is None:
             return self._take_retired(consumer, run)
@@ -106,25 +106,25 @@ class InFlight:
         return parts
 
     def retire(self, consumer: int, run: Run, transaction: int, delivered_at: int) -> list[Run]:
-        """Move those of these that are in flight to the consumer to a transaction; gives their
-        runs."""
+        """Move those of these messages that are in flight to the consumer to a transaction. Returns
+        their runs."""
         parts = list(self.take(consumer, run, delivered_at))
         for part in parts:
             self.withhold(transaction, part)
         return parts
 
     def withhold(self, transaction: int, run: Run) -> None:
-        """These, which are in flight to nobody, belong to the transaction."""
+        """Give these messages, which are in flight to no consumer, to the transaction."""
         count = self._retired.setdefault(transaction, SequenceSet()).add(run)
         assert count == len(run), f"of {run} {count} weren't in it"  # noqa: S101
 
     def retired(self, transaction: int, run: Run) -> bool:
-        """Whether a transaction has all of these."""
+        """Whether a transaction holds all of these messages."""
         has = self._retired.get(transaction)
         return has is not None and has.contains_all(run)
 
     def restore(self, transaction: int, run: Run, consumer: int, now: int) -> bool:
-        """Give these back from the transaction to the consumer. False if the consumer has
+        """Give these messages back from the transaction to the consumer. False if the consumer has
         detached."""
         held = self.by_consumer.get(consumer)
         if held is None:
@@ -137,7 +137,7 @@ class InFlight:
         return True
 
     def end_transaction(self, transaction: int) -> None:
-        """A transaction has ended: everything that it had is settled."""
+        """Forget a transaction that has ended, with all of its messages settled."""
         self._retired.pop(transaction, None)
 
     def lapse(self, now: int) -> Iterator[tuple[int, Run]]:
@@ -159,15 +159,15 @@ class InFlight:
 
     @property
     def next_lapse(self) -> int | None:
-        """When the next lock ends, if what it is on is still held then."""
+        """Time when the next lock ends (microseconds), unless its messages are settled before."""
         return self.locks[0].until if self.locks else None
 
     def pools(self) -> list[SequenceSet]:
-        """Copies of what each consumer and each transaction has."""
+        """Return copies of the messages of each consumer and each transaction."""
         return [held.copy() for held in (*self.by_consumer.values(), *self._retired.values())]
 
     def clear(self) -> None:
-        """Forget all deliveries; outcomes of them that still come are late."""
+        """Forget all deliveries. Their outcomes that still come are late."""
         for consumer, held in self.by_consumer.items():
             late = self._late.setdefault(consumer, SequenceSet())
             for run in held.runs():
@@ -187,7 +187,7 @@ class InFlight:
         return (run,)
 
     def _take_known(self, consumer: int, run: Run, delivered_at: int) -> list[Run]:
-        """As `take`, where a delivery may be another one than the present."""
+        """Take, where `delivered_at` may be that of an earlier delivery."""
         held, late = self.by_consumer[consumer], self._late.get(consumer)
         if late is None and not self._since and held.contains_all(run):
             held.discard(run)
@@ -217,7 +217,7 @@ class InFlight:
         self.watched = bool(self._lock_us or self._late or self._since)
 
     def _as_of(self, run: Run, since: int) -> Run:
-        """What of these was delivered at that time, and not again since."""
+        """Return those of these messages that were delivered at that time, and not again since."""
         if not self._since:
             return run
         return array("q", [one for one in run if self._since.get(one, since) == since])
@@ -235,7 +235,8 @@ class InFlight:
 
 
 def _common(held: SequenceSet, run: Run) -> Iterator[Run]:
-    """What of the run is held. It may be taken out of `held` while this goes on."""
+    """Return the messages of the run that are in `held`. They may be removed from it during the
+    iteration."""
     if isinstance(run, range) and run.step == 1:
         return gathered(held.runs_within(run.start, run.stop), len(run))
     return gathered((range(one, one + 1) for one in run if one in held), len(run))

@@ -1,6 +1,6 @@
-"""What goes of a batch where anybody may have all that could go, and it is of one priority.
+"""Dispatch of a batch where every message may go to any consumer and has the usual priority.
 
-Rule 1: the lowest sequence goes first, whether it came back or wasn't read yet.
+Rule 1: the lowest sequence goes first, whether it was returned or wasn't read yet.
 Rule 2: no loop over messages: runs are dealt in strides.
 """
 
@@ -13,13 +13,13 @@ from distributary.pipeline.dispatch.queue_state import QueueState
 def serve(
     state: QueueState, first: int, stop: int, sequences: "array[int] | None", now: int
 ) -> list[Effect]:
-    """Deliver what of an offer (`Dispatcher.offer`) can go, as far as credit goes."""
+    """Deliver the messages of an offer (`Dispatcher.offer`), as far as credit goes."""
     effects: list[Effect] = []
     heads = state.candidates.heads
     while True:
         returned, position = heads()
         if returned is not None and returned < position:
-            # Nearly all that comes back lies there: all but what was claimed ahead.
+            # Nearly all returned messages lie there: all but those that were delivered early.
             assert returned >= first, f"{returned} is owed, offered from {first} on"  # noqa: S101
             below = min(stop, position)
             if returned >= below or not _serve_ready(state, first, below, now, effects):
@@ -34,7 +34,7 @@ def serve(
 
 
 def _serve_ready(state: QueueState, first: int, stop: int, now: int, effects: list[Effect]) -> bool:
-    """Deliver what waits below `stop`; whether all of it went."""
+    """Deliver the ready messages below `stop`. Returns whether all of them went."""
     for part, failures in state.candidates.plain_ready(first, stop):
         if state.deliver_ready(part, failures, now, effects) < len(part):
             return False
@@ -49,7 +49,7 @@ def _read_on(
     now: int,
     effects: list[Effect],
 ) -> bool:
-    """Read what comes next, below `stop`; whether all of it went."""
+    """Read and deliver the next messages, below `stop`. Returns whether all of them went."""
     for part, failures in state.candidates.plain_unread(start, stop, sequences):
         if state.deliver_unread(part, failures, now, effects) < len(part):
             return False

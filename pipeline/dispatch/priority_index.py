@@ -16,7 +16,7 @@ from distributary.pipeline.model.sorting import as_run
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 #: Stretches behind each other become one while it holds no more sequences than this, and while
-#: what is in them expires within this time (microseconds): a stretch is looked through as a whole.
+#: their messages expire within this time (microseconds): a stretch is looked through as a whole.
 STRETCH_MAX: Final = 4_096
 TOGETHER_US: Final = 1_000_000
 #: Stretches that have lapsed before the heap is made anew: makes leaving O(1) on average.
@@ -24,12 +24,12 @@ _TRIM_AT: Final = 4_096
 
 #: The priorities above the usual one; a header that says more means 9.
 HIGH: Final = range(9, PRIORITY, -1)
-#: Priority -> what makes a 1 of its bytes and a 0 of all others.
+#: Priority -> translation table that makes a 1 of its bytes and a 0 of all others.
 _MASKS: Final = [bytes(one == level for one in range(256)) for level in range(10)]
 
 
 class Ahead(NamedTuple):
-    """What the table tells of some of a topic's messages."""
+    """High priorities and expiries of some of a topic's messages, read from the table."""
 
     topic: str
     #: Priority above 4 -> its messages, as `SequenceSet.add_packed` takes them.
@@ -47,7 +47,7 @@ class PriorityIndex:
     def __init__(self) -> None:
         #: Priority above 4 -> its messages; the highest first.
         self.high: dict[int, SequenceSet] = {}
-        self.added = 0  #: messages of a high priority that there ever were
+        self.added = 0  #: messages of a high priority that were ever added
         self._lapses: list[tuple[int, int, int]] = []  #: a heap: earliest expiry, start, stop
         #: The last stretch, which may still grow: (earliest expiry, start, stop); not in the heap.
         self._last: tuple[int, int, int] | None = None
@@ -66,7 +66,7 @@ class PriorityIndex:
                 self._add_stretch(earliest, first, stop)
 
     def seed(self, ahead: Ahead) -> None:
-        """Add what the table's statistics said at the start; no sequence comes twice."""
+        """Add the table's statistics at the start; no sequence comes twice."""
         for level, (lanes, full) in ahead.high.items():
             high = self._level(level)
             before = len(high)
@@ -76,7 +76,7 @@ class PriorityIndex:
             self._add_stretch(*lapse)
 
     def trim(self, below: int) -> None:
-        """Forget all below this sequence: no subscription is owed any of it."""
+        """Forget all messages below this sequence: no subscription is owed any of them."""
         self._trimmed = max(self._trimmed, below)
         for high in self.high.values():
             first = high.first()
@@ -89,25 +89,24 @@ class PriorityIndex:
             heapify(self._lapses)
 
     def lapsed(self, now: int) -> list[range]:
-        """Stretches in which something has expired by now, ascending; they leave the priority
-        index."""
+        """Remove and return the stretches in which a message has expired by now, ascending."""
         if self._last is not None and self._last[0] <= now:
             heappush(self._lapses, self._last)
             self._last = None
         return sorted(self._lapsed(now), key=lambda stretch: stretch.start)
 
     def again(self, stretch: range, at: int) -> None:
-        """A message in this stretch expires at this time (microseconds), too."""
+        """Note that a message in this stretch expires at this time (microseconds), too."""
         heappush(self._lapses, (at, stretch.start, stretch.stop))
 
     @property
     def empty(self) -> bool:
-        """Whether it knows of no message."""
+        """Whether the index has no message."""
         return not (self._lapses or self._last or any(map(len, self.high.values())))
 
     @property
     def next_lapse(self) -> int | None:
-        """When the next message expires; None if none does."""
+        """Time when the next message expires (microseconds); None if none does."""
         times = [one[0] for one in (*self._lapses[:1], self._last) if one is not None]
         return min(times, default=None)
 

@@ -1,9 +1,9 @@
-"""The parts of a queue's state: the places where a message of one subscription can be, what is
-known of it there, and the consumers.
+"""The parts of a queue's state: the states in which a message of one subscription can be, the facts
+that are known of it there, and the consumers.
 
-Rule 1: no part is seen from outside. `QueueState` moves messages between the parts, and nobody else
-        does; `candidates` and `report` answer questions, and change nothing.
-Rule 2: when consumers or the policy change, so may who can have what waits.
+Rule 1: no part is seen from outside. Only `QueueState` moves messages between the parts;
+        `candidates` and `report` answer questions, and change nothing.
+Rule 2: a change of consumers or of the policy may change which consumers a message may go to.
 """
 
 from distributary.pipeline.dispatch.candidates import Candidates, QueueReport
@@ -20,7 +20,7 @@ from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 
 class QueueParts:
-    """What `QueueState` moves messages between."""
+    """The parts between which `QueueState` moves messages."""
 
     __slots__ = (
         "_attempts",
@@ -73,7 +73,7 @@ class QueueParts:
 
     @property
     def policy(self) -> Policy:
-        """What holds from now on."""
+        """The delivery policy; a new one holds from now on."""
         return self._policy
 
     @policy.setter
@@ -88,10 +88,10 @@ class QueueParts:
             self._ready.free(lambda eligible: isinstance(eligible, int))
 
     def join(self, consumer: int, priority: int, selector: str | None) -> None:
-        """A consumer came."""
+        """Attach a consumer."""
         self._in_flight.attach(consumer)
         if selector is not None and selector not in self._turns.selectors:
-            # What was seen to match nobody's selector was not seen by this one.
+            # Messages that matched no selector until now may match this one.
             self._ready.free(lambda eligible: isinstance(eligible, frozenset))
         self._turns.attach(consumer, priority, selector)
         if self._groups.owner:
@@ -99,22 +99,22 @@ class QueueParts:
             self._ready.free(self._in_flight.by_consumer.__contains__)
 
     def set_credit(self, consumer: int, credit: int) -> None:
-        """The consumer takes so many more."""
+        """Set the number of further messages that the consumer takes."""
         self._turns.set_credit(consumer, credit)
 
     def exhausted(self, run: Run, failures: int) -> bool:
-        """Whether these failed as often as they may; all of them have so many failures."""
+        """Whether these messages, each with `failures`, have failed as often as they may."""
         limit = self._policy.delivery_attempts_max
         return limit > 0 and self._attempts.known(run[0], failures) >= limit
 
     def _go_on(self, buckets: set[int]) -> None:
-        """Messages of these buckets needn't wait for another one any more."""
+        """Let messages of these buckets go that waited for another message of their bucket."""
         if buckets:
             freed = {stuck(bucket) for bucket in buckets if not self._groups.waits(bucket)}
             self._ready.free(freed.__contains__)
 
     def _recorded(self, run: Run) -> list[tuple[Run, int]]:
-        """The run in parts of one number of failed attempts each, as the log tells it."""
+        """Split the run into parts of the same number of failed attempts, as the log records it."""
         attempts = self._attempts
         parts = attempts.parts(run)
         if not attempts.lost:

@@ -1,5 +1,5 @@
-"""Which gateway has which log: who takes over, how a log moves, how logs are spread over machines.
+"""The owner of each log: which gateway takes over, how a log moves, how logs are spread.
 
-It imports nothing of ours. `heirs` is the rule of all homes; `members`, `moves` and `spreading`
-are a lake's. All of it is pure: times are seconds of the caller's own clock, which runs evenly.
+It imports nothing of ours. `heirs` has the rules of all homes; `members`, `moves` and `spreading`
+those of a lake. All of it is pure: times are seconds of the caller's own monotonic clock.
 """

@@ -1,23 +1,23 @@
-"""Who may take a home whose owner has gone: the heir that the owner has named, then anybody.
+"""Which standby may take a home whose owner has gone: the heir that the owner named, then any.
 
-An owner that hands over may name an heir by its number. Whoever else waits leaves the home alone
-for HEIR_SECONDS after it was seen to be free, by its own clock; then the heir has died or doesn't
-come, and anybody may take it. That one alone takes it is what the lock and the lease are for.
+An owner that hands over may name an heir by its number. Other standbys leave the home alone for
+HEIR_SECONDS after they saw it free, by their own clocks; then the heir has died or doesn't come,
+and any of them may take it. The lock or the lease makes sure that only one does.
 """
 
 from enum import StrEnum
 from typing import Final
 
-#: The number of nobody.
+#: The number that stands for no gateway.
 NOBODY: Final = 0
-#: Numbers of gateways are below this: a lock file is one short line.
+#: Numbers of gateways are below this limit: a lock file is one short line.
 NUMBERS: Final = 1 << 48
-#: Seconds that a free home waits for its heir, who looks at it 5 to 30 ms after it is free.
+#: Seconds that a free home waits for its heir, which looks at it 5 to 30 ms after it is free.
 HEIR_SECONDS: Final = 2.0
 
 
 class Heir(StrEnum):
-    """Whom the owner has named."""
+    """The heir that the owner has named, from one standby's view."""
 
     NONE = "none"
     ME = "me"
@@ -25,15 +25,15 @@ class Heir(StrEnum):
 
 
 class May(StrEnum):
-    """Whether one may take a home."""
+    """Whether a standby may take a home."""
 
     NOT = "not"
     NOW = "now"
-    LATER = "later"  #: when it was seen to be free for HEIR_SECONDS
+    LATER = "later"  #: after it was free for HEIR_SECONDS
 
 
 #: By whether the home is free (given back, or its owner has died or shown no life for a lease), and
-#: who was named.
+#: the named heir.
 RULES: Final[dict[tuple[bool, Heir], May]] = {
     (False, Heir.NONE): May.NOT,
     (False, Heir.ME): May.NOT,
@@ -45,15 +45,15 @@ RULES: Final[dict[tuple[bool, Heir], May]] = {
 
 
 class Patience:
-    """How one that waits for a home, with this number, treats the heir that its owner has named."""
+    """How the standby with the number `me` waits for the heir that the owner has named."""
 
     def __init__(self, me: int) -> None:
         self._me = me
-        self._heir = NOBODY  #: for whom it waits
-        self._since: float | None = None  #: when the home was seen to be free first
+        self._heir = NOBODY  #: the heir that it waits for
+        self._since: float | None = None  #: when it first saw the home free
 
     def may_take(self, heir: int, *, free: bool, now: float) -> bool:
-        """Whether it may take the home, which it sees so now."""
+        """Whether it may take the home, as it sees it at `now`."""
         if heir != self._heir or not free:
             self._heir, self._since = heir, None
         match RULES[free, named(heir, self._me)]:
@@ -68,7 +68,7 @@ class Patience:
 
 
 def named(heir: int, me: int) -> Heir:
-    """Whom an owner that says this number has named, to the one with the number `me`."""
+    """Return the owner's heir from the view of the standby with the number `me`."""
     if heir == NOBODY:
         return Heir.NONE
     return Heir.ME if heir == me else Heir.ANOTHER

@@ -1,10 +1,10 @@
-"""How a log moves to an heir: the order that stands in the lake, and what its owner does about it.
+"""How a log moves to an heir: the current order in the lake, and the steps of the log's owner.
 
-One order stands in a lake at a time, and each replaces the one before it, so one log moves at a
-time. The owner of its log names the heir, serves on until the heir has said that it is ready, and
-gives the log back. An heir that doesn't say so in READY_SECONDS gets nothing: the owner stays.
-Who takes a log over says that its move is done; an order that nobody sees to is old after
-OLD_SECONDS of anybody's clock, and may be replaced.
+A lake has one current order, and each replaces the one before it, so one log moves at a time. The
+owner of its log names the heir, serves on until the heir reports that it is ready, and gives the
+log back. An heir that isn't ready in READY_SECONDS doesn't get the log: the owner stays. The
+gateway that takes the log over marks the move as done; an order that isn't completed is old after
+OLD_SECONDS of any reader's clock, and may be replaced.
 """
 
 from collections.abc import Iterable
@@ -18,13 +18,13 @@ from distributary.pipeline.fleet.members import Count, Member, Number
 
 #: Seconds that a named heir has to read ahead.
 READY_SECONDS: Final = 10.0
-#: Seconds in which an order is seen to: several looks of its owner, the heir's reading ahead, a
+#: Seconds until an order is old, enough for several looks of its owner, the heir's reading ahead, a
 #: hand-over and a start.
 OLD_SECONDS: Final = 60.0
 
 
 class State(StrEnum):
-    """How far a move is."""
+    """The state of a move."""
 
     ASKED = "asked"
     DONE = "done"
@@ -32,14 +32,14 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What happens to the order that stands."""
+    """An event of the current order."""
 
-    ASK = "ask"  #: another one is to replace it
+    ASK = "ask"  #: another order is to replace it
     TAKE = "take"  #: its heir has taken the log
-    FAIL = "fail"  #: it can't be, or another one has taken the log
+    FAIL = "fail"  #: it can't be completed, or another gateway has taken the log
 
 
-#: By the state of the order that stands, and whether it is old. A missing row can't be.
+#: By the state of the current order, and whether it is old. A missing row can't happen.
 MOVES: Final[dict[tuple[State, bool, Event], State]] = {
     (State.ASKED, False, Event.TAKE): State.DONE,
     (State.ASKED, False, Event.FAIL): State.FAILED,
@@ -54,9 +54,9 @@ MOVES: Final[dict[tuple[State, bool, Event], State]] = {
 
 
 class Move(msgspec.Struct, frozen=True):
-    """The order that stands in a lake: `number` is one higher with each. `machine` and `url` are
-    the heir's, for people; `by` is who asked, `reason` why it failed. One that is decoded keeps the
-    bounds of all numbers."""
+    """The current order of a lake: `number` is one higher with each. `machine` and `url` are the
+    heir's, for people; `by` is the requester, `reason` why it failed. Decoding checks the bounds of
+    all numbers."""
 
     number: Count
     log: str
@@ -68,13 +68,13 @@ class Move(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-#: Who asks for moves: people, and gateways that spread logs.
+#: Requesters of moves: people, and gateways that spread logs.
 OPERATOR: Final = "operator"
 SPREADING: Final = "spreading"
 
 
 def ask(seen: Move | None, log: str, heir: Member, by: str, *, old: bool) -> Move | None:
-    """The order that moves a log to a member; None while the one that stands is under way."""
+    """Return the order that moves a log to a member; None while the current one is under way."""
     if seen is not None and (seen.state, old, Event.ASK) not in MOVES:
         return None
     number = 1 if seen is None else seen.number + 1
@@ -82,13 +82,13 @@ def ask(seen: Move | None, log: str, heir: Member, by: str, *, old: bool) -> Mov
 
 
 def after(move: Move, event: Event, reason: str = "") -> Move:
-    """The order, after this has happened to it."""
+    """Return the order after the event."""
     state = MOVES[move.state, False, event]
     return msgspec.structs.replace(move, state=state, reason=reason)
 
 
 class Name(msgspec.Struct, frozen=True):
-    """Name this heir in the lock or the lease, and go on to serve."""
+    """Name this heir in the lock or the lease, and continue to serve."""
 
     heir: int
 
@@ -100,11 +100,11 @@ class Give(msgspec.Struct, frozen=True):
 
 
 class Stay(msgspec.Struct, frozen=True):
-    """Name nobody any more, and go on to serve."""
+    """Name no heir any more, and continue to serve."""
 
 
 class Say(msgspec.Struct, frozen=True):
-    """Put this order in the place of the one that was seen."""
+    """Replace the order that was read by this one."""
 
     move: Move
 
@@ -113,7 +113,7 @@ Effect: TypeAlias = Name | Give | Stay | Say
 
 
 class Giving:
-    """What the owner of a log does about the order that stands; it begins when it has the log."""
+    """The decisions of a log's owner about the current order; it begins when it has the log."""
 
     def __init__(self, me: int, log: str) -> None:
         self._me, self._log = me, log
@@ -123,11 +123,11 @@ class Giving:
 
     @property
     def hurries(self) -> bool:
-        """Whether it has named an heir, and waits for it."""
+        """Whether it has named an heir and waits for it."""
         return self._heir != NOBODY and not self._given
 
     def look(self, move: Move | None, members: Iterable[Member], now: float) -> tuple[Effect, ...]:
-        """What is to be done, with the order that stands and the members that live."""
+        """Return the effects of the current order, with the members that live."""
         began, self._began = self._began, True
         if self._given:
             return ()

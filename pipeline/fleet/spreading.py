@@ -1,14 +1,15 @@
-"""Which log moves to which machine, so that each machine has its share of them.
+"""Choice of the log that moves, and to which machine, so that each machine has its share.
 
-A machine's load is its logs by its weight. A log moves from a machine to one that would have less
-load with it than the first one has now: of equal machines to one that has at least two fewer. Each
-move makes the list of loads smaller, read from the largest on, so there is a last one.
+A machine's load is its number of logs divided by its weight. A log moves from a machine to one that
+would have less load with it than the first one has now: among equal machines, to one that has at
+least two fewer. Each move makes the list of loads smaller, read from the largest on, so there is a
+last one.
 
-The owner of the log gives; all others, who see the same, do nothing. One whose view may be wrong
-does nothing either: what members say must be whole, without contradiction, and the same for a
-while, and so must the order that stands (`moves`), which is replaced by one of them alone.
-What failed isn't tried again for AGAIN_SECONDS while members are the same: an heir that wasn't
-ready has read for nothing.
+The owner of the log gives it; the other members, which see the same, do nothing. An owner whose
+view may be wrong does nothing either: the members' reports must be complete, without contradiction
+and unchanged for a while, and so must the current order (`moves`), which only one of them replaces.
+A failed move isn't tried again for AGAIN_SECONDS while members are the same: an heir that wasn't
+ready has read ahead in vain.
 """
 
 from collections.abc import Container, Sequence
@@ -20,12 +21,12 @@ import msgspec
 from distributary.pipeline.fleet.members import Member
 from distributary.pipeline.fleet.moves import OLD_SECONDS, SPREADING, Move, State, ask
 
-#: A machine of weight 0 has none of its logs by right.
+#: Load of each log on a machine of weight 0, which should have none.
 _NO_SHARE: Final = Fraction(1 << 32)
 #: Seconds after which an heir that wasn't ready is asked again for the same log.
 AGAIN_SECONDS: Final = 3_600.0
 
-#: What decides, of each member: number, machine, log, for what it waits, if it spreads, weight.
+#: The facts that decide, of each member: number, machine, log, waits, spreads, weight.
 _Sight: TypeAlias = tuple[int, str, str, tuple[str, ...], bool, float]
 
 
@@ -40,9 +41,9 @@ class Choice(msgspec.Struct, frozen=True):
 def choose(
     members: Sequence[Member], logs: Sequence[str], failed: Container[tuple[str, int]] = ()
 ) -> Choice | None:
-    """The move that makes the most loaded machine less so, none of those `failed` (of a log to the
-    number of an heir); None where each has its share, or where what members say isn't whole: a log
-    without an owner, or with two."""
+    """Choose the move that takes a log from the most loaded machine, none of those in `failed` (log
+    and the heir's number); None where each machine has its share, or where the members' reports
+    aren't complete: a log has no owner, or two."""
     owners = {one.log: one for one in members if one.log}
     if len(owners) != sum(1 for one in members if one.log) or set(owners) != set(logs):
         return None
@@ -77,21 +78,21 @@ def _load(count: int, weight: Fraction) -> Fraction:
 
 
 class Spreading:
-    """When the owner with the number `me` gives its log so that logs are spread."""
+    """When the owner with the number `me` gives its log to spread logs."""
 
     def __init__(self, me: int, rest_seconds: float) -> None:
-        """`rest_seconds`: for how long all must be as it is."""
+        """`rest_seconds`: for how long everything must be unchanged before a move."""
         self._me, self._rest = me, rest_seconds
         self._seen: tuple[tuple[_Sight, ...], Move | None] = (), None
         self._since = 0.0
-        #: Which moves failed while members were the same, and when.
+        #: Moves that failed while members were the same, and when.
         self._failed: dict[tuple[str, int], float] = {}
 
     def look(
         self, members: Sequence[Member], logs: Sequence[str], move: Move | None, now: float
     ) -> Move | None:
-        """The order that it is to put in the place of the one that stands; None: nothing is to be
-        done by this one now."""
+        """Return the order that this owner is to write in place of the current one; None if it has
+        nothing to do now."""
         seen = (tuple(sorted(_sight(one) for one in members)), move)
         if seen[0] != self._seen[0]:
             self._failed.clear()

@@ -1,4 +1,4 @@
-"""Which log of a lake a topic is in: rules of patterns, and what may change in them.
+"""Placement: the log of a lake that a topic is in, by rules of patterns, and how these may change.
 
 It may import `pipeline`, `model` and `amqp`. Start with `placement`.
 """

@@ -1,18 +1,17 @@
-"""Which partition of a topic a message is in.
+"""The partition of a topic that a message is in.
 
 Rule 1: messages of one group are in one partition; those without a group go by their id, so that a
         message that is sent again comes to its duplicate.
-Rule 2: what has neither goes to all partitions in turn.
-Rule 3: the same key is in the same partition for ever: the hash, and what is made of it, doesn't
-        change.
+Rule 2: messages with neither go to all partitions in turn.
+Rule 3: a key's partition never changes: neither the hash nor the formula does.
 """
 
 from collections.abc import Sequence
 
 
 def partitions_of(keys: Sequence[int], partitions: int, turn: int) -> list[int]:
-    """The partition of each message of a run: by its key, the hash of 64 bits of its group-id or
-    id, of which the upper half is taken, where each bit of the text counts. Without one, which is
-    the key 0, it is that of the `turn`."""
+    """Return the partition of each message of a run, by the upper half of its key: the 64-bit hash
+    of its group-id or id, in which each bit of the text counts. Messages without either have the
+    key 0 and the partition of the `turn`."""
     there = turn % partitions
     return [(key >> 32) * partitions >> 32 if key else there for key in keys]

@@ -1,8 +1,8 @@
-"""What two patterns of topics have in common: whether a topic matches both, and whether one has all
+"""Comparison of two patterns of topics: whether a topic matches both, and whether one has all
 topics of the other. A pattern is the list of its words, `*` for one word and `#` for any number.
 
 Each pattern is read as a machine whose states are the positions between its words. The other one is
-led through it word by word, so the work is the product of their lengths.
+run through it word by word, so the work is the product of their lengths.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
-    """Whether every topic that matches `narrow` matches `wide`. Where it says no that may be wrong
-    for patterns that say the same in other words (`*.#` and `#.*`), never where it says yes."""
+    """Whether every topic that matches `narrow` matches `wide`. False may be wrong for patterns
+    that mean the same in different forms (`*.#` and `#.*`), True never is."""
     at = _closed(wide, {0})
     for word in narrow:
-        if word == REST:  # what no rest of the wide one takes may be any number of words
+        if word == REST:  # only a rest of the wide pattern takes any number of words
             at = _closed(wide, {nth for nth in at if nth < len(wide) and wide[nth] == REST})
         else:
             at = _closed(wide, _after(wide, at, word, any_word=False))
@@ -36,7 +36,7 @@ def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
 
 
 def _after(words: Sequence[str], at: set[int], word: str, *, any_word: bool) -> set[int]:
-    """The positions after one more word; `any_word`: it may be whichever is needed."""
+    """Return the positions after one more word; `any_word`: it stands for every word."""
     found = set()
     for nth in at:
         if nth == len(words):
@@ -49,7 +49,7 @@ def _after(words: Sequence[str], at: set[int], word: str, *, any_word: bool) -> 
 
 
 def _closed(words: Sequence[str], at: set[int]) -> set[int]:
-    """These positions, and those behind rests that take no word."""
+    """Return these positions, and those behind rests that take no word."""
     found = set(at)
     for nth, word in enumerate(words):
         if word == REST and nth in found:

@@ -1,14 +1,14 @@
-"""Which log of a lake a topic is in, and how that may change.
+"""The log of a lake that a topic is in, and how that may change.
 
-Rule 1: the first rule whose pattern matches the topic says its log; without one it is `main`.
-Rule 2: of several logs of a rule the topic has the one that its hash chooses: with one log more or
-        less only topics of that log choose anew.
-Rule 3: a temporary destination has the log that its name says, whatever the rules say.
-Rule 4: dead letters are in the log of what they are of, as their queue's name says, whatever the
-        rules say: they were written there in one group with the settlement.
-Rule 5: a rule that an earlier one hides is refused, for it says what isn't so.
-Rule 6: a topic of a rule with `partitions` is in so many of its logs, those that its hash prefers;
-        which message is in which says `pipeline.lake.partitions`.
+Rule 1: a topic's log is that of the first rule whose pattern matches; without one it is `main`.
+Rule 2: where a rule has several logs, the topic's hash chooses: when one log is added or removed,
+        only topics of that log change theirs.
+Rule 3: a temporary destination is in the log in its name, whatever the rules say.
+Rule 4: dead letters are in the log of their messages' queue or topic, by their queue's name,
+        whatever the rules say: they were written there in one group with the settlement.
+Rule 5: a rule that an earlier one hides is refused, for it could never apply.
+Rule 6: a topic of a rule with `partitions` is in that many of its logs, those that its hash
+        prefers; `pipeline.lake.partitions` tells a message's partition.
 """
 
 import re
@@ -55,8 +55,8 @@ _DEAD_LETTERS: Final = _QUEUE + PREFIX
 
 
 class _Pattern(msgspec.Struct, frozen=True):
-    """A rule's pattern, read: `expression` is for a name with a dot behind it, None for one
-    name."""
+    """A rule's parsed pattern: `expression` matches a name followed by a dot; None for a pattern
+    without wildcards."""
 
     is_queue: bool
     name: str
@@ -82,7 +82,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     partitions: int = 1
 
     def matches(self, topic: str) -> bool:
-        """Whether it is about this topic or queue, a word of the log."""
+        """Whether the rule applies to this topic or queue, a word of the log."""
         said, queue = _read(self.pattern), topic.startswith(_QUEUE)
         if queue is not said.is_queue or topic.startswith(PATTERN_PREFIX):
             return False
@@ -93,7 +93,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     @property
     def is_queue(self) -> bool:
-        """Whether it is about queues."""
+        """Whether the rule is for queues."""
         return _read(self.pattern).is_queue
 
     @property
@@ -107,24 +107,24 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return _read(self.pattern).expression is not None
 
     def logs_of(self, topic: str) -> tuple[str, ...]:
-        """The logs of a topic that it matches, that of its first partition first."""
+        """Return the logs of a topic that it matches, that of its first partition first."""
         ranked = sorted(self.logs, key=lambda log: (_weight(log, topic), log), reverse=True)
         return tuple(ranked[: self.partitions])
 
     def hides(self, other: "Rule") -> bool:
-        """Whether it matches all that the other one does."""
+        """Whether this rule matches all topics that the other one does."""
         return self.is_queue == other.is_queue and covers(self.words, other.words)
 
 
 class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The logs of a lake, and which topic is in which. Each change has the next `version`."""
+    """The logs of a lake, and the rules for topics. Each change has the next `version`."""
 
     version: int
     logs: tuple[str, ...]
     rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises InvalidRequest for what contradicts itself."""
+        """Raises InvalidRequest for contradictions."""
         if MAIN not in self.logs:
             raise InvalidRequest(f"the log {MAIN} is missing: it is the home itself")
         if len(set(self.logs)) < len(self.logs):
@@ -144,9 +144,9 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     )
 
     def logs_of(self, topic: str) -> tuple[str, ...]:
-        """The log of a topic, a queue (`queue://name`) or a temporary destination; the logs of one
-        that is partitioned, in the order of its partitions. What names a log that there isn't is
-        placed as if it named none."""
+        """Return the log of a topic, a queue (`queue://name`) or a temporary destination; for a
+        partitioned one its logs, in the order of its partitions. A name with an unknown log is
+        placed as if it had none."""
         if is_temporary(topic):
             log = log_of_temporary(topic.removeprefix(PREFIXES[kind_of_topic(topic)]))
             return (log if self._has(log) else MAIN,)
@@ -158,11 +158,11 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (MAIN,)
 
     def _has(self, log: str) -> bool:
-        """Whether there is such a log, or may be: those of gateways without one come and go."""
+        """Whether the log exists, or may: private logs of gateways come and go."""
         return log in self.logs or private_number(log) is not None
 
     def _logs_of_dead_letters(self, queue: str) -> tuple[str, ...]:
-        """The logs of a queue of dead letters; none if it only has such a name."""
+        """Return the logs of a queue of dead letters; none if it only has such a name."""
         kind, _, name = queue.removeprefix(_DEAD_LETTERS).partition("/")
         match kind:
             case "queue":
@@ -177,7 +177,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ()
 
     def logs_of_pattern(self, pattern: str) -> tuple[str, ...]:
-        """All logs in which topics may be that a word of the log means, a pattern
+        """Return all logs that may have topics of a word of the log: a pattern
         (`pattern://orders.*`) or a destination."""
         if not is_pattern(pattern):
             return self.logs_of(pattern)
@@ -195,7 +195,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_name(log: str) -> None:
-    """Raises InvalidRequest for what can't be the name of a log."""
+    """Raise InvalidRequest for an impossible name of a log."""
     if not is_log_name(log):
         raise InvalidRequest(
             f"'{log}' can't be the name of a log: it has up to 63 characters of a-z, 0-9, - and _, "
@@ -204,7 +204,7 @@ def check_name(log: str) -> None:
 
 
 def check_logs(placement: Placement, logs: Sequence[str]) -> None:
-    """Raises InvalidRequest unless a rule may name these logs."""
+    """Raise InvalidRequest unless a rule may name these logs."""
     if not logs or len(set(logs)) < len(logs):
         raise InvalidRequest("a rule has one log or several different ones")
     for log in logs:
@@ -214,7 +214,7 @@ def check_logs(placement: Placement, logs: Sequence[str]) -> None:
 
 
 def check_partitions(rule: Rule) -> None:
-    """Raises InvalidRequest unless topics can have so many partitions: each is in another log."""
+    """Raise InvalidRequest unless each of the rule's partitions can be in another log."""
     if not 1 <= rule.partitions <= len(rule.logs):
         raise InvalidRequest(
             f"the rule {rule.pattern} has {len(rule.logs)} logs and {rule.partitions} partitions: "
@@ -223,7 +223,7 @@ def check_partitions(rule: Rule) -> None:
 
 
 def canonical(pattern: str) -> str:
-    """A pattern, topic or queue as rules have it. Raises InvalidRequest for what is none."""
+    """Return a pattern, topic or queue in the form of rules. Raises InvalidRequest for others."""
     asked = destination_of(pattern, None, Kind.TOPIC)
     if isinstance(asked, AmqpError):
         raise InvalidRequest(asked.description)
@@ -238,7 +238,7 @@ def canonical(pattern: str) -> str:
 
 
 def with_log(placement: Placement, log: str) -> Placement:
-    """One log more, in which nothing is placed yet. Raises InvalidRequest."""
+    """Return the placement with one more log, still without topics. Raises InvalidRequest."""
     check_name(log)
     if private_number(log) is not None:
         raise InvalidRequest(
@@ -256,8 +256,9 @@ def with_rule(
     before: str | None = None,
     partitions: int = 1,
 ) -> Placement:
-    """A rule more, or other logs for the rule of this pattern. A new rule is the last one, or
-    stands before the rule of the pattern `before`. Raises InvalidRequest."""
+    """Return the placement with one more rule, or with other logs for the rule of this pattern. A
+    new rule is the last one, or comes before the rule of the pattern `before`. Raises
+    InvalidRequest."""
     rule = Rule(canonical(pattern), tuple(logs), partitions)
     check_logs(placement, logs)
     rules = list(placement.rules)
@@ -274,7 +275,7 @@ def with_rule(
 
 
 def without_rule(placement: Placement, pattern: str) -> Placement:
-    """The rule of this pattern is no more. Raises InvalidRequest if there is none."""
+    """Return the placement without this pattern's rule. Raises InvalidRequest if it is absent."""
     gone = _place(placement.rules, pattern)
     rules = placement.rules[:gone] + placement.rules[gone + 1 :]
     return Placement(placement.version + 1, placement.logs, rules)
@@ -290,8 +291,8 @@ def _place(rules: Sequence[Rule], pattern: str) -> int:
 
 
 def moved(before: Placement, after: Placement, topics: Iterable[str]) -> list[str]:
-    """Those of these topics and patterns, words of the log, whose logs aren't the same after a
-    change, in order and each once."""
+    """Return those of these topics and patterns, words of the log, whose logs change, in order and
+    each once."""
     found = {
         topic for topic in topics if before.logs_of_pattern(topic) != after.logs_of_pattern(topic)
     }
@@ -299,7 +300,7 @@ def moved(before: Placement, after: Placement, topics: Iterable[str]) -> list[st
 
 
 def misplaced(placement: Placement, log: str, topics: Iterable[str]) -> list[str]:
-    """Those of these topics and patterns, words of the log, that have no place in this log."""
+    """Return those of these topics and patterns, words of the log, that don't belong to `log`."""
     return sorted(topic for topic in topics if log not in placement.logs_of_pattern(topic))
 
 

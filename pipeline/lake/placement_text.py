@@ -1,4 +1,4 @@
-"""A placement as `lake.json` has it."""
+"""A placement in the form of `lake.json`."""
 
 from typing import Final
 
@@ -7,12 +7,12 @@ import msgspec
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.lake.placement import Placement
 
-#: What takes an unsound lake.json back to a sound one.
+#: Advice for a lake.json that can't be understood.
 _REPAIR: Final = "Put back the one of a backup, or start the version of the program that wrote it"
 
 
 def read_placement(said: bytes, where: str) -> Placement:
-    """What a lake.json says. Raises StoreError."""
+    """Parse a lake.json. Raises StoreError."""
     try:
         return msgspec.json.decode(said, type=Placement)
     except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRequest, RecursionError) as error:

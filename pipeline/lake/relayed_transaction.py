@@ -1,16 +1,16 @@
-"""A transaction whose work is in another gateway's log: what the owner of that log knows of it.
+"""A transaction whose work is in another gateway's log: the state of its part at that log's owner.
 
-A machine without I/O. The client's transaction is declared at its gateway; with its first work the
-owner is asked for one of its own, all work goes there, and so does the end.
+A machine without I/O. The client declares the transaction at its gateway; with its first work that
+gateway declares another one at the owner, all work goes there, and so does the end.
 
-Rule 1: what a transaction does next is a row of ROWS; a row that isn't there can't come.
-Rule 2: the owner is asked once at most to end it, and when it has all of the work.
-Rule 3: a commit is answered as done only where the owner has said so. Where the owner was lost
-        before it was asked nothing is done; where it was lost after that nobody knows.
-Rule 4: of what a part failed can only be rolled back.
-Rule 5: where other logs have work of the transaction, too, the owner prepares its part of it, and
-        nothing of it is in doubt: the log that decides hasn't been asked. Or it is the one that
-        decides, and is told of that before.
+Rule 1: a transaction's next step is a row of ROWS; an event without a row can't come.
+Rule 2: the owner is asked at most once to end it, and only when it has all of the work.
+Rule 3: a commit is answered as done only where the owner has said so. If the owner was lost before
+        it was asked, nothing is done; if it was lost later, the result isn't known.
+Rule 4: a transaction of which a part failed can only be rolled back.
+Rule 5: where other logs have work of the transaction, too, the owner prepares its part of it, which
+        is never in doubt: the log that decides hasn't been asked yet. Or the owner's log is the one
+        that decides, and the owner is told so before.
 """
 
 from enum import StrEnum
@@ -23,50 +23,50 @@ from distributary.pipeline.transition_rows import row_of
 
 
 class Owned(StrEnum):
-    """How far the owner is with it."""
+    """The state of the transaction at the owner."""
 
-    WAITING = "waiting"  #: no owner has heard of it
+    WAITING = "waiting"  #: no owner has been asked for it
     DECLARING = "declaring"  #: the owner is asked for it
     OPEN = "open"  #: the owner has it
     NAMING = "naming"  #: the owner is told that its commit decides for other logs, too
-    COMMITTING = "committing"  #: the client has; the owner hasn't all of the work yet
+    COMMITTING = "committing"  #: the client commits; the owner hasn't answered all of the work yet
     COMMIT_ASKED = "commit_asked"
-    ROLLING_BACK = "rolling_back"  #: what the owner was sent of it isn't all answered yet
+    ROLLING_BACK = "rolling_back"  #: the owner hasn't answered all work that it was sent
     ROLL_BACK_ASKED = "roll_back_asked"
-    LOST = "lost"  #: no owner has it any more, or will: it can only be rolled back
+    LOST = "lost"  #: no owner has it, or will: it can only be rolled back
     GONE = "gone"  #: the client has its answer
 
 
 class Event(StrEnum):
-    WORK = "work"  #: messages were sent in it, or deliveries given an outcome
-    DECLARE = "declare"  #: there is an owner to be asked
+    WORK = "work"  #: messages were sent in it, or deliveries settled
+    DECLARE = "declare"  #: an owner can be asked
     DECLARED = "declared"  #: the owner has given it a number
-    SPOIL = "spoil"  #: a part of the work can't be done
-    LOSE = "lose"  #: the owner is lost, doesn't want it, or was waited for long enough
-    NAME = "name"  #: the owner is to hear that its commit decides
-    NAMED = "named"  #: it knows, or doesn't want to
+    SPOIL = "spoil"  #: a part of the work failed
+    LOSE = "lose"  #: the owner is lost, refuses it, or didn't answer in time
+    NAME = "name"  #: the owner is to be told that its commit decides
+    NAMED = "named"  #: the owner has confirmed or refused that
     COMMIT = "commit"
     ROLL_BACK = "roll_back"
-    PASSED = "passed"  #: the owner has answered all that it was sent
+    PASSED = "passed"  #: the owner has answered all work that it was sent
     ANSWERED = "answered"  #: the owner has ended it
 
 
 class Step(StrEnum):
-    """What is done then."""
+    """The action of a row."""
 
     KEEP = "keep"  #: nothing
-    HOLD = "hold"  #: what came waits
-    SEND = "send"  #: what came, and what waits, goes to the owner
-    DROP = "drop"  #: what waits never goes there
-    REFUSE = "refuse"  #: neither does what comes
+    HOLD = "hold"  #: the new work waits
+    SEND = "send"  #: new and waiting work goes to the owner
+    DROP = "drop"  #: waiting work is never sent
+    REFUSE = "refuse"  #: new work is refused
     DECLARE = "declare"  #: ask the owner
     NAME = "name"
-    TELL = "tell"  #: who wanted the owner to hear it hears whether it has
+    TELL = "tell"  #: tell the caller of `name` whether the owner has confirmed it
     COMMIT = "commit"
     ROLL_BACK = "roll_back"
     DONE = "done"  #: the client's answer is the owner's
-    UNDONE = "undone"  #: the client hears that nothing of it is done
-    IN_DOUBT = "in_doubt"  #: the client hears that nobody knows
+    UNDONE = "undone"  #: tell the client that nothing of it is done
+    IN_DOUBT = "in_doubt"  #: tell the client that the result isn't known
 
 
 ROWS: dict[tuple[Owned, Event], tuple[Owned, Step]] = {
@@ -98,7 +98,7 @@ ROWS: dict[tuple[Owned, Event], tuple[Owned, Step]] = {
     (Owned.COMMITTING, Event.LOSE): (Owned.GONE, Step.UNDONE),
     (Owned.COMMIT_ASKED, Event.ANSWERED): (Owned.GONE, Step.DONE),
     (Owned.COMMIT_ASKED, Event.LOSE): (Owned.GONE, Step.IN_DOUBT),
-    # Whoever is lost with it, or finds its peer gone, does nothing of it.
+    # An owner that is lost, or finds its peer gone, rolls it back.
     (Owned.ROLLING_BACK, Event.PASSED): (Owned.ROLL_BACK_ASKED, Step.ROLL_BACK),
     (Owned.ROLLING_BACK, Event.SPOIL): (Owned.ROLLING_BACK, Step.KEEP),
     (Owned.ROLLING_BACK, Event.LOSE): (Owned.GONE, Step.UNDONE),
@@ -111,32 +111,32 @@ ROWS: dict[tuple[Owned, Event], tuple[Owned, Step]] = {
     (Owned.LOST, Event.COMMIT): (Owned.GONE, Step.UNDONE),
     (Owned.LOST, Event.ROLL_BACK): (Owned.GONE, Step.UNDONE),
 }
-#: Whether work goes to the owner: it has the transaction, and has yet to be asked for its end.
+#: States in which work goes to the owner: it has the transaction, and wasn't asked for its end.
 PASSING = frozenset({Owned.OPEN, Owned.NAMING, Owned.COMMITTING})
 ENDS = frozenset({Step.DONE, Step.UNDONE, Step.IN_DOUBT})
 
 
 class RelayedTransaction(msgspec.Struct, eq=False):
-    """One of them. What its methods give is to be done in that order. `left` counts the messages of
-    it that the owner hasn't answered, whether they wait here or are on their way."""
+    """One relayed transaction. Callers do the steps that its methods return, in that order. `left`
+    counts its messages that the owner hasn't answered, whether they wait here or were sent."""
 
     log: str
     state: Owned = Owned.WAITING
     left: int = 0
     there: int = 0  #: the owner's number for it
     reason: AmqpError | None = None  #: why it can only be rolled back
-    wanted: Event | None = None  #: how the client ends it; before that, that the owner hears NAME
+    wanted: Event | None = None  #: the end that the client wants; before that NAME, if it is wanted
     branch: bool = False  #: its commit prepares the owner's part of it
-    answer: AmqpError | InDoubt | None = None  #: of that end, when it is GONE; None: it is done
+    answer: AmqpError | InDoubt | None = None  #: to that end, when it is GONE; None: it is done
 
     @property
     def passing(self) -> bool:
-        """Whether its work goes to the owner now."""
+        """Whether its work is sent to the owner now."""
         return self.state in PASSING
 
     def work(self, messages: int) -> Step:
-        """So many messages came in it, or none but outcomes of deliveries: those of one that can
-        only be rolled back stay with it until its end."""
+        """Take in `messages` new messages, or 0 for outcomes of deliveries; outcomes stay until the
+        end, also in a transaction that can only be rolled back."""
         step = self._step(Event.WORK)
         if messages and self.reason is not None:
             return Step.REFUSE
@@ -145,22 +145,22 @@ class RelayedTransaction(msgspec.Struct, eq=False):
         return step
 
     def declare(self) -> list[Step]:
-        """There is an owner to be asked."""
+        """An owner can be asked."""
         return [self._step(Event.DECLARE)]
 
     def declared(self, there: int) -> list[Step]:
-        """The owner has it, under this number."""
+        """The owner has it, under the number `there`."""
         self.there = there
         return self._go_on([self._step(Event.DECLARED)])
 
     def answered(self, messages: int) -> list[Step]:
-        """So many messages have the owner's outcome, or will never be sent."""
+        """The owner has answered this many messages, or they will never be sent."""
         self.left -= messages
         return self._go_on([])
 
     def spoil(self, reason: AmqpError) -> list[Step]:
-        """A part of the work can't be done. Once the owner was asked for the end it has all of it,
-        and nothing can fail here."""
+        """A part of the work failed. After the owner was asked for the end this does nothing: the
+        owner has all of the work by then."""
         if (self.state, Event.SPOIL) not in ROWS:
             return []
         self.reason = self.reason or reason
@@ -172,19 +172,19 @@ class RelayedTransaction(msgspec.Struct, eq=False):
         return self._go_on([self._step(Event.LOSE)])
 
     def name(self) -> list[Step]:
-        """The owner is to hear that with its commit it decides. Work may be on its way to it; none
-        comes any more."""
+        """The owner is to be told that its commit decides. Sent work may still be unanswered; no
+        new work comes."""
         self.wanted = Event.NAME
         return self._go_on([])
 
     def named(self, refusal: AmqpError | None) -> list[Step]:
-        """The owner has heard it, or says why it can't be."""
+        """The owner has confirmed that, or says why it refuses."""
         self.wanted = None
         self.reason = self.reason or refusal
         return [self._step(Event.NAMED)]
 
     def end(self, *, commit: bool, branch: bool = False) -> list[Step]:
-        """The client ends it; with other logs in it a commit prepares this `branch` of it."""
+        """The client ends it; if other logs have work of it, a commit prepares this `branch`."""
         self.branch = branch
         self.wanted = Event.COMMIT if commit else Event.ROLL_BACK
         return self._go_on([])
@@ -195,7 +195,8 @@ class RelayedTransaction(msgspec.Struct, eq=False):
         return [self._step(Event.ANSWERED)]
 
     def _go_on(self, steps: list[Step]) -> list[Step]:
-        """What is due then: the end that waited, the question that waited for all of the work."""
+        """Add the steps that are due now: the wanted end, and the request that waits for all of the
+        work's answers."""
         if self.wanted is not None and (self.state, self.wanted) in ROWS:
             commits = self.wanted is Event.COMMIT
             event = Event.ROLL_BACK if commits and self.reason else self.wanted
@@ -210,8 +211,8 @@ class RelayedTransaction(msgspec.Struct, eq=False):
         self.state, step = row_of(ROWS, self.state, event)
         if step is Step.IN_DOUBT and not self.branch:
             self.answer = InDoubt(
-                f"the owner of the log '{self.log}' was lost while it committed: nobody knows "
-                "whether the transaction is done"
+                f"the owner of the log '{self.log}' was lost while it committed: whether "
+                "the transaction is done isn't known"
             )
         elif step in ENDS:
             refused = step is Step.DONE or self.wanted is Event.COMMIT

@@ -1,14 +1,14 @@
-"""A consumer's credit, shared by the logs from which it is served at once.
+"""A consumer's credit, shared by the logs that serve it together.
 
-Rule 1: the credit of the parts together is never more than the client has given, but for what it
-        took back and a part has yet to give back.
-Rule 2: a part that uses its credit gets more of it, first what is free, then what idle parts have.
-Rule 3: where there is less credit than parts, each part has it in turn: it is asked at once whether
-        it has something, and when none had, again after a while (`Wait`).
-Rule 4: the client's drain is answered when each part has said that it has nothing more.
-Rule 5: a part without an owner has no credit, and nobody waits for it.
+Rule 1: the credit of all parts is never more than the client has given, except for credit that the
+        client took back and a part hasn't given back yet.
+Rule 2: a part that uses its credit gets more of it, first free credit, then that of idle parts.
+Rule 3: where there is less credit than parts, each part has it in turn: each is asked at once
+        whether it has a message, and when none had, again after a while (`Wait`).
+Rule 4: the client's drain is answered when each part has said that it has no more messages.
+Rule 5: a part without an owner has no credit, and is not waited for.
 
-Commands are methods, `decide` gives what is to be done; a part's credit is what it may still send.
+Commands are methods, `decide` returns the effects; a part's credit is what it may still send.
 """
 
 from typing import TypeAlias
@@ -17,24 +17,24 @@ import msgspec
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """This part has so much credit more."""
+    """The part gets this much more credit."""
 
     part: int
     credit: int
 
 
 class TakeBack(msgspec.Struct, frozen=True):
-    """This part is to send what it can, and to give the rest of its credit back."""
+    """The part is to send what it can, and to give the rest of its credit back."""
 
     part: int
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """No part has anything more: the client hears it."""
+    """Answer the client's drain: no part has any more messages."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Say `waited` after a while, if this was said by the last decision."""
+    """Call `waited` after a while, if the last decision has this effect."""
 
 
 Effect: TypeAlias = Grant | TakeBack | Drained | Wait
@@ -42,7 +42,7 @@ Effect: TypeAlias = Grant | TakeBack | Drained | Wait
 
 class _Part(msgspec.Struct):
     """One part: whether it has an owner, its credit, whether that is being taken back, whether it
-    had nothing when it was asked last, and the turn in which it was given credit last."""
+    had no message at the last request, and the turn in which it got credit last."""
 
     number: int
     ready: bool = False
@@ -67,27 +67,27 @@ class SharedCredit:
         """Whether the credit of a part is being taken back."""
         return self._parts[part].leaving
 
-    # What happens.
+    # Events.
 
     def given(self, credit: int, *, draining: bool) -> None:
-        """The client's credit is this now, or it wants to know that there is nothing more."""
+        """The client has this credit now; `draining`: it wants to hear when no message is left."""
         if credit > self._credit or draining != self._draining:
             self._ask_again()
         self._credit, self._draining = max(credit, 0), draining
 
     def ready(self, part: int) -> None:
-        """Its owner serves it."""
+        """The part's owner serves it."""
         one = self._parts[part]
         one.ready, one.empty = True, False
 
     def lost(self, part: int, kept: int) -> None:
-        """Its owner is gone, and has sent so many messages that are yet to go to the client."""
+        """The part's owner is gone; `kept` of its messages have yet to go to the client."""
         one = self._parts[part]
         one.ready = one.leaving = False
         one.credit = min(one.credit, kept)
 
     def sent(self, part: int, count: int) -> None:
-        """The client got so many messages of a part."""
+        """The client got `count` messages of a part."""
         one = self._parts[part]
         one.credit -= count
         self._credit -= count
@@ -108,10 +108,10 @@ class SharedCredit:
         for one in self._parts:
             one.empty = False
 
-    # What is to be done.
+    # The decision.
 
     def decide(self) -> list[Effect]:
-        """What follows from all that was said. Asked again it adds nothing."""
+        """Return the effects of all events so far. A second call adds nothing."""
         if self._draining and self._credit:
             return self._drain()
         self._draining = self._draining and self._credit > 0
@@ -128,7 +128,7 @@ class SharedCredit:
         return self._credit - sum(one.credit for one in self._parts)
 
     def _drain(self) -> list[Effect]:
-        """Rule 4."""
+        """Rule 4: take all credit back, and answer the drain when all is returned."""
         found: list[Effect] = []
         asked = [one for one in self._parts if one.ready and not one.empty]
         self._fill(found, [one for one in asked if not one.leaving])
@@ -140,7 +140,8 @@ class SharedCredit:
         return found
 
     def _share(self, found: list[Effect], ready: list[_Part]) -> None:
-        """Rule 2: what is free goes to those that have least; who has none gets of who has most."""
+        """Rule 2: free credit goes to the poorest parts; a part without any gets some of the
+        richest part's."""
         self._fill(found, [one for one in ready if not one.leaving])
         missing = -self._free - sum(one.credit for one in self._parts if one.leaving)
         rich = sorted((one for one in ready if not one.leaving), key=lambda one: -one.credit)
@@ -153,7 +154,7 @@ class SharedCredit:
             self._take_back(found, rich[0])
 
     def _take_turns(self, found: list[Effect], ready: list[_Part]) -> None:
-        """Rule 3."""
+        """Rule 3: one message's credit for each part in turn."""
         without = [one for one in ready if not one.credit]
         without.sort(key=lambda one: (one.empty, one.served))
         for one in without[: max(self._free, 0)]:
@@ -166,13 +167,13 @@ class SharedCredit:
             self._take_back(found, one)
 
     def _fill(self, found: list[Effect], among: list[_Part]) -> None:
-        """Give what is free to those that have least, until they have the same."""
+        """Give free credit to the parts with least, until they are equal."""
         free = self._free
         poorest = sorted(among, key=lambda one: (one.credit, one.served))
         while poorest and free + sum(one.credit for one in poorest) < (
             len(poorest) * poorest[-1].credit
         ):
-            poorest.pop()  # it has more than all would have
+            poorest.pop()  # it has more than the equal share
         if free <= 0 or not poorest:
             return
         level, over = divmod(free + sum(one.credit for one in poorest), len(poorest))

@@ -1,5 +1,4 @@
-"""The log as values: recent messages, failed attempts, counts, ids of duplicates, transactions, its
-identity.
+"""Values of the log: recent messages, failed attempts, counts, ids of duplicates, its identity.
 
-It may import `model`. Start with `recent_messages` and `transaction`.
+It may import `model`. Start with `recent_messages`.
 """

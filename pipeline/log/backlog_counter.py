@@ -1,7 +1,7 @@
 """The backlog counter of one topic: its messages and their bytes, by sequence.
 
-It is fed with what becomes durable, a stretch at a time. A subscription's backlog is what was read
-and isn't settled, and what the topic has from the position on, without what is settled there. For a
+Durable messages are added to it, a stretch at a time. A subscription's backlog is its read messages
+that aren't settled, and the topic's messages from the position on that aren't settled. For a
 subscription with a selector this is an upper bound, as unread messages aren't evaluated for it.
 
 Rule 1: counts from any sequence on are exact while each stretch is kept by itself. Where stretches
@@ -14,9 +14,9 @@ from bisect import bisect_left, bisect_right
 
 import msgspec
 
-#: Stretches that one topic remembers singly, 48 bytes each.
+#: Most stretches that one topic remembers, 48 bytes each.
 STRETCHES_MAX = 8_192
-#: Microseconds: stretches that follow each other so soon are one, if nothing lies between them.
+#: Microseconds within which a stretch goes on, if no other topic's message lies between.
 TOGETHER = 100_000
 
 
@@ -43,24 +43,24 @@ class BacklogCounter:
     )
 
     def __init__(self) -> None:
-        # Of each stretch: its first sequence and the one after its last, when its first and its
-        # last message were published, and what lay before it, counted from the first stretch ever.
+        # Of each stretch: its first sequence and the one after its last, the publishing times of
+        # its first and last message, and messages and bytes before it, since the first stretch.
         self._firsts, self._stops = array("q"), array("q")
         self._begun, self._ended = array("q"), array("q")
         self._before, self._before_bytes = array("q"), array("q")
-        self._messages = self._bytes = 0  #: all, counted in the same way
+        self._messages = self._bytes = 0  #: all, since the first stretch
 
     def __len__(self) -> int:
-        """How many stretches are remembered."""
+        """The number of remembered stretches."""
         return len(self._firsts)
 
     def add(self, first: int, stop: int, messages: int, size: int, at: int) -> bool:
-        """The topic has so many messages of `size` bytes together from `first` to `stop - 1`; they
-        were published at this time (microseconds). All that was added before lies below. Whether a
-        stretch begins with them."""
+        """Add messages of `size` bytes together from `first` to `stop - 1`, published at this time
+        (microseconds); earlier additions lie below `first`. Return whether a stretch begins with
+        them."""
         if self._ended and at < self._ended[-1]:
             at = self._ended[-1]  # the clock may have been set
-        # One with the last stretch: both have the topic's messages only.
+        # Joined with the last stretch if both have the topic's messages only.
         goes_on = (
             bool(self._stops)
             and self._stops[-1] == first
@@ -85,7 +85,7 @@ class BacklogCounter:
         return not goes_on
 
     def _join(self) -> None:
-        """Join each two that follow each other, but for the younger half."""
+        """Join neighbouring stretches in pairs, in the older half."""
         half = len(self._firsts) // 4 * 2
         for column in (self._firsts, self._begun, self._before, self._before_bytes):
             column[:half] = column[:half:2]
@@ -108,7 +108,7 @@ class BacklogCounter:
             )
 
     def trim(self, below: int) -> None:
-        """Forget all below this sequence: no subscription is owed any of it."""
+        """Forget messages below this sequence: no subscription is owed any of them."""
         gone = bisect_right(self._stops, below)
         if gone:
             times = (self._begun, self._ended)
@@ -116,7 +116,7 @@ class BacklogCounter:
                 del column[:gone]
 
     def since(self, sequence: int) -> Volume:
-        """The messages and bytes from this sequence on."""
+        """Return the messages and bytes from this sequence on."""
         at = bisect_right(self._stops, sequence)
         if at == len(self._firsts):
             return Volume()
@@ -132,43 +132,44 @@ class BacklogCounter:
         return Volume(messages, size)
 
     def published_at(self, sequence: int) -> int | None:
-        """When the first message from this sequence on was published, or somewhat before that;
-        None if there is none."""
+        """Return the publishing time of the first message from this sequence on, or a time somewhat
+        before it; None if there is no such message."""
         at = bisect_right(self._stops, sequence)
         return self._begun[at] if at < len(self._begun) else None
 
     def older(self, time: int) -> int:
-        """The sequence below which everything was published before this time, or somewhat less."""
+        """Return the sequence below which all messages were published before this time, or
+        somewhat less."""
         count = bisect_left(self._ended, time)
         return self._stops[count - 1] if count else 0
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """How many owed messages an event took from a subscription. `at_most`: this is an upper
-    bound, as its selector wasn't evaluated for them."""
+    """The number of owed messages that an event took from a subscription. `at_most`: it is an upper
+    bound, as the selector wasn't evaluated for them."""
 
     messages: int = 0
     at_most: bool = False
 
     @property
     def facts(self) -> dict[str, int | bool]:
-        """The same as attributes of an answer."""
+        """The attributes of an answer."""
         said: dict[str, int | bool] = {"dropped": self.messages}
         if self.at_most and self.messages:
             said["at_most"] = True
         return said
 
 
-#: Nothing was taken.
+#: No messages were taken.
 NOTHING = Dropped()
 
 
 def waiting(
     counter: BacklogCounter, *, floor: int, position: int, outstanding: int, beyond: int
 ) -> Volume:
-    """The backlog of a subscription. `outstanding` messages were read and aren't settled; of the
-    topic's messages from `position` on, `beyond` are among those, or are settled. The bytes of
-    these are estimated by the average of their part of the log."""
+    """Return the backlog of a subscription. `outstanding` messages were read and aren't settled; of
+    the topic's messages from `position` on, `beyond` are among those, or are settled. Bytes are
+    estimated by the average of their part of the log."""
     unread = counter.since(position)
     owed = max(unread.messages - beyond, 0)
     size = unread.bytes * owed // unread.messages if unread.messages else 0

@@ -1,10 +1,10 @@
 """Ids of messages that were published recently, so that a duplicate is recognized.
 
-An id is the bytes that tell a message from others: the number of its AMQP type and its value, as it
-came. Each topic has a window of its own. Times are microseconds.
+An id is the bytes of a message's id: the number of its AMQP type and its value, as received. Each
+topic has a window of its own. Times are microseconds.
 
-Rule 1: an id counts while it is among the last ones of its window and not too old. A duplicate of
-        it doesn't change that.
+Rule 1: an id counts while it is among the last ones of its window and not too old. A duplicate
+        doesn't renew it.
 Rule 2: a message without an id is never a duplicate.
 Rule 3: memory is bounded, for all topics together. When it is full, the topic that was quiet for
         longest forgets all of its ids; a duplicate of a forgotten message is published again.
@@ -14,9 +14,9 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from hashlib import blake2b
 
-#: Longer ids are kept as hashes: that two are equal by accident is as good as impossible.
+#: Longer ids are kept as hashes; a collision is practically impossible.
 ID_BYTES_MAX = 64
-#: What a hash begins with, and no id: no value of AMQP has a type of this number.
+#: First byte of a hash, and of no id: no AMQP value has a type of this number.
 _HASH = b"\0"
 _HASH_BYTES = 16
 
@@ -31,7 +31,7 @@ class Window:
 
     def __init__(self, messages: int, age: int, most: int) -> None:
         self._ids: set[bytes] = set()
-        self._order: deque[bytes] = deque()  #: the same, the oldest first
+        self._order: deque[bytes] = deque()  #: the same ids, the oldest first
         self._batches: deque[tuple[int, int]] = deque()  #: time and number of those added together
         self.limit(messages, age, most)
 
@@ -49,8 +49,8 @@ class Window:
         return [place for place, whole in enumerate(ids) if whole and _short(whole) in self._ids]
 
     def add(self, ids: Sequence[bytes], now: int) -> list[int]:
-        """Add the ids of messages that come now, in this order (empty where a message has none):
-        the indices of the duplicates among them. The other ids are in the window now."""
+        """Add the ids of messages that come now, in this order (empty where a message has none),
+        and return the indices of the duplicates among them."""
         self._expire(now)
         known, order, most = self._ids, self._order, self._messages
         found: list[int] = []
@@ -79,13 +79,13 @@ class Window:
             self._forget(batches[0][1])
 
     def _forget(self, count: int) -> None:
-        """The oldest ones leave, so many."""
+        """Remove the `count` oldest ids."""
         for _ in range(count):
             self._ids.remove(self._order.popleft())
         self._count_out(count)
 
     def _count_in(self, now: int, count: int) -> None:
-        """So many have come; what comes within a millisecond is of one time."""
+        """Count added ids; those added within a millisecond have the same time."""
         batches = self._batches
         if batches and now - batches[-1][0] < MILLISECOND:
             batches[-1] = (batches[-1][0], batches[-1][1] + count)
@@ -93,7 +93,7 @@ class Window:
             batches.append((now, count))
 
     def _count_out(self, count: int) -> None:
-        """So many of the oldest have left."""
+        """Take the `count` oldest ids out of the counts."""
         batches = self._batches
         while count > 0:
             at, size = batches.popleft()
@@ -111,17 +111,17 @@ class Windows:
         self._total = 0
 
     def __len__(self) -> int:
-        """How many ids there are."""
+        """The number of ids in all windows."""
         return self._total
 
     def sizes(self) -> dict[str, int]:
-        """How many ids there are of each topic that has any."""
+        """Return the number of ids of each topic that has any."""
         return {topic: len(window) for topic, window in self._windows.items()}
 
     def add(
         self, topic: str, ids: Sequence[bytes], now: int, *, messages: int, age: int
     ) -> list[int]:
-        """As `Window.add` says, for the topic, which has these limits now."""
+        """Do `Window.add` for the topic, which has these limits now."""
         window = self._windows.get(topic)
         before = len(window) if window is not None else 0
         if window is None:

@@ -1,12 +1,12 @@
 """The identity of a `topic_log`: the table, and one of its versions by that version's commit.
 
-An address says where a table lies, not which one it is: the same path may lead to another home in
-another folder, on another machine, or to a copy. So a reader that uses sequences from a gateway
-first compares the table at that address with the gateway's identity.
+An address doesn't identify a table: the same path may lead to another home on another machine, or
+to a copy. So a reader that uses sequences from a gateway first compares the table at that address
+with the gateway's identity.
 
-Rule 1: Delta's id of the table tells tables apart that were made apart. A copy has the same id.
-Rule 2: the entry of a version, byte for byte, tells copies apart, as each of our commits has a
-        random id in it. Two tables with the same entry have the same messages up to that version.
+Rule 1: tables that were created separately differ in Delta's table id. A copy has the same id.
+Rule 2: copies differ in the bytes of a version's entry, as each of our commits has a random id in
+        it. Two tables with the same entry have the same messages up to that version.
 Rule 3: old entries are cleaned up some day, the entry of the newest version never.
 """
 
@@ -32,7 +32,7 @@ class LogIdentity:
 
     @classmethod
     def of(cls, said: object) -> Self:
-        """The identity that `body` wrote. Raises InvalidRequest for anything else."""
+        """Return the identity that `body` wrote. Raises InvalidRequest for anything else."""
         match said:
             case {"id": str(table), "version": int(version), "entry": str(entry)}:
                 return cls(table, version, entry)
@@ -42,7 +42,7 @@ class LogIdentity:
         )
 
     def body(self) -> Mapping[str, str | int]:
-        """The identity as a map, as it travels and is written down."""
+        """Return the identity as a map, for answers and files."""
         return {"id": self.table, "version": self.version, "entry": self.entry}
 
     def require(self, where: str, entry: bytes | None) -> None:
@@ -60,5 +60,5 @@ class LogIdentity:
 
 
 def digest(entry: bytes) -> str:
-    """The digest of a version's entry."""
+    """Return the digest of a version's entry."""
     return blake2b(entry, digest_size=DIGEST_BYTES).hexdigest()

@@ -1,4 +1,4 @@
-"""Places in the log, as people say them: a sequence, a time, a while ago, now."""
+"""Places in the log as users write them: a sequence, a time, a time ago, now."""
 
 import re
 from dataclasses import dataclass
@@ -8,8 +8,7 @@ from typing import TypeAlias
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
 
-#: A sequence or a time in microseconds is a 64-bit number in the log.
-#: The largest sequence, and the latest time in microseconds: what 64 bits with a sign hold.
+#: The largest sequence, and the latest time in microseconds: both are signed 64-bit numbers.
 PLACE_MAX = 2**63 - 1
 _DIGITS_MAX = 19
 
@@ -19,29 +18,29 @@ _AGO = re.compile(r"(\d{1,15}) ?(ms|s|m|h|d)")
 
 @dataclass(frozen=True, slots=True)
 class AtSequence:
-    """The message with this sequence, or where it would lie."""
+    """The place of the message with this sequence, whether it exists or not."""
 
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first message that was published at or after this time (microseconds, UTC)."""
+    """The place of the first message published at or after this time (microseconds, UTC)."""
 
     time: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """Behind all that has been published."""
+    """The place behind all published messages."""
 
 
 Place: TypeAlias = AtSequence | AtTime | AtEnd
 
 
 def place(said: object, now: int) -> Place:
-    """The place that is meant: a number is a sequence, and so are digits; a text is `now`, an ISO
-    8601 time (UTC unless it says otherwise) or how long ago (`250ms`, `90s`, `15m`, `2h`, `7d`).
+    """Parse a place: a number or digits are a sequence; other texts are `now`, an ISO 8601 time
+    (UTC unless it has an offset) or a time ago (`250ms`, `90s`, `15m`, `2h`, `7d`).
 
     `now` is the time in microseconds. Raises InvalidRequest for anything else.
     """

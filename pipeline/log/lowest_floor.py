@@ -1,25 +1,25 @@
 """The lowest of many floors, without looking at all of them.
 
-A floor rises by itself, and falls only when somebody says so. So what was seen of it last is never
-above it, and of a heap of what was seen only the first ones must be looked at again.
+A floor rises by itself, and a fall is reported by a call (`fell`). So the last seen value of a
+floor is never above the floor, and only the first entries of a heap of seen values must be updated.
 
-Rule 1: `lowest` is the lowest floor of all members, as it is now.
-Rule 2: it takes one step for each member whose floor has risen since it was last the lowest one,
-        and none for the others.
+Rule 1: `lowest` is the present lowest floor of all members.
+Rule 2: `lowest` takes one step for each member at the front of the heap whose floor has risen, and
+        none for the others.
 Rule 3: `bound` is no higher, takes a thousand steps at most, and goes on where it stopped.
 """
 
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, Protocol
 
-#: Entries that mean nothing any more before the heap is made anew: makes leaving O(1) on average.
+#: Stale entries at which the heap is rebuilt: makes leaving O(1) on average.
 _STALE_MAX: Final = 64
-#: Steps of `bound`, a microsecond or two each: it is asked while peers wait.
+#: Steps of `bound`, a microsecond or two each: peers wait while it is called.
 _STEPS_MAX: Final = 1_000
 
 
 class Floored(Protocol):
-    """What has a floor: a dispatcher. It is its own key."""
+    """An object with a floor, a dispatcher; hashable by identity."""
 
     @property
     def floor(self) -> int: ...
@@ -31,8 +31,8 @@ class LowestFloor:
     __slots__ = ("_heap", "_next", "_numbers")
 
     def __init__(self) -> None:
-        #: What was seen of a floor last, the number of the entry, and whose it is. An entry that
-        #: hasn't its member's number means nothing.
+        #: Last seen floor, number of the entry, and its member. An entry is stale unless its number
+        #: is its member's.
         self._heap: list[tuple[int, int, Floored]] = []
         self._numbers: dict[Floored, int] = {}
         self._next = 0
@@ -41,29 +41,29 @@ class LowestFloor:
         return len(self._numbers)
 
     def add(self, member: Floored) -> None:
-        """A new member; or the floor of one that is there has fallen, perhaps."""
+        """Add a member, or renew the entry of one whose floor may have fallen."""
         self._next += 1
         self._numbers[member] = self._next
         heappush(self._heap, (member.floor, self._next, member))
         self._tidy()
 
     def fell(self, member: Floored) -> None:
-        """Its floor may have fallen. Of one that is no member nothing is known."""
+        """Take note that a floor may have fallen; ignored for an object that is no member."""
         if member in self._numbers:
             self.add(member)
 
     def discard(self, member: Floored) -> None:
-        """It is no member any more. To discard it again is no error."""
+        """Remove a member. To discard it again is no error."""
         if self._numbers.pop(member, None) is not None:
             self._tidy()
 
     def lowest(self, default: int) -> int:
-        """The lowest floor, or the default without any member."""
+        """Return the lowest floor, or the default without any member."""
         return self._lowest(default, len(self._heap))
 
     def bound(self, default: int) -> int:
-        """A floor below which none is: the lowest one, or what was seen of it before where many
-        have risen since. The default without any member."""
+        """Return a lower bound of all floors: the lowest one, or an earlier value of it where many
+        have risen since; the default without any member."""
         return self._lowest(default, _STEPS_MAX)
 
     def _lowest(self, default: int, steps: int) -> int:

@@ -1,12 +1,12 @@
 """The messages of one topic for those of its subscriptions that end with the process.
 
-Such a subscription reads numbers of its own, not sequences: what need not be written gets a number
-and has no sequence. What is written all the same has a number, too, when it is durable; its bytes
-aren't kept here but found in the log.
+Such a subscription reads numbers of the stream, not sequences: a message that need not be written
+gets a number and no sequence. Written messages get a number, too, when they are durable; their
+bytes aren't kept here but found in the log.
 
 Rule 1: numbers are dense and rise in the order in which messages came.
-Rule 2: what is in memory alone is here until nobody is owed it; all streams together have no more
-        bytes than the budget says.
+Rule 2: messages that are in memory alone stay while a subscription is owed them; all streams
+        together have no more bytes than the budget allows.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,23 +22,23 @@ from distributary.pipeline.log.recent_messages import BATCH_BYTES
 from distributary.pipeline.model.header_attributes import HeaderAttributes
 from distributary.pipeline.model.record_batch import RecordBatch
 
-#: Bytes that a stream takes until it is looked at what of it nobody is owed any more.
+#: Bytes that a stream has at least before it is trimmed.
 _TRIM_BYTES = 65_536
 
 
 class MemoryBudget(msgspec.Struct, eq=False):
-    """The bytes of memory that all streams take together."""
+    """The bytes of memory that all streams take together, and their limit."""
 
     bytes_max: int
     bytes: int = 0
 
     def fits(self, size: int) -> bool:
-        """Whether a batch with so many bytes of messages may come."""
+        """Whether a batch with `size` bytes of messages fits."""
         return self.bytes + size + BATCH_BYTES <= self.bytes_max
 
 
 class Logged(msgspec.Struct, frozen=True, eq=False):
-    """Messages that lie in the log: the first of the numbers, how many, and the first's
+    """Messages that are in the log: the first one's number, their count, and the first one's
     sequence."""
 
     first: int
@@ -51,11 +51,13 @@ class Logged(msgspec.Struct, frozen=True, eq=False):
         return self.first + self.count
 
     def sequence_of(self, number: int) -> int:
-        """The sequence of the message with this number, or of the first one."""
+        """Return the sequence of the message with this number, or of the first message if the
+        number is lower."""
         return self.sequence + max(number - self.first, 0)
 
     def numbered(self, batch: RecordBatch) -> RecordBatch:
-        """What this batch of the log has of these messages, under their numbers: one at least."""
+        """Return those messages of a batch of the log that are among these, under their numbers;
+        there must be at least one."""
         listed = batch.sequences or range(batch.first, batch.stop)
         begin = bisect_left(listed, self.sequence)
         end = bisect_left(listed, self.sequence + self.count)
@@ -89,25 +91,25 @@ class MemoryStream:
         self._trim_at = _TRIM_BYTES
         self._excluded: dict[range, None] = {}
         self.head = 0  #: the number of the next message
-        #: How many messages there are, and their bytes, by number.
+        #: Counts of the messages and their bytes, by number.
         self.counter = BacklogCounter()
 
     def __len__(self) -> int:
-        """How many batches and stretches of the log it has."""
+        """The number of batches and stretches of the log in the stream."""
         return len(self._entries)
 
     @property
     def due(self) -> bool:
-        """Whether it has grown so much that `trim` is worth its while."""
+        """Whether the stream has grown so much that the caller should call `trim`."""
         return self._bytes >= self._trim_at
 
     def fits(self, size: int) -> bool:
-        """Whether a batch with so many bytes of messages may come."""
+        """Whether a batch with `size` bytes of messages fits into the budget."""
         return self._budget.fits(size)
 
     def add(self, batch: RecordBatch, at: int) -> None:
-        """The next messages, which came at this time (microseconds) and are nowhere else; the
-        first one has the number `head`."""
+        """Add messages that came at this time (microseconds) and are kept nowhere else; the first
+        one has the number `head`."""
         assert batch.first == self.head, f"batch {batch.first} does not follow {self.head}"  # noqa: S101
         self._entries.append(batch)
         self._weigh(_size(batch))
@@ -115,8 +117,8 @@ class MemoryStream:
         self.head = batch.stop
 
     def add_logged(self, batch: RecordBatch, at: int) -> tuple[RecordBatch, list[range]]:
-        """The next messages, which became durable: a batch of one group. The same batch under its
-        numbers, and which of these nobody here is owed."""
+        """Add messages that became durable: a batch of one group. Return the batch under its
+        numbers, and the numbers that no subscription of this stream is owed (`exclude`)."""
         assert batch.sequences is None, "a group's batch is dense"  # noqa: S101
         logged = Logged(self.head, batch.count, batch.first)
         last = self._entries[-1] if self._entries else None
@@ -134,20 +136,22 @@ class MemoryStream:
         return logged.numbered(batch), out
 
     def exclude(self, run: range) -> None:
-        """Nobody here is owed what gets these sequences of the log; it isn't durable yet."""
+        """Take note that no subscription of this stream is owed the messages with these sequences,
+        which aren't durable yet."""
         self._excluded[run] = None
 
     def find(self, number: int) -> Entry | None:
-        """What has the message with this number, else the first one after it; None: none has."""
+        """Return the entry with the message of this number, else the entry of the next message
+        after it; None if there is none."""
         entries = self._entries
         last = entries[-1] if entries else None
-        if last is None or last.first <= number:  # what is wanted is mostly what came just now
+        if last is None or last.first <= number:  # mostly the newest entry is wanted
             return last if last is not None and number < last.stop else None
         return entries[bisect_right(entries, number, key=_stop)]
 
     def first_logged(self, number: int, default: int) -> int:
-        """The first sequence of what it has in the log from this number on; the default if it has
-        nothing there."""
+        """Return the first sequence of the stream's logged messages from this number on; the
+        default if there are none."""
         at = bisect_right(self._entries, number, key=_stop)
         for entry in islice(self._entries, at, None):
             if isinstance(entry, Logged):
@@ -155,7 +159,7 @@ class MemoryStream:
         return default
 
     def trim(self, below: int) -> None:
-        """Forget all below this number: nobody is owed any of it."""
+        """Forget messages below this number: no subscription is owed any of them."""
         gone = bisect_right(self._entries, below, key=_stop)
         self._weigh(-sum(map(_size, self._entries[:gone])))
         del self._entries[:gone]
@@ -163,7 +167,7 @@ class MemoryStream:
         self._trim_at = max(2 * self._bytes, _TRIM_BYTES)
 
     def clear(self) -> None:
-        """Forget all of it: nobody reads this stream any more."""
+        """Forget all messages: the stream has no reader any more."""
         self.trim(self.head)
 
     def _weigh(self, size: int) -> None:
@@ -176,7 +180,7 @@ def _stop(entry: Entry) -> int:
 
 
 def _size(entry: Entry) -> int:
-    """The bytes that an entry takes; what lies in the log takes hardly any."""
+    """Return the bytes that an entry takes; 0 for messages in the log, whose entries are small."""
     if isinstance(entry, Logged):
         return 0
     attributes = entry.attributes
@@ -184,5 +188,5 @@ def _size(entry: Entry) -> int:
 
 
 def _times(column: Bytes, begin: int, end: int) -> bytes:
-    """Elements of a column of 8 bytes each; an empty one stays empty."""
+    """Return elements of a column of 8 bytes each; an empty column stays empty."""
     return bytes(memoryview(column).cast("B")[8 * begin : 8 * end])

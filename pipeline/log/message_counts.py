@@ -1,9 +1,8 @@
-"""Counts of what became of messages since the process began: what metrics show.
+"""Counts of messages and their outcomes since the process began, for metrics.
 
 Rule 1: a count never falls while its process lives.
-Rule 2: memory and what is shown are bounded: so many subscriptions and topics have counts of their
-        own, those that came first; all others share one set of them. Who has counts keeps them for
-        as long as it lives.
+Rule 2: memory and metrics are bounded: the first `series_max` subscriptions and topics have counts
+        of their own, all others share one set. A subscription keeps its own counts until it ends.
 
 Sizes are bytes, times seconds.
 """
@@ -17,10 +16,10 @@ import msgspec
 from distributary.pipeline.model.address import PREFIXES, Kind
 from distributary.pipeline.model.outcome import Outcome
 
-#: The name under which all are summed that have no counts of their own; no id or topic is so named.
+#: Name of the sum of all without counts of their own; no id or topic has this name.
 OTHERS: Final = "(others)"
-#: And what comes and goes with a consumer or a connection: subscriptions without a name, temporary
-#: destinations.
+#: Name of the sum of those that end with a consumer or a connection: subscriptions without a name,
+#: temporary destinations.
 UNNAMED: Final = "(unnamed)"
 _TEMPORARY: Final = (PREFIXES[Kind.TEMPORARY_TOPIC], PREFIXES[Kind.TEMPORARY_QUEUE])
 
@@ -32,13 +31,13 @@ SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5,
 #: Upper bounds of numbers of messages.
 MESSAGES: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 100_000)
 
-#: For so long the longest turn of the loop is remembered: four of Prometheus' usual readings.
+#: Seconds that the longest turn of the loop is remembered: four of Prometheus' usual readings.
 STALLS_SECONDS: Final = 60.0
 
 
 class TopicCounts(msgspec.Struct, eq=False):
-    """What was published to a topic or queue and is durable; and `misfits`: how many messages its
-    schema didn't allow there, by what became of them (`rejected` or `dead_lettered`)."""
+    """Durable messages that were published to a topic or queue; and `misfits`: messages that its
+    schema didn't allow, by outcome (`rejected` or `dead_lettered`)."""
 
     messages: int = 0
     bytes: int = 0
@@ -46,13 +45,13 @@ class TopicCounts(msgspec.Struct, eq=False):
 
 
 class SubscriptionCounts(msgspec.Struct, eq=False):
-    """What a subscription's consumers were sent, and how it ended.
+    """Deliveries of a subscription, and their outcomes.
 
-    `deliveries` counts each time that a message was sent, `redeliveries` those of them with a
-    failed attempt before; `bytes` and `redelivered_bytes` are theirs. `settled` counts outcomes by
-    the rows of the log: a message that failed and is given up then has two. `given_up_bytes` are
-    those of messages that expired or became dead letters, by that outcome. `name` is what metrics
-    call the subscription, or those that share these counts.
+    `deliveries` counts each time that a message was sent, `redeliveries` those with a failed
+    attempt before; `bytes` and `redelivered_bytes` are their bytes. `settled` counts outcomes by
+    the rows of the log: a message that failed and is then given up has two. `given_up_bytes` are
+    bytes of messages that expired or became dead letters, by that outcome. `name` is the name in
+    metrics of the subscription, or of those that share these counts.
     """
 
     name: str
@@ -64,7 +63,7 @@ class SubscriptionCounts(msgspec.Struct, eq=False):
     given_up_bytes: dict[Outcome, int] = msgspec.field(default_factory=dict)
 
     def delivered(self, messages: int, size: int, failed_before: int) -> None:
-        """So many messages were sent to a consumer, with so many failed attempts each."""
+        """Count messages sent to a consumer, with `failed_before` failed attempts each."""
         self.deliveries += messages
         self.bytes += size
         if failed_before:
@@ -72,23 +71,23 @@ class SubscriptionCounts(msgspec.Struct, eq=False):
             self.redelivered_bytes += size
 
     def settle(self, outcome: Outcome, messages: int) -> None:
-        """So many messages had this outcome."""
+        """Count messages with this outcome."""
         self.settled[outcome] = self.settled.get(outcome, 0) + messages
 
     def give_up(self, outcome: Outcome, size: int) -> None:
-        """Messages of so many bytes had one of the outcomes of GIVEN_UP."""
+        """Count the bytes of messages with an outcome of GIVEN_UP."""
         self.given_up_bytes[outcome] = self.given_up_bytes.get(outcome, 0) + size
 
 
 class Histogram:
-    """How often a value was within each of these bounds. A bound is the highest value that counts
-    there (Prometheus: `le`)."""
+    """Counts of values by bounds. A bound is the highest value that counts there (Prometheus:
+    `le`)."""
 
     __slots__ = ("bounds", "counts", "sum")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
-        #: One for each bound, and one for what is above all.
+        #: A count for each bound, and one for values above all bounds.
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
@@ -97,7 +96,7 @@ class Histogram:
         self.sum += value
 
     def buckets(self) -> Iterator[tuple[str, int]]:
-        """Each bound as Prometheus writes it, and how many values are not above it."""
+        """Yield each bound as Prometheus writes it, and the number of values not above it."""
         total = 0
         for bound, count in zip(
             (*map(str, map(float, self.bounds)), "+Inf"), self.counts, strict=True
@@ -107,7 +106,7 @@ class Histogram:
 
 
 class Stalls:
-    """Turns of the loop that took too long: how often, and the longest of late."""
+    """Turns of the loop that took too long: their counts, and the longest recent one."""
 
     __slots__ = ("_before", "_began", "_longest", "seconds")
 
@@ -116,14 +115,14 @@ class Stalls:
         self._began, self._longest, self._before = 0.0, 0.0, 0.0
 
     def observe(self, took: float, now: float) -> None:
-        """One took so long. `now` is of a clock that never goes back."""
+        """Count a turn that took `took` seconds. `now` is of a clock that never goes back."""
         self.seconds.observe(took)
         self._turn(now)
         self._longest = max(self._longest, took)
 
     def longest(self, now: float) -> float:
-        """The longest one of the last STALLS_SECONDS, and of up to as many before them; 0 without
-        one. It doesn't matter who asks how often."""
+        """Return the longest turn of the last STALLS_SECONDS, and of up to as many before them; 0
+        without one. Calls don't change the result."""
         self._turn(now)
         return max(self._longest, self._before)
 
@@ -135,11 +134,11 @@ class Stalls:
 
 
 class MessageCounts:
-    """The counts of one gateway. All methods take the same time, whatever there is."""
+    """The counts of one gateway. Each method that counts takes constant time."""
 
     def __init__(self, series_max: int, stalls: Stalls) -> None:
-        """`series_max`: subscriptions that have counts of their own, and topics. `stalls`: the
-        loop's long turns, which are counted where the loop turns."""
+        """`series_max`: number of subscriptions, and of topics, with counts of their own. `stalls`:
+        the loop's long turns, which the loop itself counts."""
         self._series_max = series_max
         self._topics: dict[str, TopicCounts] = {}
         self._subscriptions: dict[str, SubscriptionCounts] = {}
@@ -157,20 +156,20 @@ class MessageCounts:
         self.stalls = stalls
         #: Steps of upkeep by their kind, and messages that retention took out of the table.
         self.upkeep_steps: dict[str, int] = {}
-        #: Messages that stayed in memory; `published` has them not.
+        #: Messages that stayed in memory; `published` doesn't count them.
         self.unwritten = 0
         self.retained_out = 0
         #: Messages that were rejected, as too many waited to be checked by their topics' schemas.
         self.unchecked = 0
 
     def published(self, topic: str, messages: int, size: int) -> None:
-        """So many messages of a topic became durable."""
+        """Count messages of a topic that became durable."""
         counts = self._of_topic(topic)
         counts.messages += messages
         counts.bytes += size
 
     def misfit(self, topic: str, outcome: Outcome, messages: int) -> None:
-        """So many messages weren't what the topic's schema allows, and this became of them."""
+        """Count messages that the topic's schema doesn't allow, with their outcome."""
         misfits = self._of_topic(topic).misfits
         misfits[outcome] = misfits.get(outcome, 0) + messages
 
@@ -186,7 +185,7 @@ class MessageCounts:
         return counts
 
     def of_subscription(self, name: str, topic: str) -> SubscriptionCounts:
-        """The counts of the subscription of this id on this topic, which begins, or begins
+        """Return the counts of the subscription with this id on this topic, which begins, or begins
         again."""
         if topic.startswith(_TEMPORARY):
             return self.unnamed
@@ -198,17 +197,17 @@ class MessageCounts:
         return counts
 
     def forget(self, name: str) -> None:
-        """The subscription of this id has ended; its place is free."""
+        """Drop the counts of an ended subscription; another one may have its place."""
         self._subscriptions.pop(name, None)
 
     def topics(self) -> Iterator[tuple[str, TopicCounts]]:
-        """All of them as of now, the sums of the others last."""
+        """Yield the counts of all topics as of now, the shared sums last."""
         yield from tuple(self._topics.items())
         yield UNNAMED, self._unnamed_topics
         yield OTHERS, self._other_topics
 
     def subscriptions(self) -> Iterator[SubscriptionCounts]:
-        """As `topics`."""
+        """Yield the counts of all subscriptions as of now, the shared sums last."""
         yield from tuple(self._subscriptions.values())
         yield self.unnamed
         yield self._other_subscriptions

@@ -1,7 +1,7 @@
-"""The patterns that are claimed, and which of them a topic matches.
+"""The claimed patterns, and those of them that a topic matches.
 
-Rule 1: a topic is looked up once, when it becomes known, and again when there are other patterns;
-        never for a message. So thousands of patterns cost a publisher what none cost.
+Rule 1: a topic is looked up once, when it becomes known, and again when the patterns change; never
+        for a message. So thousands of patterns cost a publisher no more than none.
 Rule 2: a look-up goes over the topic's words, not over the patterns.
 """
 
@@ -13,13 +13,13 @@ import msgspec
 from distributary.pipeline.model.address import PATTERN_PREFIX, Kind, kind_of_topic
 from distributary.pipeline.model.topic_pattern import REST, WORD
 
-#: Topics of which the patterns are remembered; with more of them all are looked up again.
+#: Topics whose patterns are remembered; when there are more, all are forgotten.
 TOPICS_MAX: Final = 100_000
 
 
 class _Node(msgspec.Struct, eq=False):
-    """The patterns that have the words up to here, by the next word; `loops`: it is the node of a
-    rest, which takes any number of words. `pattern` is the one that ends here."""
+    """A node of the trie: its next nodes by the next word; `loops`: it is the node of a rest, which
+    takes any number of words. `pattern` is the one that ends here, or empty."""
 
     loops: bool = False
     next: dict[str, "_Node"] = msgspec.field(default_factory=dict)
@@ -33,7 +33,7 @@ class PatternIndex:
 
     def __init__(self) -> None:
         self._root = _Node()
-        #: What is claimed: to be read alone.
+        #: The claimed patterns; callers only read it.
         self.claims: dict[str, None] = {}
         self._of_topic: dict[str, tuple[str, ...]] = {}
 
@@ -47,7 +47,7 @@ class PatternIndex:
         return len(self.claims)
 
     def add(self, pattern: str) -> None:
-        """Somebody claims this pattern (its word in the log). To add it again is no error."""
+        """Add a claimed pattern (its word in the log). To add it again is no error."""
         if pattern in self.claims:
             return
         node = self._root
@@ -58,7 +58,7 @@ class PatternIndex:
         self._of_topic.clear()
 
     def remove(self, pattern: str) -> None:
-        """Nobody claims it any more. To remove it again is no error."""
+        """Remove a pattern that is no longer claimed. To remove it again is no error."""
         if pattern not in self.claims:
             return
         del self.claims[pattern]
@@ -74,8 +74,8 @@ class PatternIndex:
             del before.next[word]
 
     def of(self, topic: str) -> tuple[str, ...]:
-        """The patterns that the topic matches, in the order of their words. Other destinations, and
-        patterns themselves, match none."""
+        """Return the patterns that the topic matches, sorted. Other destinations, and patterns
+        themselves, match none."""
         found = self._of_topic.get(topic)
         if found is None:
             if len(self._of_topic) >= TOPICS_MAX:
@@ -102,7 +102,7 @@ class PatternIndex:
 
 
 def _reached(nodes: dict[_Node, None]) -> dict[_Node, None]:
-    """These nodes, and those behind a rest that takes no word."""
+    """Return these nodes, and those behind a rest that takes no word."""
     found = dict(nodes)
     for node in nodes:  # no rest follows a rest: patterns are shortened
         if (rest := node.next.get(REST)) is not None:

@@ -1,4 +1,4 @@
-"""When the newest messages were published: those that the table doesn't have yet."""
+"""Publishing times of the newest messages, which the table doesn't have yet."""
 
 from collections import deque
 
@@ -11,14 +11,15 @@ class Moments:
         self._groups: deque[tuple[int, int]] = deque()
 
     def add(self, first: int, at: int, committed: int) -> None:
-        """Messages from `first` on were published at this time; the table has all that are below
-        `committed`, so that it answers for them."""
+        """Add a group of messages from `first` on, published at this time. Groups below `committed`
+        are forgotten: the table has them."""
         self._groups.append((first, at))
         while self._groups and self._groups[0][0] < committed:
             self._groups.popleft()
 
     def first_at(self, time: int, committed: int) -> int | None:
-        """The first sequence from `committed` on that was published at or after this time."""
+        """Return the first sequence from `committed` on that was published at or after this
+        time."""
         return next(
             (first for first, at in self._groups if first >= committed and at >= time), None
         )

@@ -1,9 +1,9 @@
-"""Recent messages in memory: what was just published, so that most deliveries read no disk.
+"""Recent messages in memory, so that most deliveries read no disk.
 
-Batches come in the order of their sequences and leave in that order, the oldest first: when they
-are too much, or owed to nobody any more; but only when the table has them: what isn't committed can
-be read nowhere else. A pattern that is watched has a line of its own, with the batches of all
-topics that match it.
+Batches are added in the order of their sequences and leave in that order, the oldest first: when
+they take too much memory, or no subscription is owed them; but only when the table has them, as
+uncommitted messages can be read nowhere else. A watched pattern has a line of its own, with the
+batches of all topics that match it.
 """
 
 from array import array
@@ -19,36 +19,36 @@ from distributary.pipeline.log.pattern_index import PatternIndex
 from distributary.pipeline.model.header_attributes import joined
 from distributary.pipeline.model.record_batch import RecordBatch
 
-#: A batch of fewer messages is handed out together with those behind it: a batch costs about ten
-#: microseconds until it is delivered, a message in it far less than one.
+#: A batch of fewer messages is handed out together with the next ones: delivering a batch costs
+#: about ten microseconds, a message in it far less than one.
 SMALL = 32
-#: Batches, and bytes, that are joined at most: their bytes are copied.
+#: Most batches, and bytes, that are joined: their bytes are copied.
 JOIN_BATCHES_MAX = 256
 JOIN_BYTES_MAX = 1 << 18
-#: Bytes that a batch takes beside its messages' and its header attributes', measured: with one
-#: message in each they are most.
+#: Bytes that a batch takes beside its messages' and its header attributes', measured with one
+#: message in each batch, where they are most.
 BATCH_BYTES = 320
 #: Bytes of a batch's entry in the line of each pattern that its topic matches.
 LINE_BYTES = 24
-#: Batches owed to nobody that leave in one go, two microseconds each: after a commit, and with each
-#: batch that comes, so that they leave as fast as they come.
+#: Batches owed to no subscription that leave in one call, two microseconds each: after a commit,
+#: and with each added batch, so that they leave as fast as they come.
 LEAVE_BY_COMMIT, LEAVE_BY_ADD = 256, 2
 #: Entries of a topic's line that are gone before it is cut: makes leaving O(1) on average.
 _TRIM_AT = 1_024
 
 
 class Taker(Protocol):
-    """Who wants messages."""
+    """A taker of messages."""
 
     @property
     def room(self) -> int:
-        """How many it takes."""
+        """The number of messages that it takes."""
 
 
 class _TopicBatches(msgspec.Struct):
     """The batches of one topic, or of all that match a pattern, ascending; those before `start`
-    are gone. `topics` are those of a pattern's batches, of which those below `since` are missing
-    until somebody asks for them."""
+    are gone. `topics` are the topics of a pattern's batches. A pattern's batches below `since` are
+    missing until a reader asks for them."""
 
     firsts: list[int] = msgspec.field(default_factory=list)
     batches: list[RecordBatch | None] = msgspec.field(default_factory=list)
@@ -63,11 +63,11 @@ class _TopicBatches(msgspec.Struct):
             self.topics.append(topic)
 
     def at(self, sequence: int) -> int:
-        """The index of the batch with this sequence, if there is one."""
+        """Return the index of the last batch that begins at or before this sequence."""
         return max(bisect_right(self.firsts, sequence) - 1, self.start)
 
     def drop_first(self, first: int) -> bool:
-        """The batch that begins so leaves, if it is here; whether none is left."""
+        """Drop the first batch if it begins at `first`, and return whether none is left then."""
         if self.start == len(self.batches) or self.firsts[self.start] != first:
             return False
         self.batches[self.start] = None
@@ -84,26 +84,26 @@ class RecentMessages:
     """A window over the log's end: `floor .. head - 1` is all here."""
 
     def __init__(self, *, head: int, bytes_max: int, patterns: PatternIndex | None = None) -> None:
-        """`patterns` are those that are watched: none yet."""
+        """`patterns` is the index of watched patterns, empty at first."""
         self._bytes_max = bytes_max
         self.patterns = PatternIndex() if patterns is None else patterns
         self._of_topic: dict[str, _TopicBatches] = {}
         self._of_pattern: dict[str, _TopicBatches] = {}
-        #: Topic, first and end of each batch, and its bytes, also of those that are forgotten.
+        #: Topic, first and stop of each batch, and its bytes, with those of forgotten topics.
         self._order: deque[tuple[str, int, int, int]] = deque()
         self._bytes = 0
-        #: The last batch that was joined, and of which topic, from where and of how many it is:
-        #: what many subscriptions of a topic want in turn is made once.
+        #: The last joined batch, and its topic, first sequence and number of parts: a joined batch
+        #: that many subscriptions of a topic want in turn is made once.
         self._joined: RecordBatch | None = None
         self._joined_key = ("", 0, 0)
         self.committed_through = head  #: the table has every message below it
-        self._leaving_below = head  #: those of them that are owed to nobody
+        self._leaving_below = head  #: no committed message below it is owed to a subscription
         self.floor = head  #: every message from here on is in memory
         self.head = head  #: the sequence after the last message
 
     @property
     def topics(self) -> AbstractSet[str]:
-        """Those that have a batch here."""
+        """The topics that have a batch here."""
         return self._of_topic.keys()
 
     @property
@@ -112,7 +112,7 @@ class RecentMessages:
         return self._bytes
 
     def add(self, topic: str, batch: RecordBatch) -> None:
-        """The next messages of the log, which are all of `topic`."""
+        """Add the next messages of the log, which are all of `topic`."""
         assert batch.first == self.head, f"batch {batch.first} does not follow {self.head}"  # noqa: S101
         of_topic = self._of_topic.get(topic)
         if of_topic is None:
@@ -132,26 +132,27 @@ class RecentMessages:
         self._evict(LEAVE_BY_ADD)
 
     def committed(self, through: int, owed_from: int = 0) -> None:
-        """The table has every message below `through`. None below `owed_from` is owed to anybody
-        as long as nobody asks for messages of before."""
+        """Take note that the table has every message below `through`, and that no subscription is
+        owed a message below `owed_from`, until one is rewound."""
         self.committed_through = max(self.committed_through, through)
         self._leaving_below = min(self.committed_through, owed_from)
         self._evict(LEAVE_BY_COMMIT)
 
     def watch(self, pattern: str) -> None:
-        """The batches of all topics that match this pattern are found under its word, too, until
+        """Find the batches of all topics that match this pattern under its word, too, until
         `unwatch`."""
         if pattern not in self.patterns:
             self.patterns.add(pattern)
             self._of_pattern[pattern] = _TopicBatches(topics=[], since=self.head)
 
     def unwatch(self, pattern: str) -> None:
-        """Nobody looks for this pattern any more."""
+        """Forget a pattern that has no reader any more."""
         self.patterns.remove(pattern)
         self._of_pattern.pop(pattern, None)
 
     def topic_of(self, pattern: str, sequence: int) -> str | None:
-        """The topic of this message, which matches the watched pattern; None if it isn't here."""
+        """Return the topic of this message, which matches the watched pattern; None if the message
+        isn't here."""
         mine = self._matching(pattern, sequence) if sequence >= self.floor else None
         if mine is None or mine.topics is None:
             return None
@@ -161,7 +162,7 @@ class RecentMessages:
         return mine.topics[at] if here else None
 
     def _matching(self, pattern: str, sequence: int) -> _TopicBatches | None:
-        """The line of a pattern, complete from this sequence on; None if it isn't watched."""
+        """Return a pattern's line, complete from this sequence on; None if it isn't watched."""
         mine = self._of_pattern.get(pattern)
         if mine is None or sequence >= mine.since:
             return mine
@@ -175,17 +176,17 @@ class RecentMessages:
         return whole
 
     def forget(self, topic: str) -> None:
-        """No reader needs this topic's messages any more: they leave memory now. Their bytes
-        count until they would have left."""
+        """Drop a topic's messages, which no reader needs any more. Their bytes count until they
+        would have left."""
         self._of_topic.pop(topic, None)
         self._joined, self._joined_key = None, ("", 0, 0)
 
     def find(self, topic: str, sequence: int, taker: Taker | None = None) -> RecordBatch | None:
-        """The batch of `topic`, or of a watched pattern, with `sequence`, else the first one after
-        it, else None.
+        """Return the batch of `topic`, or of a watched pattern, with `sequence`, else the first one
+        after it, else None.
 
-        Small ones are joined while they hold no more than the taker has room for. `sequence` must
-        not be below the floor.
+        Small batches are joined while they hold no more messages than the taker has room for.
+        `sequence` must not be below the floor.
         """
         of_topic = self._of_topic.get(topic) or self._matching(topic, sequence)
         if of_topic is None:
@@ -201,8 +202,8 @@ class RecentMessages:
         return None
 
     def _join(self, topic: str, batches: Sequence[RecordBatch]) -> RecordBatch | None:
-        """These batches of one topic, behind each other, as one; None if there is nothing to
-        join."""
+        """Return these consecutive batches of one topic as one; None if there are fewer than
+        two."""
         if len(batches) < 2:
             return None
         key = topic, batches[0].first, len(batches)
@@ -211,7 +212,8 @@ class RecentMessages:
         return self._joined
 
     def _evict(self, most: int) -> None:
-        """Those leave that are too much, and so many of those that are owed to nobody."""
+        """Drop committed batches that exceed the limit of bytes, and at most `most` batches that
+        are owed to no subscription."""
         while self._order:
             topic, first, stop, size = self._order[0]
             if stop > self._leaving_below or not most:
@@ -233,7 +235,8 @@ class RecentMessages:
 
 
 def _small(batches: Sequence[RecordBatch | None], at: int, most: int) -> list[RecordBatch]:
-    """The small batches from `at` on that are worth joining; none is gone behind one that isn't."""
+    """Return the small batches from `at` on that are worth joining. Behind a batch that is here,
+    none is missing."""
     found: list[RecordBatch] = []
     count = size = 0
     for nth in range(at, min(at + JOIN_BATCHES_MAX, len(batches))):
@@ -247,7 +250,7 @@ def _small(batches: Sequence[RecordBatch | None], at: int, most: int) -> list[Re
 
 
 def _joined(batches: Sequence[RecordBatch]) -> RecordBatch:
-    """These batches of one topic, behind each other, as one."""
+    """Return these consecutive batches of one topic as one."""
     sequences, offsets, base = array("q"), array("i", [0]), 0
     for batch in batches:
         sequences.extend(range(batch.first, batch.stop))

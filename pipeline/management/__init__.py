@@ -1,4 +1,4 @@
-"""What `$management` is asked and answers, as values.
+"""Requests to `$management` and their answers, as values.
 
 It may import `model` and `codec`. Start with `management_messages`.
 """

@@ -1,10 +1,10 @@
-"""A request about what lies in several logs at once: who answers it, and what the answers say
-together.
+"""A request about an entity that is in several logs: the logs that answer it, and their answers as
+one.
 
-Rule 1: who only looks has the answer of one log.
-Rule 2: a change is made in each log; the answer says of each what became of it there, and fails
-        where one failed.
-Rule 3: what can be meant of one log alone, such as sequences, must name it.
+Rule 1: a request that only reads is answered by one log.
+Rule 2: a change is made in each log; the answer has each log's sentence, and fails where one
+        failed.
+Rule 3: a request that has a meaning in one log only, for example with sequences, must name it.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ _CHANGES = frozenset(
         *(Verb.PURGE, Verb.REDRIVE, Verb.CLOSE),
     }
 )
-#: Those that go to a place: a time, or the end, is one in each log.
+#: Verbs that go to a place. A time, or the end, is a place in every log; a sequence isn't.
 _MOVES = frozenset({Verb.REWIND, Verb.SKIP})
 
 
 def is_for_all(request: Request) -> bool:
-    """Whether it can be done in each log of what it names."""
+    """Whether the request can be done in each log of the entity that it names."""
     to = request.attributes.get("to")
     return request.verb in _CHANGES or (
         request.verb in _MOVES and (to is None or isinstance(to, Timestamp))
@@ -39,7 +39,7 @@ def is_for_all(request: Request) -> bool:
 
 
 def together(answers: Sequence[tuple[str, Answer | NodeAnswer]]) -> Answer:
-    """The answer of all logs. The worst status counts; messages that were dropped are summed."""
+    """Return the logs' answers as one, with the worst status and the sum of dropped messages."""
     text = "; ".join(f"{log}: {one.description}" for log, one in answers)
     counts = [_dropped(one) for _, one in answers]
     dropped = [count for count in counts if count is not None]
@@ -48,6 +48,6 @@ def together(answers: Sequence[tuple[str, Answer | NodeAnswer]]) -> Answer:
 
 
 def _dropped(answer: Answer | NodeAnswer) -> int | None:
-    """How many messages were dropped, if the answer says it."""
+    """Return the number of dropped messages, if the answer has it."""
     said = answer.body.get("dropped") if isinstance(answer, Answer) else answer.number("dropped")
     return said if isinstance(said, int) else None

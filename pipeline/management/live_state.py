@@ -1,5 +1,5 @@
-"""What a running gateway knows of its subscriptions at one moment, and no table does: which clients
-are connected, which take messages, and which messages are in flight to which consumer since when.
+"""State of a running gateway's subscriptions at one moment, which is in no table: their consumers
+and credit, and the messages in flight to each consumer.
 
 Times are microseconds since 1970.
 """
@@ -11,13 +11,13 @@ from distributary.pipeline.log.log_identity import LogIdentity
 
 @dataclass(frozen=True, slots=True)
 class LiveConsumer:
-    """One consumer of a subscription. `name` is the one that it has in `acks`."""
+    """One consumer of a subscription. `name` is its name in `acks`."""
 
     name: str
-    credit: int  #: how many more messages it takes
-    active: bool  #: whether it gets any: where only one at a time does, whether it is the one
-    in_flight: int  #: how many it holds
-    oldest_delivered_at: int | None  #: when it was given what it holds for the longest
+    credit: int  #: number of further messages that it takes
+    active: bool  #: whether it gets messages; with `single_active` one consumer does
+    in_flight: int  #: messages in flight to it
+    oldest_delivered_at: int | None  #: time of its oldest delivery in flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +26,18 @@ class Held:
 
     sequence: int
     consumer: str
-    delivered_at: int | None  #: null where the gateway doesn't know, as in a transaction
+    delivered_at: int | None  #: None where the gateway doesn't know it, as in a transaction
     delivery_count: int  #: failed attempts before this one
 
 
 @dataclass(frozen=True, slots=True)
 class LiveSubscription:
-    """One durable subscription as the gateway has it."""
+    """One durable subscription's state in the gateway."""
 
     subscription: str
     paused: bool
     floor: int
-    backlog: int  #: messages that wait or are held; with a selector the most that it can be
+    backlog: int  #: messages that wait or are held; with a selector an upper bound
     attempts_max: int  #: failed attempts until a message is given up; 0: never
     consumers: tuple[LiveConsumer, ...]
     held: tuple[Held, ...]
@@ -45,8 +45,8 @@ class LiveSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The answer of a gateway about its subscriptions. One that was asked for and isn't here
-    doesn't exist any more.
+    """The answer of a gateway about its subscriptions. A requested subscription that is missing
+    here doesn't exist any more.
 
     `table` is the gateway's log, None where no gateway was asked.
     """

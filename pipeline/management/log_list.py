@@ -1,10 +1,11 @@
-"""A list over the logs of a lake: which log is asked for which part of it, and what comes of that.
+"""A list over the logs of a lake: the questions to each log, and the parts made of their answers.
 
-The logs are listed one after the other, by their names, each in its own order. A part ends where it
-is full, or where a log can't be asked behind others of the part; the next one begins at a place.
+The logs are listed one after the other, by their names, each in its own order. A part ends when it
+is full, or before a log that can't be asked, unless that is the part's first; the next part begins
+at a `ListPlace`.
 
 Rule 1: no log is left out silently: it is asked, or it is named with the reason.
-Rule 2: a part costs one wait for logs without an owner, however many those are.
+Rule 2: a part costs one wait for all logs without an owner together.
 """
 
 import re
@@ -23,12 +24,12 @@ from distributary.pipeline.management.management_messages import (
     Verb,
 )
 
-#: As `ListPlace` is written; numbers have 63 bits.
+#: Text of a `ListPlace`; its numbers fit in 63 bits.
 _PLACE: Final = re.compile(r"([a-z0-9_-]+):([0-9]{1,18}):([0-9]{1,18})")
 
 
 class ListPlace(msgspec.Struct, frozen=True):
-    """Where a part begins: so many of a log lie before it, and so many are in the whole list."""
+    """Begin of a part: behind `offset` entities of a log; `total` is that of the whole list."""
 
     log: str
     offset: int
@@ -39,7 +40,7 @@ class ListPlace(msgspec.Struct, frozen=True):
 
 
 class ListPart(msgspec.Struct, frozen=True):
-    """What one log answers: values of `names` for each entity, and how many entities it has."""
+    """One log's answer: values of `names` for each entity, and the log's number of entities."""
 
     names: tuple[str, ...]
     rows: tuple[Writable, ...]
@@ -47,21 +48,21 @@ class ListPart(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What one log is asked for."""
+    """A question to one log."""
 
     log: str
     offset: int
     count: int
 
     def request(self, asked: Request) -> Request:
-        """It as a request."""
+        """Return the question as a request."""
         wanted = {key: value for key, value in asked.attributes.items() if key != "from"}
         said = {**wanted, "offset": self.offset, "count": self.count}
         return Request(Verb.QUERY, asked.entity, asked.name, said, self.log)
 
 
 def list_place(text: str, logs: tuple[str, ...]) -> ListPlace | Answer:
-    """The place that a request says; or the answer to one that says none."""
+    """Parse the place in a request; return an error's answer for a text that is none."""
     found = _PLACE.fullmatch(text)
     if found is None or found[1] not in logs:
         said = "'from' is no place in this list: say the 'next' of the part before"
@@ -70,13 +71,13 @@ def list_place(text: str, logs: tuple[str, ...]) -> ListPlace | Answer:
 
 
 class LogList:
-    """One part of a list, as it is gathered. Ask `first` at once and give each answer; then ask
-    `following` and give its answer, until it is None."""
+    """One part of a list while it is gathered. The caller asks all questions of `first` at once and
+    passes each answer in; then it asks `following` and passes the answer in, until that is None."""
 
     def __init__(
         self, logs: tuple[str, ...], count: int, offset: int, place: ListPlace | None
     ) -> None:
-        """`logs`: ascending; `offset` counts from the first one's begin where there is no place."""
+        """`logs`: ascending; without a place `offset` counts from the first log's first entity."""
         self._logs, self._count, self._place = logs, count, place
         self._at = 0 if place is None else logs.index(place.log)
         self._offset = self._asked_offset = offset if place is None else place.offset
@@ -88,21 +89,21 @@ class LogList:
         self._over = False
 
     def first(self) -> list[Question]:
-        """What is asked at once: a part of the first log, and how much all others have."""
+        """Return the first questions: for a part of the first log, and all others' totals."""
         asked = [Question(self._logs[self._at], self._offset, self._count)]
         if self._place is None:
             asked += [Question(log, self._asked_offset, 0) for log in self._logs[1:]]
         return asked
 
     def totalled(self, question: Question, part: ListPart | str) -> None:
-        """How much a log has; or why that isn't known."""
+        """Take a log's total, or the reason why it is unknown."""
         if isinstance(part, str):
             self._missing[question.log] = part
         else:
             self._totals[question.log] = part.total
 
     def following(self) -> Question | None:
-        """What is asked next; None: nothing, the part is whole."""
+        """Return the next question; None when the part is complete."""
         while not self._over and self._at < len(self._logs):
             log = self._logs[self._at]
             total = self._totals.get(log)
@@ -118,7 +119,7 @@ class LogList:
         return None
 
     def listed(self, question: Question, part: ListPart | str) -> None:
-        """A part of the log that is at turn; or why there is none."""
+        """Take the answer of the log that was asked, or the reason why there is none."""
         if isinstance(part, str):
             self._missing[question.log] = part
             self._at += 1
@@ -145,13 +146,13 @@ class LogList:
             self._at += 1
 
     def _end(self) -> None:
-        """The next part begins where this one has come to."""
+        """End this part; the next one begins at the present place."""
         self._over = True
         if self._count and self._at < len(self._logs):
             self._next = self._logs[self._at], self._offset
 
     def answer(self) -> Answer:
-        """The part."""
+        """Return the part as an answer."""
         total = sum(self._totals.values()) if self._place is None else self._place.total
         names = next((one.names for one in self._parts if one.names), ())
         rows = [row for one in self._parts for row in one.rows]

@@ -1,11 +1,11 @@
-"""What a request to `$management` says, and what is answered: AMQP Management, as far as it goes.
+"""Requests to `$management` and their answers as messages, by AMQP Management where that applies.
 
 A request names an operation and an entity in its application properties (`operation`, `type`,
-`name`); a map in its body says the rest. The answer has `statusCode` and `statusDescription`, and
+`name`); a map in its body has the attributes. The answer has `statusCode`, `statusDescription` and
 a map in its body.
 
-Rule 1: what may be asked is a row of REQUESTS; a missing row is refused with those there are.
-Rule 2: nothing is guessed: an attribute that isn't known, or of another type, is refused.
+Rule 1: a request must have a row in REQUESTS; the refusal of another one lists the rows.
+Rule 2: nothing is guessed: an unknown attribute, or one of another type, is refused.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from distributary.pipeline.model.amqp_error import AmqpError
 
 #: The node's address.
 NODE = "$management"
-#: Its own type and name in AMQP Management; what we call them is `node` and `self`.
+#: The node's own type and name in AMQP Management; ours are `node` and `self`.
 STANDARD_TYPE = "org.amqp.management"
 
 #: Characters of an answer's sentence: a name in it may be as long as a request.
@@ -33,7 +33,7 @@ OK, CREATED, NO_CONTENT = 200, 201, 204
 BAD_REQUEST, FORBIDDEN, ABSENT, CONFLICT = 400, 403, 404, 409
 FAILED, NOT_IMPLEMENTED = 500, 501
 
-#: A refusal's condition -> the status that says the same; any other one is a failure of ours.
+#: A refusal's condition -> its status; any other condition is FAILED.
 STATUS = {
     amqp_error.INVALID_FIELD: BAD_REQUEST,
     amqp_error.UNAUTHORIZED: FORBIDDEN,
@@ -46,7 +46,7 @@ STATUS = {
 
 
 class Entity(StrEnum):
-    """The types of what is managed."""
+    """The types of managed entities."""
 
     SUBSCRIPTION = "subscription"  #: named by its id, e.g. `global/billing`
     QUEUE = "queue"  #: named by its name, or as `queue://name`
@@ -63,7 +63,7 @@ class Verb(StrEnum):
     READ = "READ"
     UPDATE = "UPDATE"
     DELETE = "DELETE"
-    QUERY = "QUERY"  #: those that there are; needs no name
+    QUERY = "QUERY"  #: list the entities of a type; needs no name
     PAUSE = "PAUSE"
     RESUME = "RESUME"
     PURGE = "PURGE"
@@ -71,25 +71,25 @@ class Verb(StrEnum):
     SKIP = "SKIP"
     REDRIVE = "REDRIVE"
     CLOSE = "CLOSE"
-    ACQUIRE = "ACQUIRE"  #: sequences in their turn, without the messages
+    ACQUIRE = "ACQUIRE"  #: get sequences in turn, without the messages
     SETTLE = "SETTLE"
-    OWED = "OWED"  #: what it is owed now
-    HELD = "HELD"  #: which messages its consumers hold, since when
-    HINT = "HINT"  #: say which messages its selector matches, so that others needn't be read
-    PREPARE = "PREPARE"  #: a declared transaction gets a global id: its commit prepares it
+    OWED = "OWED"  #: the messages that a subscription is owed now
+    HELD = "HELD"  #: the messages that its consumers hold, and since when
+    HINT = "HINT"  #: give the messages that its selector matches, so that others needn't be read
+    PREPARE = "PREPARE"  #: give a declared transaction a global id: its commit prepares it
     COMMIT = "COMMIT"  #: a prepared transaction
     ROLLBACK = "ROLLBACK"  #: a prepared transaction
     GET_TYPES = "GET-TYPES"
     GET_OPERATIONS = "GET-OPERATIONS"
 
 
-#: The largest number that a request may say.
+#: The largest number in a request.
 NUMBER_MAX = 2**63 - 1
 
 
 class Attribute(msgspec.Struct, frozen=True):
-    """One that a request may have: its types, and whether it must be there. A number isn't negative
-    and has 63 bits at most: that is what sequences and times have."""
+    """An attribute of a request: its types, and whether it is required. Numbers aren't negative and
+    have 63 bits at most, like sequences and times."""
 
     types: tuple[type, ...]
     required: bool = False
@@ -107,7 +107,7 @@ class Attribute(msgspec.Struct, frozen=True):
 Attributes = dict[str, Attribute]
 
 _TEXT, _FLAG, _NUMBER = Attribute((str,)), Attribute((bool,)), Attribute((int,))
-#: What somebody's own policy says; nothing to have none.
+#: A subscription's own policy; null for none.
 _POLICY = Attribute((Map, type(None)))
 _PLACE = Attribute((int, str, Timestamp))
 _FORCE: Attributes = {"force": _FLAG}
@@ -117,7 +117,7 @@ _QUERY: Attributes = {
     "count": _NUMBER,
     "from": _TEXT,  #: the `next` of the part before
 }
-#: Of the gateway's READ: destinations and subscriptions about which the user's rights are asked.
+#: Attributes of the gateway's READ: destinations and subscriptions, to ask for the user's rights.
 _MAY: Attributes = {
     "consume": Attribute((list,)),
     "manage": Attribute((list,)),
@@ -153,7 +153,7 @@ _DEEDS: dict[Verb, Attributes] = {
     Verb.HELD: {"from": _NUMBER, "count": _NUMBER},
 }
 
-#: What may be asked of each type, and with which attributes.
+#: The operations of each type, and their attributes.
 REQUESTS: dict[Entity, dict[Verb, Attributes]] = {
     Entity.SUBSCRIPTION: {
         **_DEEDS,
@@ -207,7 +207,7 @@ REQUESTS: dict[Entity, dict[Verb, Attributes]] = {
     Entity.NODE: {Verb.READ: _MAY, Verb.GET_TYPES: {}, Verb.GET_OPERATIONS: {}},
 }
 
-#: These are about no entity in particular.
+#: Operations about no particular entity.
 _NAMELESS = frozenset({Verb.QUERY, Verb.GET_TYPES, Verb.GET_OPERATIONS})
 
 
@@ -218,25 +218,25 @@ class Request(msgspec.Struct, frozen=True):
     entity: Entity
     name: str
     attributes: Mapping[str, Value]
-    log: str = ""  #: of which log of a lake it asks; empty: of that of what it names
+    log: str = ""  #: the log of a lake that it asks; empty: the log of the named entity
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer to a request: a status, a sentence, and what was asked for."""
+    """The answer to a request: a status, a sentence, and the result."""
 
     status: int
     description: str
     body: Mapping[str, Writable] = msgspec.field(default_factory=dict)
-    log: str | None = None  #: of which log, if it isn't the gateway's own; empty: of several
+    log: str | None = None  #: its log, if it isn't the gateway's own; empty: several logs
 
 
 def refused(why: AmqpError) -> Answer:
-    """The answer that refuses a request, with the reason."""
+    """Return the answer that refuses a request, with the reason."""
     return Answer(STATUS.get(why.condition, FAILED), why.description)
 
 
 def parse(message: Message) -> Request | Answer:
-    """What the request wants, or the answer to one that can't be read."""
+    """Parse a request; return an error's answer for one that can't be read."""
     said = {name: typed.value for name, typed in message.application_properties.items()}
     word = said.get("operation")
     if not isinstance(word, str) or word.upper() not in set(Verb):
@@ -285,7 +285,7 @@ def _entity(said: Mapping[str, Value], verb: Verb) -> Entity | Answer:
 
 
 def _attributes(body: Body) -> dict[str, Value] | Answer:
-    """The map in the body; no body is an empty one."""
+    """Return the map in the body; an empty one without a body."""
     if body.kind == "none" or (body.kind == "value" and body.value is None):
         return {}
     if body.kind != "value" or not isinstance(body.value, Map):
@@ -294,7 +294,7 @@ def _attributes(body: Body) -> dict[str, Value] | Answer:
 
 
 def texts(said: Map) -> dict[str, Value] | Answer:
-    """A map whose keys are texts, each once."""
+    """Return a map whose keys are texts, each once, or an error's answer."""
     found: dict[str, Value] = {}
     for key, value in said.pairs:
         if not isinstance(key, str) or key in found:
@@ -306,7 +306,7 @@ def texts(said: Map) -> dict[str, Value] | Answer:
 
 
 def _wrong(attributes: Mapping[str, Value], known: Attributes, what: str) -> Answer | None:
-    """What is wrong with the attributes, if anything is."""
+    """Return an error's answer for wrong attributes; None if they are right."""
     for name, value in attributes.items():
         if name not in known:
             there_are = ", ".join(known) or "none"
@@ -333,7 +333,7 @@ _TYPE_WORDS: dict[type, str] = {
 
 
 def encoded(answer: Answer, to: str, correlation: Identifier | None, log: str = "") -> bytes:
-    """The answer as a message's bytes; `log`: the gateway's own one of a lake."""
+    """Return the answer as a message's bytes; `log`: the gateway's own log in a lake."""
     status: dict[str, Writable] = {
         "statusCode": Typed("int", answer.status),
         "statusDescription": answer.description[:DESCRIPTION_MAX],
@@ -345,8 +345,8 @@ def encoded(answer: Answer, to: str, correlation: Identifier | None, log: str = 
 
 
 def request_of(request: Request, number: int, reply_to: str) -> bytes:
-    """A request as a message's bytes, with this message-id. Raises ValueError for a value that
-    can't be written."""
+    """Return a request as a message's bytes, with this message-id. Raises ValueError for a value
+    that can't be written."""
     said: dict[str, Writable] = {"operation": request.verb.value, "type": request.entity.value}
     if request.name:
         said["name"] = request.name
@@ -363,7 +363,7 @@ def request_of(request: Request, number: int, reply_to: str) -> bytes:
 
 
 def answering(to: str, correlation: Identifier | None) -> bytes:
-    """The properties of an answer to who asked with this."""
+    """Return the properties section of an answer to this address, with this correlation-id."""
     properties = [None, None, to or None, None, None, _identifier(correlation)]
     return section(Kind.PROPERTIES, compound(LISTS, [write(one) for one in properties]))
 
@@ -374,5 +374,5 @@ def _map(pairs: Mapping[str, Writable]) -> bytes:
 
 
 def _identifier(correlation: Identifier | None) -> Writable:
-    """An identifier with the type in which it came: a number is an unsigned one."""
+    """Return an identifier with the type that it had in the request: a number is a ulong."""
     return Typed("ulong", correlation) if isinstance(correlation, int) else correlation

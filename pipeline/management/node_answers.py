@@ -1,6 +1,7 @@
-"""Answers of another gateway's `$management`, read: it may be of another version, or out of order.
+"""Answers of another gateway's `$management`, read: that gateway may be of another version, or
+broken.
 
-Rule: whatever bytes come, they are an answer, or there is a sentence that says why they are none.
+Rule: bytes that are no answer give a sentence that says why, and no exception.
 """
 
 import struct
@@ -22,15 +23,15 @@ from distributary.pipeline.codec.sections import (
 from distributary.pipeline.management.log_list import ListPart
 from distributary.pipeline.management.management_messages import answering
 
-#: What reading bytes that are no answer may raise.
+#: Exceptions of reading bytes that are no answer.
 _BROKEN: Final = (DecodeError, IndexError, ValueError, struct.error)
-#: Statuses that there are (RFC 9110, section 15).
+#: Valid statuses (RFC 9110, section 15).
 _STATUSES: Final = range(100, 600)
 _CORRELATION: Final = [name for name, _ in PROPERTIES_FIELDS].index("correlation_id")
 
 
 class NodeAnswer(msgspec.Struct, frozen=True):
-    """An answer, as it came: `said` are its application properties, `body` its map."""
+    """An answer as received: `said` are its application properties, `body` its map."""
 
     status: int
     description: str
@@ -38,12 +39,12 @@ class NodeAnswer(msgspec.Struct, frozen=True):
     body: bytes
 
     def readdressed(self, to: str, correlation: Identifier | None) -> bytes:
-        """It as a message's bytes, for who asked here."""
+        """Return the answer as a message's bytes, for this gateway's client."""
         said = section(Kind.APPLICATION_PROPERTIES, self.said)
         return answering(to, correlation) + said + section(Kind.VALUE, self.body)
 
     def number(self, name: str) -> int | None:
-        """A number in its map; None where it says none."""
+        """Return a number of the map; None where there is none."""
         try:
             value = value_of(dict(pairs_of(self.body)).get(name, b""))
         except _BROKEN:
@@ -51,7 +52,7 @@ class NodeAnswer(msgspec.Struct, frozen=True):
         return value if type(value) is int else None
 
     def list_part(self) -> ListPart | str:
-        """What the answer to a query lists, or why that can't be said."""
+        """Return the list in the answer to a query, or why there is none."""
         try:
             return _listed(self.body)
         except _BROKEN as error:
@@ -59,7 +60,7 @@ class NodeAnswer(msgspec.Struct, frozen=True):
 
 
 def asked_by(data: bytes) -> int | None:
-    """The number of the request that this is the answer to, if it says one."""
+    """Return the number of the request that this message answers, if it has one."""
     try:
         found = (data[one.start : one.stop] for one in walk(data) if one.kind is Kind.PROPERTIES)
         number = value_of(fields_of(next(found, b""))[_CORRELATION])
@@ -69,7 +70,7 @@ def asked_by(data: bytes) -> int | None:
 
 
 def answer_of(data: bytes) -> NodeAnswer | str:
-    """The answer, or why it is none."""
+    """Parse an answer; return a sentence for bytes that are none."""
     try:
         found = {one.kind: data[one.start : one.stop] for one in walk(data)}
         said = application_properties(data)
@@ -87,7 +88,7 @@ def answer_of(data: bytes) -> NodeAnswer | str:
 
 
 def _listed(body: bytes) -> ListPart:
-    """Raises one of _BROKEN."""
+    """Parse a list. Raises one of _BROKEN."""
     said = dict(pairs_of(body))
     names = tuple(value_of(one) for one in fields_of(said.get("attributeNames", b"")))
     rows = fields_of(said.get("results", b""))

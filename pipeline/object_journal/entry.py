@@ -1,7 +1,7 @@
-"""One object of the journal: a group's frame, or the seal that closes a journal for ever.
+"""One object of the journal: a group's frame, or the seal that closes a journal for good.
 
-Each owner of a home has a journal of its own, known by the owner's *epoch*. Its entries are named
-by their groups' numbers, so the name says what may lie there. Whoever takes the home over closes
+Each owner of a home has a journal of its own, named by the owner's *epoch*. Its entries are named
+by their groups' numbers, so the name tells which group an entry may have. The next owner closes
 that journal: it puts a *seal* at the first name that is free.
 
     magic    4 bytes
@@ -13,8 +13,8 @@ that journal: it puts a *seal* at the first name that is free.
     writer   16 bytes, random: of the process that put it
     frame    of a group (`pipeline.tables.journal.frame`), to the object's end
 
-One writer puts one content under a name, however often. So an object tells whoever reads it back
-whether it is its own.
+One writer puts one content under a name, however often. So a writer that reads an object back knows
+whether the object is its own.
 """
 
 import struct
@@ -41,14 +41,14 @@ SEAL_BYTES: Final = HEADER.size
 
 
 class Kind(IntEnum):
-    """What an entry is."""
+    """The kind of an entry."""
 
     GROUP = 1
     SEAL = 2
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An entry as read back. `frame` is a view of what was read, empty for a seal."""
+    """An entry read back. `frame` is a view of the read bytes, empty for a seal."""
 
     kind: Kind
     epoch: int
@@ -58,27 +58,27 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def folder(epoch: int) -> str:
-    """The names of one owner's journal begin so, before a `/`."""
+    """Return the folder of one owner's journal."""
     return f"{epoch:0{_EPOCH_DIGITS}d}"
 
 
 def name(group: int) -> str:
-    """The last part of the name of a group's entry, or of the seal in its place."""
+    """Return the last part of the name of a group's entry, or of the seal in its place."""
     return f"{group:0{_GROUP_DIGITS}d}"
 
 
 def group_of(said: str) -> int | None:
-    """The group of a name's last part; None for what is no entry's name."""
+    """Return the group of a name's last part; None if it isn't an entry's name."""
     return int(said) if len(said) == _GROUP_DIGITS and said.isdigit() else None
 
 
 def kind_of(size: int) -> Kind:
-    """What an object of so many bytes is."""
+    """Return the kind of an object of that size."""
     return Kind.SEAL if size <= SEAL_BYTES else Kind.GROUP
 
 
 def encode(kind: Kind, epoch: int, group: int, writer: bytes, parts: Sequence[Bytes] = ()) -> bytes:
-    """The object's bytes; `parts` are those of the group's frame."""
+    """Return the object's bytes; `parts` are the group's frame."""
     body = HEADER.pack(MAGIC, VERSION, 0, kind, epoch, group, writer)[_BODY_AT:]
     crc = zlib.crc32(body)
     for part in parts:
@@ -87,8 +87,8 @@ def encode(kind: Kind, epoch: int, group: int, writer: bytes, parts: Sequence[By
 
 
 def decode(data: Bytes, where: str) -> Entry:
-    """The entry in these bytes, which were read at `where`. Raises JournalBroken for what is none,
-    JournalVersion for one of another version."""
+    """Read the entry in these bytes, which come from `where`. Raises JournalBroken if they aren't
+    one, JournalVersion for another version."""
     view = memoryview(data)
     if len(view) < HEADER.size or bytes(view[:4]) != MAGIC:
         raise JournalBroken(_broken(where, "it is no entry of a journal"))

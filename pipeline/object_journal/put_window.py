@@ -1,8 +1,8 @@
-"""The groups of one owner that are on their way to the store: several at a time, accepted in order.
+"""The groups of one owner whose puts are under way: several at a time, accepted in order.
 
-A group is accepted when its entry stands and those of all groups before it are accepted. Where
-something else stands under its name, another owner has closed this journal: nothing that isn't
-accepted by then ever will be, whatever stands behind it.
+A group is accepted when its entry is stored and all groups before it are accepted. If another entry
+has its name, another owner has closed this journal: no group that isn't accepted by then ever will
+be, even if its entry is stored.
 """
 
 from enum import Enum
@@ -10,27 +10,27 @@ from typing import Final
 
 import msgspec
 
-#: Groups under way at once at most, whatever the settings say: what a take-over may find behind
-#: the seal, which is void.
+#: Groups under way at a time, whatever the settings say, at most: a take-over may find as many
+#: entries behind the seal, which are void.
 WINDOW_MAX: Final = 64
 
 
 class Put(Enum):
-    """What became of a put that must not replace anything."""
+    """The result of a put that must not replace anything."""
 
-    STANDS = "our entry stands under its name"
-    TAKEN = "something else stands there"
-    UNKNOWN = "nobody knows: it may stand, or come to stand later"
+    STANDS = "our entry is stored under its name"
+    TAKEN = "another object has the name"
+    UNKNOWN = "not known: the entry may be stored now or later"
 
 
 class Accept(msgspec.Struct, frozen=True):
-    """The group is durable, and so are all before it."""
+    """The group is durable, and so are all groups before it."""
 
     group: int
 
 
 class Again(msgspec.Struct, frozen=True):
-    """Put the same bytes under the same name once more, after a while."""
+    """Put the same bytes under the same name again, after a while."""
 
     group: int
 
@@ -45,11 +45,11 @@ Effect = Accept | Again | Lost
 
 
 class PutWindow:
-    """Which groups are under way. `most`: how many may be at once."""
+    """The groups under way, `most` at a time."""
 
     def __init__(self, most: int) -> None:
         self._most = min(most, WINDOW_MAX)
-        self._under_way: dict[int, bool] = {}  # in order; whether its entry stands
+        self._under_way: dict[int, bool] = {}  # in order; whether the entry is stored
         self.lost = False
 
     @property
@@ -58,13 +58,13 @@ class PutWindow:
         return not self.lost and len(self._under_way) < self._most
 
     def begin(self, group: int) -> None:
-        """The group's entry is put now. Groups come in order, without gaps."""
+        """Note that the put of the group's entry begins. Groups come in order, without gaps."""
         if not self.room or (self._under_way and group != next(reversed(self._under_way)) + 1):
             raise ValueError(f"group {group} may not be begun")
         self._under_way[group] = False
 
     def answered(self, group: int, put: Put) -> list[Effect]:
-        """One put of the group has ended: what follows, in order."""
+        """Note the end of one put of the group; return the effects, in order."""
         if self.lost or group not in self._under_way:
             return []
         match put:

@@ -1,5 +1,4 @@
-"""What follows a failed delivery: how often a message was tried, when it comes again, when it is
-given up.
+"""Failed deliveries: counts of attempts, delays of redelivery, and giving messages up.
 
 It may import `model` and `sequences`. Start with `attempts`.
 """

@@ -1,11 +1,11 @@
-"""Delivery attempts of owed messages: how many failed, and how often each was acquired.
+"""Delivery attempts of owed messages: the number of failed ones, and of acquisitions.
 
-Rule 1: a failed attempt is counted when it is shown. An attempt whose end isn't known counts as one
-        more in what consumers are told, however many such attempts there were: those of before a
-        crash, and those of consumers that were lost.
-Rule 2: `released` and a lost consumer are no failures; they raise the times acquired.
-Rule 3: the log tells attempts of lost consumers by their own outcome, so what is recorded leaves
-        them out.
+Rule 1: a failed attempt is counted when it fails. All attempts whose end isn't known together count
+        as one more in the number that consumers are told: possible deliveries before a crash as
+        one, deliveries to lost consumers as one.
+Rule 2: `released` and a lost consumer are no failures; they count as acquisitions.
+Rule 3: the log has an own outcome for attempts of lost consumers, so recorded counts leave them
+        out.
 """
 
 from bisect import bisect_left
@@ -26,37 +26,37 @@ class Attempts:
         possibly_delivered_below: int,
         lost: SequenceSet | None = None,
     ) -> None:
-        """A message that is owed below `possibly_delivered_below` and isn't in `failures` counts
-        as failed once. `lost` are those that a lost consumer had: kept and changed here."""
+        """An owed message below `possibly_delivered_below` that isn't in `failures` counts as
+        failed once. `lost` are messages that a lost consumer had; the set is changed here."""
         self.failures = dict(failures)
         self.possibly_delivered_below = possibly_delivered_below
-        #: From `possibly_delivered_below` on; all below is marked anyhow.
+        #: Sequences from `possibly_delivered_below` on; all messages below are marked anyhow.
         self.lost = SequenceSet() if lost is None else lost
         self.lost.discard(range(possibly_delivered_below))
-        self._releases: dict[int, int] = {}  #: how often they came back without having failed
+        self._releases: dict[int, int] = {}  #: returns without a failure
 
     def __len__(self) -> int:
         return len(self.failures) + len(self._releases) + len(self.lost)
 
     def copy(self) -> "Attempts":
-        """What consumers are told, apart from this."""
+        """Return an independent copy with the counts that consumers are told."""
         return Attempts(self.failures, self.possibly_delivered_below, self.lost.copy())
 
     def of(self, sequence: int) -> int:
-        """Failed attempts of a message, as consumers are told."""
+        """Return the failed attempts of a message, as consumers are told."""
         return self.failures.get(sequence, self._usual(sequence)) + (sequence in self.lost)
 
     def recorded(self, sequence: int, told: int) -> int:
-        """What the log says of a message of which consumers are told so many."""
+        """Return the count for the log, from the count `told` to consumers."""
         return told - (sequence in self.lost)
 
     def known(self, sequence: int, told: int) -> int:
-        """How many attempts have failed for certain, of so many that consumers are told."""
+        """Return the attempts that certainly failed, from the count `told` to consumers."""
         return told - (sequence < self.possibly_delivered_below or sequence in self.lost)
 
     def parts(self, run: Run) -> list[tuple[Run, int]]:
-        """The run in parts of one number of failed attempts each, as consumers are told, and of one
-        answer to whether some of them are in doubt; nearly always whole, with 0."""
+        """Cut a run into parts, each with the same number of failed attempts as consumers are told,
+        and either wholly or not at all in doubt; nearly always one part with 0."""
         below = self.possibly_delivered_below
         if not below and not self.failures and not self.lost:
             return [(run, 0)]
@@ -72,7 +72,7 @@ class Attempts:
         ]
 
     def _parts(self, run: Run) -> list[tuple[Run, int]]:
-        """As `parts`, of a run on one side of `possibly_delivered_below`, without lost ones."""
+        """Do `parts` for a run on one side of `possibly_delivered_below`, ignoring `lost`."""
         usual = self._usual(run[0]) if run else 0
         if not self.failures or not _any(self.failures, run):
             return [(run, usual)]
@@ -85,33 +85,33 @@ class Attempts:
         return parts
 
     def fail(self, run: Run) -> None:
-        """An attempt of each of these failed."""
+        """Count a failed attempt of each of these messages."""
         for sequence in run:
             self.failures[sequence] = self.failures.get(sequence, self._usual(sequence)) + 1
 
     def back(self, run: Run) -> None:
-        """These messages were acquired and returned without a failure."""
+        """Count that these messages were acquired and returned without a failure."""
         for sequence in run:
             self._releases[sequence] = self._releases.get(sequence, 0) + 1
 
     def lose(self, run: Run) -> None:
-        """A consumer that had these was lost: it may have seen them."""
+        """Take note that a consumer that had these messages was lost: it may have seen them."""
         self.back(run)
         below = self.possibly_delivered_below
         self.lost.add(run if run[0] >= below else run[bisect_left(run, below) :])
 
     def acquired(self, sequence: int) -> int:
-        """How often the message was acquired and returned, as far as it is known: failed
-        attempts, and since the start those that didn't fail."""
+        """Return the known number of times that the message was acquired and returned: failed
+        attempts, and returns without a failure since the start."""
         return self.recorded(sequence, self.of(sequence)) + self._releases.get(sequence, 0)
 
     @property
     def none(self) -> bool:
-        """Whether no message that is owed has been tried, as far as anybody knows."""
+        """Whether no attempt of any owed message is known."""
         return not (self.failures or self._releases or self.possibly_delivered_below or self.lost)
 
     def forget(self, run: Run) -> None:
-        """These are owed no more."""
+        """Forget messages that are owed no more."""
         if self.lost:
             self.lost.discard(run)
         for known in (self.failures, self._releases):
@@ -120,19 +120,19 @@ class Attempts:
                     known.pop(sequence, None)
 
     def clear(self) -> None:
-        """Nothing is known of any message."""
+        """Forget all messages."""
         self.failures.clear()
         self._releases.clear()
         self.lost.clear()
         self.possibly_delivered_below = 0
 
     def _usual(self, sequence: int) -> int:
-        """Those of a message that isn't in `failures`."""
+        """Return the failed attempts of a message that isn't in `failures`."""
         return 1 if sequence < self.possibly_delivered_below else 0
 
 
 def _split(run: Run, lost: SequenceSet) -> list[tuple[Run, bool]]:
-    """The run in parts that are all in the set, or all not in it."""
+    """Cut a run into parts that are wholly in the set, or not at all."""
     if not run or lost.contains_all(run):
         return [(run, True)] if run else []
     if next(lost.runs_within(run[0], run[-1] + 1), None) is None:

@@ -1,4 +1,4 @@
-"""Why a message is given up, what its outcome is then, and whether a copy of it is kept."""
+"""Giving a message up: the reason, its outcome, and whether a copy is kept."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from distributary.pipeline.model.outcome import Outcome, Reason
 from distributary.pipeline.model.policy import Overflow, Policy
 from distributary.pipeline.model.transitions import Event
 
-#: Why a message is given up -> its outcome where no copy of it is kept.
+#: Reason for giving a message up -> its outcome where no copy of it is kept.
 OUTCOMES: Final = {
     Reason.REJECTED: Outcome.REJECTED,
     Reason.UNDELIVERABLE: Outcome.MODIFIED,
@@ -16,7 +16,7 @@ OUTCOMES: Final = {
     Reason.REDRIVEN: Outcome.REDRIVEN,
 }
 
-#: What ends a delivery for good, but for `accepted` -> why the message is given up.
+#: Event that ends a delivery for good, except `accepted` -> reason for giving the message up.
 REASONS: Final = {
     Event.REJECT: Reason.REJECTED,
     Event.MODIFY_UNDELIVERABLE: Reason.UNDELIVERABLE,
@@ -24,7 +24,7 @@ REASONS: Final = {
 
 
 def keeps(policy: Policy, reason: Reason) -> bool:
-    """Whether the policy says that copies are kept of what is given up for this reason."""
+    """Whether the policy keeps copies of messages that are given up for this reason."""
     if not policy.dead_letter:
         return False
     match reason:

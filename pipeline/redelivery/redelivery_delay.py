@@ -1,4 +1,4 @@
-"""How long a message that failed waits until it is delivered again: a rule without state."""
+"""Delay of a failed message's redelivery: a rule without state."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,10 @@ _MASK = 2**64 - 1
 
 
 def delay_us(policy: Policy, sequence: int, failures: int) -> int:
-    """Microseconds to wait after this failure, the first one being 1.
+    """Return the microseconds to wait after this failure, the first one being 1.
 
     The delay grows by the multiplier up to its maximum; then it is changed by up to `jitter` of
-    itself, by what looks like chance and is the same each time.
+    itself, pseudo-randomly: the same for the same sequence and failure.
     """
     delay = _grown(policy, failures)
     if policy.redelivery_jitter:
@@ -21,7 +21,7 @@ def delay_us(policy: Policy, sequence: int, failures: int) -> int:
 
 
 def due_times(policy: Policy, run: Run, failures: int, now: int) -> Iterator[tuple[Run, int]]:
-    """When these, which failed so often, are to be delivered again: parts of them, by the time."""
+    """Yield the parts of a run that failed so often, each with its time of redelivery."""
     if not policy.redelivery_jitter:
         yield run, now + delay_us(policy, 0, failures)
         return
@@ -30,7 +30,7 @@ def due_times(policy: Policy, run: Run, failures: int, now: int) -> Iterator[tup
 
 
 def _grown(policy: Policy, failures: int) -> float:
-    """Milliseconds, before jitter."""
+    """Return the delay in milliseconds, before jitter."""
     limit = float(policy.redelivery_delay_ms_max)
     try:
         grown = policy.redelivery_delay_ms * policy.redelivery_multiplier ** (failures - 1)
@@ -40,7 +40,7 @@ def _grown(policy: Policy, failures: int) -> float:
 
 
 def _jitter(sequence: int, failures: int) -> float:
-    """A number from 0 to 1 that differs much between neighbours (the finish of splitmix64)."""
+    """Return a number from 0 to 1 that differs widely between neighbours (splitmix64's finish)."""
     mixed = (sequence * 0x9E3779B97F4A7C15 + failures * 0xD1B54A32D192ED03) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK

@@ -19,12 +19,12 @@ SHIFT: Final = 12
 MASK: Final = CHUNK - 1
 #: Bytes of a chunk with a bit for each sequence.
 PACKED: Final = CHUNK // 8
-#: Up to so many members, or others, are packed as their places.
+#: Up to this many members, or non-members, are packed as their places.
 FEW: Final = 128
-#: What the places of those that are no members begin with.
+#: First byte of a packed lane whose places are those of the sequences that are no members.
 ALL_BUT: Final = b"\0"
 
-#: A lane of which all are members.
+#: A full lane.
 ONES: Final = b"\1" * CHUNK
 
 #: Bits that are kept while eight bytes of a lane become one, step by step: of each 16, 32, 64.
@@ -35,7 +35,7 @@ _EACH: Final = int.from_bytes(b"\1" * CHUNK, "big")
 
 
 def packed(lane: bytearray, count: int) -> bytes:
-    """This lane, which has so many members, in few bytes."""
+    """Return a lane with this number of members in few bytes."""
     if count <= FEW:
         return _places(lane, 1)
     if count >= CHUNK - FEW:
@@ -48,7 +48,7 @@ def packed(lane: bytearray, count: int) -> bytes:
 
 
 def _places(lane: bytearray, which: int) -> bytes:
-    """The places of the zeros, or of the ones."""
+    """Return the places of the zeros, or of the ones."""
     places = array("H")
     at = lane.find(which)
     while at >= 0:
@@ -58,7 +58,7 @@ def _places(lane: bytearray, which: int) -> bytes:
 
 
 def unpacked(data: bytes) -> bytearray:
-    """The lane as it was."""
+    """Return the lane that was packed."""
     if len(data) == PACKED:
         lane = bytearray(CHUNK)
         lane[7::8] = data
@@ -75,14 +75,14 @@ def unpacked(data: bytes) -> bytearray:
 
 
 def members(data: bytes) -> int:
-    """How many there are."""
+    """Return the number of members of a packed lane."""
     if len(data) == PACKED:
         return int.from_bytes(data, "big").bit_count()
     return CHUNK - len(data) // 2 if len(data) % 2 else len(data) // 2
 
 
 def by_chunk(run: "array[int]") -> Iterator[tuple[int, "array[int]"]]:
-    """The array in parts, each with the chunk that all of it lies in."""
+    """Cut the array into parts within one chunk each; yield each with its chunk."""
     at = 0
     while at < len(run):
         chunk = run[at] >> SHIFT
@@ -92,7 +92,7 @@ def by_chunk(run: "array[int]") -> Iterator[tuple[int, "array[int]"]]:
 
 
 def pieces(run: range) -> Iterable[tuple[int, int, int, int]]:
-    """The run as (chunk, start and stop in its lane, count), a piece for each chunk."""
+    """Yield the run as (chunk, start and stop in its lane, count), a piece for each chunk."""
     count = len(run)
     if not count:
         return ()
@@ -141,10 +141,10 @@ def merged(parts: Iterable[tuple[int, int]]) -> Iterator[range]:
 
 
 def lowest_of(chunks: int | range) -> int:
-    """The chunk, or the first of several."""
+    """Return the chunk, or the first of several."""
     return chunks.start if isinstance(chunks, range) else chunks
 
 
 def highest_of(chunks: int | range) -> int:
-    """The chunk, or the last of several."""
+    """Return the chunk, or the last of several."""
     return chunks.stop - 1 if isinstance(chunks, range) else chunks

@@ -6,14 +6,14 @@ from typing import Final
 
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: A range of this many sequences costs less as it is than in an array.
+#: A range of this many sequences takes less memory than their array.
 _LONG: Final = 16
-#: Fewer ranges than this behind each other aren't worth an array.
+#: Fewer consecutive short ranges than this aren't worth an array.
 _MANY: Final = 4
 
 
 def stretches(sequences: Iterable[int]) -> Iterator[range]:
-    """Ascending sequences as runs that are as long as can be."""
+    """Yield ascending sequences as runs that are as long as possible."""
     start = stop = -1
     for one in sequences:
         if one != stop:
@@ -26,9 +26,9 @@ def stretches(sequences: Iterable[int]) -> Iterator[range]:
 
 
 def strided(runs: Iterable[range]) -> Iterator[range]:
-    """The same sequences in fewer runs: lone ones at even distances become one run with a step.
+    """Yield the same sequences in fewer runs: lone ones at even distances become a run with a step.
 
-    Takes runs that ascend and do not overlap; so are those that it gives.
+    Both the given and the yielded runs ascend and do not overlap.
     """
     waiting: range | None = None
     for run in runs:
@@ -44,9 +44,9 @@ def strided(runs: Iterable[range]) -> Iterator[range]:
 
 
 def gathered(runs: Iterable[range], most: int) -> Iterator[Run]:
-    """The same sequences in few runs: as `strided`, and short ranges behind each other in arrays.
+    """Yield the same sequences in few runs: as `strided`, with consecutive short ranges in arrays.
 
-    Of the runs, no more are taken at once than hold `most` sequences.
+    No more runs are taken at once than hold `most` sequences.
     """
     short: list[range] = []
     size = 0
@@ -65,7 +65,7 @@ def gathered(runs: Iterable[range], most: int) -> Iterator[Run]:
 
 
 def gaps(runs: Iterable[range], start: int, stop: int) -> Iterator[range]:
-    """What of `start .. stop - 1` is in none of the runs, which ascend and lie within it."""
+    """Yield the parts of `start .. stop - 1` outside of the runs, which ascend and lie in it."""
     for run in runs:
         if start < run.start:
             yield range(start, run.start)
@@ -84,7 +84,7 @@ def _joined(short: list[range]) -> Iterable[Run]:
 
 
 def _longer(run: range, sequence: int) -> range | None:
-    """The run with one more sequence at its end, if that is a run."""
+    """Return the run with one more sequence at its end, if that is a run."""
     step = run.step if len(run) > 1 else sequence - run.start
     if sequence - run[-1] != step:
         return None

@@ -1,4 +1,4 @@
-"""The chunks of one set of sequences, and in which form each is kept.
+"""The chunks of one set of sequences, and the form in which each is kept.
 
 Rule 1: a chunk has a lane, or is one of a stretch of full ones, or has no members.
 Rule 2: no more than LANES_MAX lanes have a byte for each sequence: those that were touched last.
@@ -17,7 +17,7 @@ LANES_MAX: Final = 64
 
 
 class LaneStore:
-    """Chunks by their number. `SequenceSet` says what is in them, and keeps the counts right."""
+    """Chunks by their number. `SequenceSet` sets their members, and keeps the counts right."""
 
     __slots__ = ("_cold", "_counts", "_full", "_lanes", "_lowest")
 
@@ -27,25 +27,25 @@ class LaneStore:
         self._lanes: dict[int, bytearray | bytes] = {}
         self._counts: dict[int, int] = {}  #: chunk -> members in it; never 0
         self._cold = 0  #: how many lanes are packed
-        #: Chunks of which all are members, which have no lane; None if there are none.
+        #: Full chunks, which have no lane; None if there are none.
         self._full: Spans | None = None
         self._lowest: int | None = None  #: the lowest chunk with a lane; None: none, or not known
 
     def _fill(self, first: int, last: int) -> None:
-        """These chunks, which have no lanes, are full."""
+        """Mark these chunks, which have no lanes, as full."""
         if self._full is None:
             self._full = Spans()
         self._full.add(first, last)
 
     def _unfill(self, first: int, last: int) -> None:
-        """None of these chunks is full."""
+        """Mark these chunks as not full."""
         if self._full is not None:
             self._full.discard(first, last)
             if not self._full:
                 self._full = None
 
     def _drop_whole(self, first: int, last: int) -> int:
-        """These chunks' lanes go; how many members of these chunks there were."""
+        """Drop these chunks' lanes; return the chunks' members, full chunks included."""
         chunks: Iterable[int] = range(first, last)
         if last - first > len(self._lanes):
             chunks = [*self._lanes]
@@ -58,12 +58,12 @@ class LaneStore:
         return had
 
     def _writable(self, chunk: int) -> bytearray | None:
-        """The chunk's lane as bytes for each sequence; None if it has none."""
+        """Return the chunk's lane with a byte for each sequence; None if it has no lane."""
         lane = self._lanes.get(chunk)
         return self._heat(chunk) if isinstance(lane, bytes) else lane
 
     def _heat(self, chunk: int) -> bytearray:
-        """The lane of a chunk that was packed until now."""
+        """Unpack the lane of a chunk and return it."""
         lane = self._lanes.pop(chunk)
         assert isinstance(lane, bytes)  # noqa: S101
         hot = self._lanes[chunk] = unpacked(lane)
@@ -73,7 +73,7 @@ class LaneStore:
         return hot
 
     def _broken(self, chunk: int) -> bytearray:
-        """The lane of a chunk that is full until now."""
+        """Return a new lane for a chunk that was full."""
         self._unfill(chunk, chunk + 1)
         lane = self._new_lane(chunk)
         lane[:] = ONES
@@ -91,17 +91,17 @@ class LaneStore:
 
     @property
     def unpacked(self) -> int:
-        """How many chunks have a byte for each sequence now."""
+        """The number of chunks that have a byte for each sequence now."""
         return len(self._lanes) - self._cold
 
     def packed(self) -> tuple[dict[int, bytes], list[range]]:
-        """All members, as `SequenceSet.add_packed` takes them; nothing is unpacked then."""
+        """Return all members in the form of `SequenceSet.add_packed`, without unpacking any."""
         self.pack(0)
         lanes = {chunk: lane for chunk, lane in self._lanes.items() if isinstance(lane, bytes)}
         return lanes, [] if self._full is None else [*self._full]
 
     def check(self) -> None:
-        """Raise AssertionError where what is kept breaks a rule of this module."""
+        """Raise AssertionError where a kept chunk breaks a rule of this module."""
         assert self._counts.keys() == self._lanes.keys()  # noqa: S101
         assert all(0 < count <= CHUNK for count in self._counts.values())  # noqa: S101
         hot = [chunk for chunk, lane in self._lanes.items() if isinstance(lane, bytearray)]
@@ -110,7 +110,7 @@ class LaneStore:
         assert not any(self._full.within(chunk, chunk + 1) for chunk in self._lanes if self._full)  # noqa: S101
 
     def pack(self, kept: int = LANES_MAX // 2) -> None:
-        """Those that aren't packed are, but for so many that were touched last."""
+        """Pack the unpacked lanes, except the `kept` last used ones."""
         hot = len(self._lanes) - self._cold
         for chunk in [*islice(reversed(self._lanes), kept, hot)]:
             lane = self._lanes[chunk]
@@ -123,7 +123,7 @@ class LaneStore:
                 self._cold += 1
 
     def _put_packed(self, lanes: Mapping[int, bytes], counts: Mapping[int, int]) -> None:
-        """These chunks, which had no lane and weren't full, have these packed ones."""
+        """Add packed lanes of chunks that had no lane and weren't full."""
         hot = [*islice(reversed(self._lanes), len(self._lanes) - self._cold)]
         self._lanes.update(lanes)
         self._counts.update(counts)

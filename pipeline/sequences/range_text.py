@@ -1,9 +1,9 @@
-"""Runs of sequences as a short text that people can read, such as `7,10-19,30-50/2`.
+"""Runs of sequences as a short readable text, such as `7,10-19,30-50/2`.
 
-A single sequence, a stretch with its first and its last one, or a stretch of which every n-th one
-is meant. What one end writes the other one reads, and a person sees in a query's checkpoint which
-messages a batch has. Where nothing is regular that would be long: then the text is `~` and, packed,
-the first sequence and the distance from each to the next one.
+Its parts are single sequences, stretches with their first and last sequence, and stretches of every
+n-th sequence. Requests and offsets have such texts, so a reader of a query's checkpoint sees which
+messages a batch has. For irregular runs that would be long: then the text is `~` and, packed, the
+first sequence and the distance from each to the next one.
 """
 
 import re
@@ -27,7 +27,7 @@ PART_SEQUENCES = 16_384
 
 _PACKED = "~"
 _ITEM = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,18}))?)?", re.ASCII)
-#: A range of so many stays a range; shorter ones are gathered.
+#: A range of this many sequences stays a range; shorter ones are gathered.
 _LONG = 16
 #: Bytes that are unpacked at a time, at most a part's numbers and commas; and those of one number.
 _CHUNK_BYTES = 2 * PART_SEQUENCES
@@ -35,7 +35,7 @@ _NUMBER_BYTES_MAX = 20
 
 
 def text_of(runs: Iterable[Run]) -> str:
-    """The runs, each with ascending sequences; empty if there are none."""
+    """Return the text of runs, each with ascending sequences; empty if there are none."""
     known = list(runs)
     text = ",".join(_item(part) for run in known for part in _ranges(run) if part)
     if len(text) <= PLAIN_MAX:
@@ -45,8 +45,8 @@ def text_of(runs: Iterable[Run]) -> str:
 
 
 def parts_of(text: str, most: int = SEQUENCES_MAX) -> Iterator[Run]:
-    """The sequences that `text_of` wrote, part by part: long ranges as they are, others in arrays
-    of PART_SEQUENCES, about. A caller may let others go on between two of them.
+    """Yield the sequences of a text of `text_of` in parts: long ranges, and arrays of about
+    PART_SEQUENCES. A caller may let other tasks run between two parts.
 
     Raises InvalidRequest for any other text, and where there are more than `most` sequences,
     before these are made.
@@ -60,7 +60,7 @@ def parts_of(text: str, most: int = SEQUENCES_MAX) -> Iterator[Run]:
 
 
 def sequences_of(text: str, most: int = SEQUENCES_MAX) -> "array[int]":
-    """The sequences, ascending and each once. Raises InvalidRequest."""
+    """Return the sequences, ascending and each once. Raises InvalidRequest."""
     found = array("q")
     for part in parts_of(text, most):
         found.extend(part)
@@ -70,7 +70,7 @@ def sequences_of(text: str, most: int = SEQUENCES_MAX) -> "array[int]":
 
 
 def text_of_sequences(sequences: Iterable[int]) -> str:
-    """Sequences in any order, each once."""
+    """Return the text of sequences in any order, each given once."""
     return text_of([array("q", sorted(sequences))])
 
 
@@ -97,7 +97,7 @@ def _plain(text: str) -> Iterator[Run]:
 
 
 def _unpacked(text: str) -> "Iterator[array[int]]":
-    """What `_packed` wrote, as it is unpacked: no more at a time than a part takes."""
+    """Yield the sequences of a text of `_packed` while it is unpacked, a part at a time."""
     try:
         unpacking, last, rest = zlib.decompressobj(), -1, b""
         data = b64decode(text[1:], validate=True)

@@ -1,12 +1,12 @@
-"""Sets of sequences, a byte for each that is touched now, so that a run costs about as much as a
-single one.
+"""Sets of sequences, with a byte for each sequence of the chunks in use, so that an operation on a
+run costs about as much as on a single sequence.
 
 Rule 1: a run is a Python `range` with a positive step, or, where sequences are too irregular for
         that, an ascending array of them. It may be long, and it may cross chunks.
 Rule 2: a chunk without members isn't kept, so every chunk that is kept has a first member. One
         that is full is kept as part of a stretch of full ones, unless it is touched now.
-Rule 3: no loop over the members of a range: what is done to it is done to a slice of bytes.
-Rule 4: what isn't touched costs little (`pipeline.sequences.lane_store`).
+Rule 3: no loop over the members of a range: operations work on slices of bytes.
+Rule 4: chunks that aren't in use take little memory (`pipeline.sequences.lane_store`).
 """
 
 from array import array
@@ -32,18 +32,18 @@ from distributary.pipeline.sequences.lane_store import LaneStore
 #: Ascending sequences, without duplicates. An array is of int64 (`q`).
 Run: TypeAlias = "range | array[int]"
 
-#: Chunks that are looked at one by one for the next one that has any, before all are.
+#: Chunks that are searched one by one for the next one with members, before all are.
 NEAR: Final = 64
 
 _ZEROS = bytes(CHUNK)
 
 
 class SequenceSet(LaneStore):
-    """A set of sequences that takes and gives whole runs.
+    """A set of sequences that takes and returns whole runs.
 
-    What is dense costs nothing but its gaps; else a chunk of 4,096 sequences costs some 300 bytes
-    and at most 512 more, and the LANES_MAX that were touched last cost 4,096. `first` costs the
-    same however large the set is.
+    Dense parts take memory only for their gaps; else a chunk of 4,096 sequences takes some 300
+    bytes and at most 512 more, and the LANES_MAX chunks that were used last take 4,096. `first`
+    takes the same time however large the set is.
     """
 
     __slots__ = ("_size",)
@@ -55,8 +55,8 @@ class SequenceSet(LaneStore):
             self.add(run)
 
     def add_packed(self, lanes: Mapping[int, bytes], full: Iterable[range]) -> None:
-        """Put in what these packed lanes have, none empty or full, and the full stretches of
-        chunks. So a set of millions is made without a loop over sequences."""
+        """Add the members of packed lanes, none empty or full, and full stretches of chunks. So a
+        set of millions is made without a loop over sequences."""
         known = {chunk for chunk in lanes if self._knows(chunk)}
         new = {chunk: lane for chunk, lane in lanes.items() if chunk not in known}
         counts = {chunk: members(lane) for chunk, lane in new.items()}
@@ -68,7 +68,7 @@ class SequenceSet(LaneStore):
             self.add(range(chunks.start << SHIFT, chunks.stop << SHIFT))
 
     def copy(self) -> "SequenceSet":
-        """The same members in a set of its own."""
+        """Return an independent copy."""
         made = SequenceSet()
         made._lanes = {
             chunk: lane if isinstance(lane, bytes) else lane[:]
@@ -92,7 +92,7 @@ class SequenceSet(LaneStore):
         return lane[sequence & MASK] == 1
 
     def add(self, run: Run) -> int:
-        """Put the run in and return how many of it were not in; what is in already stays."""
+        """Add a run and return how many of its sequences weren't members before."""
         before = self._size
         lanes, counts, step = self._lanes, self._counts, 1
         parts: Iterable[tuple[int, int, int, int]]
@@ -125,7 +125,7 @@ class SequenceSet(LaneStore):
         return self._size - before
 
     def add_mask(self, first: int, mask: bytes) -> None:
-        """Put in those of `first`, `first + 1`, ... for which the mask has a 1, and not a 0."""
+        """Add those of `first`, `first + 1`, ... for which the mask has a 1, not a 0."""
         at = 0
         while at < len(mask):
             chunk, start = (first + at) >> SHIFT, (first + at) & MASK
@@ -184,7 +184,7 @@ class SequenceSet(LaneStore):
         return before - self._size
 
     def contains_all(self, run: Run) -> bool:
-        """Whether every sequence of the run is in; true of an empty run."""
+        """Whether every sequence of the run is a member; true for an empty run."""
         if len(run) == 1:
             return run[0] in self
         if not isinstance(run, range):
@@ -205,7 +205,7 @@ class SequenceSet(LaneStore):
         return True
 
     def first(self) -> int | None:
-        """The lowest member, or None if there is none."""
+        """Return the lowest member, or None if there is none."""
         if not self._size:
             return None
         lowest = self._lowest
@@ -223,7 +223,7 @@ class SequenceSet(LaneStore):
         return (lowest << SHIFT) + lane.find(1)
 
     def gap(self, start: int) -> int:
-        """The lowest sequence from `start` on that is no member."""
+        """Return the lowest sequence from `start` on that is no member."""
         chunk, at = start >> SHIFT, start & MASK
         while True:
             lane = self._writable(chunk)
@@ -239,7 +239,7 @@ class SequenceSet(LaneStore):
             at = 0
 
     def next(self, start: int) -> int | None:
-        """The lowest member from `start` on, or None if there is none."""
+        """Return the lowest member from `start` on, or None if there is none."""
         if not self._size:
             return None
         chunk = start >> SHIFT
@@ -263,13 +263,13 @@ class SequenceSet(LaneStore):
         return (first << SHIFT) + lane.find(1)
 
     def runs(self) -> Iterator[range]:
-        """The members as stretches of consecutive ones, ascending, no two touching."""
+        """Yield the members as stretches of consecutive ones, ascending, no two touching."""
         return self._stretches(sorted([*self._lanes, *(self._full or ())], key=lowest_of), 0, CHUNK)
 
     def runs_within(self, start: int, stop: int) -> Iterator[range]:
-        """As `runs`, of the members with start <= member < stop.
+        """Do `runs` for the members with start <= member < stop.
 
-        What was yielded may be discarded while this goes on.
+        Yielded runs may be discarded during the iteration.
         """
         if start >= stop:
             return iter(())
@@ -296,7 +296,7 @@ class SequenceSet(LaneStore):
         self._size = 0
 
     def _add_lane(self, chunk: int, members: bytearray) -> None:
-        """Put these members of a chunk in, which has a lane or is full."""
+        """Add members to a chunk that has a lane or is full."""
         lane = self._writable(chunk)
         if lane is not None:
             both = int.from_bytes(lane, "big") | int.from_bytes(members, "big")
@@ -306,7 +306,7 @@ class SequenceSet(LaneStore):
             self._size += added
 
     def _knows(self, chunk: int) -> bool:
-        """Whether it has a lane, or is full."""
+        """Whether the chunk has a lane, or is full."""
         return chunk in self._lanes or (self._full is not None and chunk in self._full)
 
     def _add_each(self, run: "array[int]") -> None:
@@ -346,7 +346,7 @@ class SequenceSet(LaneStore):
     def _edges(
         self, run: range, whole: Callable[[int, int], None]
     ) -> Iterable[tuple[int, int, int, int]]:
-        """The pieces of the run but for those that are whole chunks: these are done at once."""
+        """Yield the pieces of the run, except whole chunks, which are handled at once here."""
         first, last = -(-run.start >> SHIFT), run.stop >> SHIFT
         if first >= last:
             return pieces(run)
@@ -365,7 +365,7 @@ class SequenceSet(LaneStore):
         self._size -= had
 
     def _stretches(self, chunks: list[int | range], begin: int, end: int) -> Iterator[range]:
-        """The stretches in these chunks, from `begin` in the first one to `end` in the last."""
+        """Yield the stretches in these chunks, from `begin` in the first to `end` in the last."""
         return merged(
             part
             for nth, chunk in enumerate(chunks, 1)
@@ -375,7 +375,7 @@ class SequenceSet(LaneStore):
         )
 
     def _parts(self, chunk: int | range, begin: int, end: int) -> Iterable[tuple[int, int]]:
-        """The stretches in a chunk, or in some that are full."""
+        """Yield the stretches in a chunk, or in consecutive full ones."""
         if isinstance(chunk, range):
             return (((chunk.start << SHIFT) + begin, (chunk.stop - 1 << SHIFT) + end),)
         lane = self._lanes.get(chunk)

@@ -1,4 +1,4 @@
-"""Stretches of whole numbers: what is dense costs as much as it has gaps, however long it is."""
+"""Stretches of whole numbers: a dense set takes memory for its gaps only, however long it is."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -24,26 +24,26 @@ class Spans:
         return map(range, self._starts, self._stops)
 
     def first(self) -> int | None:
-        """The lowest member, or None if there is none."""
+        """Return the lowest member, or None if there is none."""
         return self._starts[0] if self._starts else None
 
     def next(self, number: int) -> int | None:
-        """The lowest member from this number on."""
+        """Return the lowest member from this number on."""
         nth = bisect_right(self._stops, number)
         return max(self._starts[nth], number) if nth < len(self._starts) else None
 
     def stop(self, number: int) -> int:
-        """The end of the stretch with this member."""
+        """Return the end of the stretch with this member."""
         return self._stops[bisect_right(self._starts, number) - 1]
 
     def within(self, start: int, stop: int) -> list[range]:
-        """The stretches of the members with start <= member < stop."""
+        """Return the stretches of the members with start <= member < stop."""
         begin, end = bisect_right(self._stops, start), bisect_left(self._starts, stop)
         pairs = zip(self._starts[begin:end], self._stops[begin:end], strict=True)
         return [range(max(first, start), min(last, stop)) for first, last in pairs]
 
     def add(self, start: int, stop: int) -> None:
-        """All of start <= number < stop are in."""
+        """Add all numbers with start <= number < stop."""
         begin, end = bisect_left(self._stops, start), bisect_right(self._starts, stop)
         if begin < end:  # they touch
             start = min(start, self._starts[begin])
@@ -52,7 +52,7 @@ class Spans:
         self._stops[begin:end] = [stop]
 
     def discard(self, start: int, stop: int) -> None:
-        """None of start <= number < stop is in."""
+        """Remove all numbers with start <= number < stop."""
         begin, end = bisect_right(self._stops, start), bisect_left(self._starts, stop)
         if begin >= end:
             return
@@ -62,7 +62,7 @@ class Spans:
         self._stops[begin:end] = [last for _, last in left]
 
     def copy(self) -> "Spans":
-        """The same members in a set of its own."""
+        """Return an independent copy."""
         made = Spans()
         made._starts, made._stops = self._starts[:], self._stops[:]
         return made

@@ -1,4 +1,4 @@
-"""What an attaching link wants: a pure decision over what its attach says.
+"""The intent of an attaching link: a pure decision over the fields of its attach.
 
 The rules are those of real JMS clients: a link's name, its source's capabilities, durability and
 expiry say which subscription is meant (`pipeline.subscriptions.registry`). `ingest.net.termini`
@@ -32,7 +32,7 @@ from distributary.pipeline.selector.parser import SelectorLimits, parse
 from distributary.pipeline.subscriptions.registry import key_of_link, key_of_lookup, key_of_queue
 from distributary.pipeline.subscriptions.temporary_destination import wanted_kind
 
-#: What JMS clients write, and words that others do. The filters' descriptors say what they are.
+#: Descriptors of filters, as JMS clients and others write them.
 SELECTOR = 0x0000468C00000004
 NO_LOCAL = 0x0000468C00000003
 SELECTOR_DESCRIPTORS = frozenset(
@@ -45,23 +45,23 @@ SELECTOR_DESCRIPTORS = frozenset(
 NO_LOCAL_DESCRIPTORS = frozenset(
     {NO_LOCAL, "apache.org:no-local-filter:list", "apache.org:jms-no-local-filter:string"}
 )
-#: Why no-local is refused there: a message would be local to one consumer and not to the next, and
-#: the log doesn't know who published it.
+#: Why no-local is refused on global subscriptions: a message would be local to one consumer and not
+#: to the next, and the log doesn't record its publisher.
 NO_LOCAL_GLOBAL = "no-local is for subscriptions of a container; a global one has none"
-#: What a link can do beyond what its connection says: that of a topic's consumer, of a producer.
+#: Capabilities that a link offers beside its connection's: a topic's consumer, a producer.
 CONSUMER_OFFERS = ("SHARED-SUBS",)
 PRODUCER_OFFERS = ("DELAYED_DELIVERY",)
-#: A topic's producer that desires it gets back what nobody is subscribed to. A queue, which stores
-#: what nobody takes yet, doesn't offer it.
+#: A topic's producer that desires it gets messages back that no subscription is owed. A queue,
+#: which stores messages without consumers, doesn't offer it.
 RELEASES = "RELEASE-UNDELIVERABLE"
-#: What a coordinator can do: part 4, section 4.5.1 of AMQP.
+#: Capabilities of a coordinator: part 4, section 4.5.1 of AMQP.
 COORDINATOR_OFFERS = frozenset(
     {"amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn"}
 )
 
 
 class Attach(msgspec.Struct, frozen=True):
-    """A link's attach as far as the decision needs it."""
+    """The fields of a link's attach that the decision needs."""
 
     name: str
     outgoing: bool  #: we send, the peer receives
@@ -74,8 +74,8 @@ class Attach(msgspec.Struct, frozen=True):
     capabilities: frozenset[str]
     desired: frozenset[str]  #: capabilities that the peer would like the link to have
     filters: tuple[object, ...]  #: descriptors of the filters
-    selectors: tuple[object, ...]  #: what the filters that are selectors say
-    expiry: Expiry = NO_EXPIRY  #: how long a durable source is to live
+    selectors: tuple[object, ...]  #: values of the selector filters
+    expiry: Expiry = NO_EXPIRY  #: lifetime of a durable source
     answers: str = ""  #: the address of the peer's own terminus
 
 
@@ -86,7 +86,7 @@ class Produce(msgspec.Struct, frozen=True):
 
 
 class Make(msgspec.Struct, frozen=True):
-    """A dynamic terminus: make a temporary destination, then do with it what the link is for."""
+    """A dynamic terminus: make a temporary destination, then attach the link to it."""
 
     kind: Kind
 
@@ -97,8 +97,7 @@ class Relay(msgspec.Struct, frozen=True):
 
 class Subscribe(msgspec.Struct, frozen=True):
     """Consume from a subscription: a named one, or (key None) one of the link's own. `selector`
-    is the consumer's own: of what the subscription is owed (on a queue) it gets only what
-    matches."""
+    is the consumer's own: of the messages that the queue is owed it gets only those that match."""
 
     key: SubscriptionKey | None
     definition: Definition
@@ -115,8 +114,8 @@ class Browse(msgspec.Struct, frozen=True):
 
 
 class BrowseSubscription(msgspec.Struct, frozen=True):
-    """Browse a durable subscription by its id: deliver what it is owed, or what of that a selector
-    matches, and leave it there."""
+    """Browse a durable subscription by its id: deliver the messages that it is owed, or those that
+    a selector matches, and leave them there."""
 
     key: SubscriptionKey
     selector: str | None = None
@@ -140,9 +139,9 @@ AttachIntent: TypeAlias = (
 def decide_intent(
     attach: Attach, container: str, bare: Kind, style: PatternStyle
 ) -> AttachIntent | Make:
-    """What an attach asks for, or why it is refused. `bare` is the kind of an address that
-    doesn't name its own, `style` says which characters of a source's address are wildcards. Source
-    and target: AMQP 1.0 part 3, section 3.5."""
+    """Return the intent of an attach, or why it is refused. `bare` is the kind of an address
+    without a prefix, `style` says which characters of a source's address are wildcards. Source and
+    target: AMQP 1.0 part 3, section 3.5."""
     if attach.coordinator:
         return _coordinator(attach)
     if attach.dynamic:
@@ -164,7 +163,7 @@ def decide_intent(
 def _at(
     attach: Attach, address: str, container: str, bare: Kind, style: PatternStyle
 ) -> AttachIntent:
-    """What an attach asks for at this address."""
+    """Return the intent of an attach at this address."""
     said = said_by(attach.capabilities)
     if isinstance(said, AmqpError):
         return said
@@ -178,8 +177,8 @@ def _at(
 
 
 def _coordinator(attach: Attach) -> Coordinate | AmqpError:
-    """Capabilities of a coordinator are what transactions its controller wants to declare, any of
-    them; none at all asks for nothing more than local ones."""
+    """Accept a coordinator if it has one of the offered capabilities, or none: these name the
+    kinds of transactions that its controller may declare; without them they are local."""
     asked = attach.capabilities
     if asked and not asked & COORDINATOR_OFFERS:
         words = ", ".join(sorted(asked))
@@ -195,7 +194,7 @@ def _made(attach: Attach) -> Make | AmqpError:
 
 
 def intent_for(destination: Destination, attach: Attach, container: str) -> AttachIntent:
-    """What an attach asks for at this destination."""
+    """Return the intent of an attach at this destination."""
     return _consumer(attach, container, destination) if attach.outgoing else Produce(destination)
 
 
@@ -223,7 +222,7 @@ def _consumer(attach: Attach, container: str, destination: Destination) -> Attac
 
 
 def _browsed(attach: Attach, id_: str) -> BrowseSubscription | AmqpError:
-    """What a browser of the subscription with this id wants."""
+    """Return the intent of a browser of the subscription with this id."""
     selector = _selector(attach)
     if isinstance(selector, AmqpError):
         return selector
@@ -235,7 +234,7 @@ def _browsed(attach: Attach, id_: str) -> BrowseSubscription | AmqpError:
 
 
 def _selector(attach: Attach) -> str | AmqpError | None:
-    """The text of the one selector; a blank one selects everything, as if there were none."""
+    """Return the text of the only selector; None for a blank one, which selects everything."""
     match attach.selectors:
         case ():
             return None
@@ -247,7 +246,7 @@ def _selector(attach: Attach) -> str | AmqpError | None:
 
 
 def unreadable(selector: str, limits: SelectorLimits) -> AmqpError | None:
-    """Why this text is no selector; None if it is one."""
+    """Return why this text is no selector; None if it is one."""
     try:
         parse(selector, limits)
     except SelectorError as error:
@@ -256,7 +255,8 @@ def unreadable(selector: str, limits: SelectorLimits) -> AmqpError | None:
 
 
 def not_created(what: str) -> AmqpError:
-    """The refusal of what isn't there, where an operator doesn't want that its use creates it."""
+    """Return the refusal of a destination that doesn't exist and whose policy forbids its creation
+    on use."""
     text = f"there is no '{what}', and its use doesn't create it (create_on_use of its policy)"
     return AmqpError(NOT_FOUND, text)
 
@@ -264,8 +264,8 @@ def not_created(what: str) -> AmqpError:
 def offered(
     topic: str | None, *, outgoing: bool, desired: frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
-    """The capabilities of a link, by the destination that it has, if it has one; what it `desired`
-    is among them only if it has it."""
+    """Return the capabilities that a link offers, by its destination's topic, if it has one. Of the
+    `desired` capabilities, it offers those that it has."""
     is_topic = topic and kind_of_topic(topic) in {Kind.TOPIC, Kind.TEMPORARY_TOPIC}
     if not outgoing:
         releases = (RELEASES,) if is_topic and RELEASES in desired else ()

@@ -1,9 +1,9 @@
-"""Which connections may bear one container id at the same time.
+"""Connections that may have one container id at the same time.
 
-A JMS client id is its connection's alone (JMS 2.0, section 6.1.2). A client says so: it desires the
-capability `sole-connection-for-container` in its open. Who doesn't may share the id with others
-that don't, and with it the id's subscriptions, each by its own rule: a shared one has one more
-consumer, an exclusive one is locked while it has its consumer.
+A JMS client id belongs to one connection (JMS 2.0, section 6.1.2): its client desires the
+capability `sole-connection-for-container` in its open. Connections that don't desire it may share
+the id, and with it the id's subscriptions, each by its own rule: a shared one gets one more
+consumer, an exclusive one is locked while it has a consumer.
 """
 
 from enum import StrEnum
@@ -13,14 +13,14 @@ SOLE_CONNECTION = "sole-connection-for-container"
 
 
 class Bearers(StrEnum):
-    """The connections that have a container id when one more comes with it."""
+    """The connections that have a container id when another one asks for it."""
 
     NONE = "none"
-    SOLE = "sole"  #: one, which desires to be the only one
-    SHARING = "sharing"  #: some, of which none desires that
+    SOLE = "sole"  #: one connection, which desires to be the only one
+    SHARING = "sharing"  #: connections that don't desire to be the only one
 
 
-#: (who has the id, whether who comes desires it alone) -> whether it is let in.
+#: (connections with the id, whether the new one desires it alone) -> whether it is let in.
 MAY_BEAR: dict[tuple[Bearers, bool], bool] = {
     (Bearers.NONE, False): True,
     (Bearers.NONE, True): True,
@@ -32,7 +32,7 @@ MAY_BEAR: dict[tuple[Bearers, bool], bool] = {
 
 
 def refused_container(container: str, bearers: Bearers, *, sole: bool) -> str:
-    """Why a connection may not have this container id now; empty if it may."""
+    """Return why a connection may not have this container id now; empty if it may."""
     if MAY_BEAR[bearers, sole]:
         return ""
     used = f"container-id '{container}' is in use by another connection"

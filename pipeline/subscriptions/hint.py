@@ -1,9 +1,9 @@
-"""A hint: which of a subscription's messages its selector matches, found out before they are read.
+"""A hint: the sequences of old messages that may match a selector, found before they are read.
 
-Rule 1: a hint is about a topic, a selector and a stretch of sequences. Messages don't change, so a
-        hint stays true, whatever becomes of the subscription.
-Rule 2: a hint names all messages that match, and may name more. Those that it names are evaluated
-        as ever, the others aren't looked at.
+Rule 1: a hint is about a topic, a selector and a range of sequences. Messages don't change, so a
+        hint stays true, even when the subscription changes.
+Rule 2: a hint names all messages that match, and may name more. The selector is evaluated for the
+        messages that it names; the others aren't read.
 Rule 3: no promise rests on a hint: it may be forgotten at any time, and then all messages are
         evaluated.
 """
@@ -19,7 +19,7 @@ import msgspec
 
 from distributary.pipeline.errors import InvalidRequest
 
-#: A match is told as how far it lies behind the first sequence of its part: 32 bits, big-endian.
+#: A match is written as its distance from the first sequence of its part: 32 bits, big-endian.
 OFFSET_BYTES = 4
 #: Sequences that one part is about, at most.
 SPAN_MAX = 1 << 32
@@ -51,7 +51,7 @@ class Hint:
         self._count = len(first.sequences)
 
     def __len__(self) -> int:
-        """How many sequences it names."""
+        """The number of sequences that the hint names."""
         return self._count
 
     @property
@@ -64,7 +64,7 @@ class Hint:
         return self._parts[-1].stop
 
     def follow(self, part: Part) -> bool:
-        """Take in a part that begins where this ends, or is known already; else return False."""
+        """Add a part that begins where this hint ends, or is known already; else return False."""
         if self.start <= part.start and part.stop <= self.stop:
             return True
         if part.start != self.stop:
@@ -78,8 +78,8 @@ class Hint:
         return self.start <= sequence < self.stop
 
     def next(self, sequence: int) -> int:
-        """The first sequence from here on that may match; `stop` if there is none. The hint
-        covers this one."""
+        """Return the first sequence from `sequence` on that may match; `stop` if there is none. The
+        hint must cover `sequence`."""
         for part in self._parts:
             if part.stop > sequence:
                 at = bisect_left(part.sequences, sequence)
@@ -88,23 +88,23 @@ class Hint:
         return self.stop
 
     def filter(self, sequence: int) -> HintFilter | None:
-        """The filter from this sequence on, as far as one part goes; None if the hint doesn't
-        cover it."""
+        """Return the filter from this sequence to the end of its part; None if the hint doesn't
+        cover the sequence."""
         for part in self._parts:
             if part.start <= sequence < part.stop:
                 return HintFilter(part.sequences, part.stop)
         return None
 
     def forget(self, below: int) -> bool:
-        """Forget the parts below; whether any part is left."""
+        """Forget the parts below a sequence; return whether any part is left."""
         while self._parts and self._parts[0].stop <= below:
             self._count -= len(self._parts.popleft().sequences)
         return bool(self._parts)
 
 
 def cut(start: int, stop: int, sequences: "array[int]", most: int) -> Iterator[Part]:
-    """What is known of `start .. stop - 1` in parts that name `most` each, one at least. Of the
-    sequences, which ascend, those count that lie there."""
+    """Cut `start .. stop - 1` into parts that name `most` sequences each at most (`most` >= 1). Of
+    the ascending `sequences`, those outside of the range are ignored."""
     at, end = bisect_left(sequences, start), bisect_left(sequences, stop)
     while start < stop:
         last = min(start + SPAN_MAX, stop)
@@ -116,7 +116,7 @@ def cut(start: int, stop: int, sequences: "array[int]", most: int) -> Iterator[P
 
 
 def packed(start: int, sequences: Sequence[int]) -> bytes:
-    """The matches of a part that begins at `start`, as they travel."""
+    """Return the matches of a part that begins at `start` as bytes."""
     offsets = array("I", [one - start for one in sequences])
     if sys.byteorder == "little":
         offsets.byteswap()
@@ -124,7 +124,7 @@ def packed(start: int, sequences: Sequence[int]) -> bytes:
 
 
 def unpacked(start: int, stop: int, matches: bytes) -> Part:
-    """The same part again. Raises InvalidRequest for what can't be one."""
+    """Return the part of packed matches. Raises InvalidRequest for malformed ones."""
     if not start < stop <= start + SPAN_MAX:
         raise InvalidRequest(
             f"a hint is about the sequences 'start' to 'stop' - 1, {SPAN_MAX} at most; "

@@ -1,15 +1,15 @@
-"""Whose a name is: client ids, and the names of subscriptions that belong to no client id.
+"""Owners of names: client ids, and the names of subscriptions that belong to no client id.
 
-    ["*"]                                  # everybody
+    ["*"]                                  # all users
     client_ids = ["{user}", "{user}-*", "ID:*"]
     [billing]
     client_ids = ["billing", "invoices-*"]
     subscriptions = ["dispatchers*"]
 
-Rule 1: a name that fits a pattern in the line of a user is that user's. Several users may have it.
-Rule 2: any other name may be used by those whom the line of `["*"]` lets use it, where `{user}`
-        stands for the name of the user who asks; where `["*"]` says nothing, by everybody.
-Rule 3: `*` and `?` in a pattern mean what they mean in permissions.
+Rule 1: a name that fits a pattern in the line of a user is that user's. Several users may own it.
+Rule 2: a user may use any other name that fits a pattern of `["*"]`, where `{user}` stands for
+        that user's name; without a line `["*"]`, all users may use any other name.
+Rule 3: `*` and `?` in a pattern have the same meaning as in permissions.
 """
 
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.subscriptions.permission import EVERYBODY, fits
 
-#: In a pattern of `["*"]`: the name of the user who asks.
+#: In a pattern of `["*"]`: the name of the asking user.
 USER = "{user}"
 _WILD = frozenset("*?")
 
 
 class NameKind(StrEnum):
-    """What is named; the words are the keys of a line."""
+    """Kind of a name; the words are the keys of a line."""
 
     CLIENT_ID = "client_ids"  #: the container id of a connection
     SUBSCRIPTION = "subscriptions"  #: a global subscription, durable or not
 
 
 class _Reserved(msgspec.Struct, frozen=True):
-    """The names of one kind that are somebody's: those without a wildcard, and the patterns."""
+    """The names of one kind that have owners: those without a wildcard, and the patterns."""
 
     exact: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     patterns: tuple[tuple[str, str], ...] = ()
@@ -57,13 +57,13 @@ class OwnedNames(msgspec.Struct, frozen=True):
     kinds: Mapping[NameKind, _Reserved] = msgspec.field(default_factory=dict)
 
     def may_use(self, user: str, kind: NameKind, name: str) -> bool:
-        """Whether the user may bear or use this name."""
+        """Whether the user may use this name."""
         reserved = self.kinds.get(kind)
         return reserved is None or reserved.may_use(user, name)
 
     def may_use_key(self, user: str, key: SubscriptionKey | None) -> bool:
-        """Whether the subscription's name is one that the user may use. A queue and a
-        subscription of a link's own have no such name."""
+        """Whether the user may use the subscription's name. Queues, and subscriptions of a link's
+        own, have no owned name."""
         if key is None or key.queue:
             return True
         if key.container is None:
@@ -71,7 +71,8 @@ class OwnedNames(msgspec.Struct, frozen=True):
         return self.may_use(user, NameKind.CLIENT_ID, key.container)
 
     def amqp_error(self, user: str, key: SubscriptionKey | None) -> AmqpError | None:
-        """None when the user may use the subscription's name, else what to tell the peer."""
+        """Return None when the user may use the subscription's name, else the error for the
+        peer."""
         if key is None or self.may_use_key(user, key):
             return None
         what = f"subscription {key.id}"
@@ -86,7 +87,7 @@ ANYBODYS = OwnedNames()
 
 
 def parse(tree: Mapping[str, object]) -> OwnedNames:
-    """The names as written: user, kind, patterns. Raises InvalidRequest."""
+    """Parse the names as written: user, kind, patterns. Raises InvalidRequest."""
     lines = {user: _line(user, said) for user, said in tree.items()}
     return OwnedNames({kind: _reserved(kind, lines) for kind in NameKind})
 
@@ -108,7 +109,7 @@ def _reserved(kind: NameKind, lines: Mapping[str, Mapping[NameKind, tuple[str, .
 
 def _line(user: str, said: object) -> Mapping[NameKind, tuple[str, ...]]:
     if not isinstance(said, dict):
-        raise InvalidRequest(f"what '{user}' has is no table; write [{user}] above its lines")
+        raise InvalidRequest(f"the entry of '{user}' is no table; write [{user}] above its lines")
     found: dict[NameKind, tuple[str, ...]] = {}
     for word, patterns in said.items():
         if word not in set(NameKind):
@@ -123,8 +124,8 @@ def _line(user: str, said: object) -> Mapping[NameKind, tuple[str, ...]]:
 
 
 def _fits_for(pattern: str, user: str, name: str) -> bool:
-    """Whether the name fits with the user's name in place of `{user}`. A user whose name has a
-    wildcard in it has no such names: the pattern would let in others' names."""
+    """Whether the name fits with the user's name in place of `{user}`. For a user whose name has a
+    wildcard it never does: the pattern would fit other users' names."""
     if USER in pattern and not _WILD.isdisjoint(user):
         return False
     return fits(pattern.replace(USER, user), name)

@@ -1,16 +1,16 @@
-"""Who may do what where: a literal reading of what an operator wrote.
+"""Permissions of users at destinations: a literal reading of the permissions file.
 
-    ["*"]                        # everybody, anonymous clients too
+    ["*"]                        # all users, anonymous clients too
     consume = ["news"]
     [alice]
     publish = ["orders.*"]
     consume = ["orders.*", "queue://billing/*"]
     create = ["*", "temp-queue://*"]
 
-Rule 1: what no line allows is not allowed; there are no lines that forbid.
+Rule 1: an action that no line allows is not allowed; there are no lines that forbid.
 Rule 2: a pattern is for one kind of destination, the one that its prefix names (`topic://`, which
         may be left out, `queue://`, `temp-queue://`, `temp-topic://`).
-Rule 3: in the name `*` stands for any characters, none too, and `?` for one; every other character
+Rule 3: in the name `*` stands for zero or more characters, and `?` for one; every other character
         stands for itself. Neither a dot nor a slash is special.
 Rule 4: no action includes another.
 """
@@ -24,15 +24,15 @@ from distributary.pipeline.model.address import PREFIXES, Kind, kind_of_topic
 from distributary.pipeline.model.amqp_error import UNAUTHORIZED, AmqpError
 from distributary.pipeline.model.topic_pattern import is_pattern, stand_ins
 
-#: In place of a user's name: everybody.
+#: In place of a user's name: all users.
 EVERYBODY = "*"
 
 
 class Action(StrEnum):
-    PUBLISH = "publish"  #: send to it
+    PUBLISH = "publish"  #: send to the destination
     CONSUME = "consume"  #: receive from it, browse it
-    CREATE = "create"  #: durable subscriptions on it, and their end; a queue; a temporary one
-    MANAGE = "manage"  #: end subscriptions on it whoever made them
+    CREATE = "create"  #: make and end durable subscriptions on it; make a queue, a temporary one
+    MANAGE = "manage"  #: end subscriptions on it, whichever user made them
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Pattern:
         return self.kind == kind and fits(self.name, name)
 
     def matches_topic(self, topic: str) -> bool:
-        """Whether it is for the destination of this word in the log."""
+        """Whether the pattern fits the destination with this word in the log."""
         return self.matches(*_parts(topic))
 
 
@@ -55,13 +55,13 @@ Grants = Mapping[Action, tuple[Pattern, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What each user may do; `EVERYTHING` where no permissions are configured."""
+    """The grants of each user; `EVERYTHING` where no permissions are configured."""
 
     grants: Mapping[str, Grants] | None
 
     def allow(self, user: str, action: Action, topic: str) -> bool:
-        """Whether the user may do this to the destination, named as in the log; to a pattern, if to
-        every topic that matches it."""
+        """Whether the user may do this to the destination, named as in the log. A pattern of topics
+        is allowed if every topic that matches it is."""
         if self.grants is None:
             return True
         if is_pattern(topic):
@@ -86,7 +86,7 @@ class Permissions:
         return {Kind.TOPIC, Kind.QUEUE} <= every
 
     def amqp_error(self, user: str, topic: str, *actions: Action) -> AmqpError | None:
-        """None when the user may do one of these to the destination, else what to tell the peer."""
+        """Return None when the user may do one of these actions, else the error for the peer."""
         if any(self.allow(user, action, topic) for action in actions):
             return None
         words = " or ".join(actions)
@@ -97,13 +97,13 @@ EVERYTHING = Permissions(None)
 
 
 def parse(tree: Mapping[str, object]) -> Permissions:
-    """The permissions as written: user, action, patterns. Raises InvalidRequest."""
+    """Parse the permissions as written: user, action, patterns. Raises InvalidRequest."""
     return Permissions({user: _grants(user, lines) for user, lines in tree.items()})
 
 
 def _grants(user: str, lines: object) -> Grants:
     if not isinstance(lines, dict):
-        raise InvalidRequest(f"what '{user}' has is no table; write [{user}] above its lines")
+        raise InvalidRequest(f"the entry of '{user}' is no table; write [{user}] above its lines")
     grants: dict[Action, tuple[Pattern, ...]] = {}
     known = ", ".join(Action)
     for action, patterns in lines.items():
@@ -126,13 +126,13 @@ def _pattern(user: str, action: str, text: str) -> Pattern:
 
 
 def pattern_of(text: str) -> Pattern | None:
-    """The pattern of destinations that this text is; None if it is none."""
+    """Parse a pattern of destinations; return None for a text that is none."""
     kind, name = _parts(text)
     return None if not name or kind_of_topic(name) is not Kind.TOPIC else Pattern(kind, name)
 
 
 def _parts(topic: str) -> tuple[Kind, str]:
-    """The kind and the name of a destination; `topic://` may stand before a topic."""
+    """Return kind and name of a destination; `topic://` may stand before a topic."""
     kind = kind_of_topic(topic)
     return kind, topic.removeprefix(PREFIXES[kind])
 
@@ -140,8 +140,8 @@ def _parts(topic: str) -> tuple[Kind, str]:
 def fits(pattern: str, name: str) -> bool:
     """Whether the name fits the pattern.
 
-    When something doesn't, only the last `*` can still take one more character: what those before
-    it took is enough for them.
+    After a mismatch only the last `*` may take one more character: the earlier ones never need
+    more than they took.
     """
     at = position = taken = 0
     star = -1

@@ -1,5 +1,5 @@
-"""Where each key of a policy in force was said, for people: the line of the policies' file, `own`
-(the subscription's record), or `settings` (the gateway's). A key that isn't here has its default.
+"""Source of each key of a policy in force, as a text: the line of the policies' file, `own` (the
+subscription's record), or `settings` (the gateway's). Keys with their default have no source.
 """
 
 from typing import Final
@@ -14,15 +14,14 @@ from distributary.pipeline.model.policy import (
 from distributary.pipeline.subscriptions.permission import Pattern, fits
 from distributary.pipeline.subscriptions.policy_table import Policies, of_text
 
-#: Keys of a topic's policy that hold for its subscriptions where nothing nearer does.
+#: Keys of a topic's policy that hold for its subscriptions unless their own policy has the key.
 _INHERITED: Final = ("page_bytes", "backlog_")
 
 
 def of_subscription(
     policies: Policies, subscription_id: str, topic: str, own: str = ""
 ) -> dict[str, str]:
-    """Of a subscription's policy. What a topic says of backlogs and pages holds where nothing
-    nearer does."""
+    """Return the sources of a subscription's policy, with the topic's keys that it inherits."""
     found = _of_settings(policies.default, DEFAULT)
     for key, where in of_topic(policies, topic).items():
         if key.startswith(_INHERITED):
@@ -34,7 +33,7 @@ def of_subscription(
 
 
 def of_topic(policies: Policies, topic: str) -> dict[str, str]:
-    """Of the policy of a topic or queue, by its word in the log."""
+    """Return the sources of the policy of a topic or queue, by its word in the log."""
     found = _of_settings(policies.default_topic, DEFAULT_TOPIC)
     for line in policies.topics:
         if isinstance(line.match, Pattern) and line.match.matches_topic(topic):
@@ -47,7 +46,7 @@ def _of_settings(
     default: Policy | TopicPolicy | Backlog,
     prefix: str = "",
 ) -> dict[str, str]:
-    """The keys that the gateway's settings say otherwise than the default."""
+    """Return the keys whose value in the gateway's settings differs from the default."""
     found: dict[str, str] = {}
     for name in policy.__struct_fields__:
         value, usual = getattr(policy, name), getattr(default, name)

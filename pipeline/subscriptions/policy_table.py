@@ -1,4 +1,4 @@
-"""Policies as they are written: a table says what differs from the policy below it.
+"""Policies as they are written: a table has the keys that differ from the policy below it.
 
 Tables come from settings (the defaults), from a file (by patterns), and from a subscription's own
 record (a text of JSON); the keys are the same everywhere, those of a backlog begin with `backlog_`.
@@ -11,10 +11,10 @@ record (a text of JSON); the keys are the same everywhere, those of a backlog be
     duplicates_messages = 10_000
     routes = ["queue://audit where amount > 100"]
 
-Rule 1: the defaults hold, then every line that matches, in the order of the file, then what the
-        subscription says itself. Each overrides single keys of those before it.
-Rule 2: every table must be right over the defaults alone; what it contradicts is refused when it
-        is written. So two lines never make a policy that is wrong, at most one that is odd: then a
+Rule 1: the defaults hold, then every line that matches, in the order of the file, then the
+        subscription's own table. Each overrides single keys of those before it.
+Rule 2: every table must be consistent with the defaults alone, or it is refused when it is written.
+        Two lines together may still contradict each other, as a delay above its maximum: then the
         maximum holds.
 """
 
@@ -45,26 +45,26 @@ from distributary.pipeline.selector.lexer import SelectorError
 from distributary.pipeline.selector.parser import parse as parse_selector
 from distributary.pipeline.subscriptions.permission import Pattern, fits, pattern_of
 
-#: What is said of a policy: its keys as in `pipeline.model.policy`.
+#: Values of a policy by their keys, as in `pipeline.model.policy`.
 Table: TypeAlias = Mapping[str, object]
 
-#: Ten years: more milliseconds than anybody waits, and as microseconds still far from 64 bits.
+#: Ten years in milliseconds: longer than any real delay; as microseconds it still fits in 64 bits.
 MS_MOST = 10 * 365 * 24 * 3_600 * 1_000
-#: The same in seconds: a longer time-out of a client's is this one, and its answer says so.
+#: The same in seconds: a client's longer time-out is cut to this, and the answer says so.
 EXPIRY_SECONDS_MOST = MS_MOST // 1_000
-#: More than any log holds, and exact as a double, which JSON's readers elsewhere make of it.
+#: More than any log holds, and exact as a double, as which other JSON readers take it.
 COUNT_MOST = 2**53 - 1
 #: Routes of one topic: each costs a publisher what one more message does.
 ROUTES_MOST = 32
-#: What ActiveMQ writes for "no limit" of a subscription's consumers; it is the same as 0.
+#: ActiveMQ's "no limit" of a subscription's consumers; it is the same as 0.
 NO_LIMIT = -1
-#: Bytes of a page: a few messages at least; at most what two of them may take of a machine.
+#: Bytes of a page: the least holds a few messages; two pages of the most still fit in memory.
 PAGE_LEAST = 4_096
 PAGE_MOST = 1 << 28
-#: Ids that one topic remembers at most; each takes about 150 bytes.
+#: Most ids that one topic remembers; each takes about 150 bytes.
 DUPLICATES_MOST = 1_000_000
 
-#: What stands between the address of a route and its selector.
+#: Separator of a route's address and its selector.
 _WHERE = re.compile(r"\s+where\s+", re.IGNORECASE)
 
 _MATCH = "match"
@@ -72,7 +72,7 @@ _SUBSCRIPTION, _TOPIC = "subscription", "topic"
 
 
 class _Reader:
-    """One table, read key by key; what it doesn't say is taken from the policy below it."""
+    """One table, read key by key; a missing key's value comes from the policy below it."""
 
     def __init__(self, said: Table, where: str) -> None:
         self._said, self._where = said, where
@@ -94,7 +94,7 @@ class _Reader:
         return value
 
     def size(self, key: str, below: int, least: int, most: int) -> int:
-        """So many bytes, or 0 for no word about it."""
+        """Read a number of bytes from `least` to `most`, or 0 for an unset limit."""
         size = self.whole(key, below, most)
         if 0 < size < least:
             raise self.wrong(f"{key} must be 0, or {least} at least")
@@ -126,15 +126,15 @@ class _Reader:
         return value
 
     def queue(self, key: str, below: str) -> str:
-        """An address that names a queue; an empty one names none."""
+        """Read the address of a queue; it may be empty."""
         address = self.text(key, below)
         if address and not dead_letter_queue(address):
             raise self.wrong(f"{key} is {quoted(address)}; it must name a queue")
         return address
 
     def routes(self, key: str, below: tuple[Route, ...]) -> tuple[Route, ...]:
-        """A route or a list of them, as `ADDRESS` or `ADDRESS where SELECTOR`; an empty text is
-        none."""
+        """Read a route or a list of them, as `ADDRESS` or `ADDRESS where SELECTOR`; an empty text
+        is no route."""
         value = self._take(key)
         if value is None:
             return below
@@ -150,21 +150,21 @@ class _Reader:
         if isinstance(to, AmqpError):
             raise self.wrong(f"{key} has {quoted(str(text))}: {to.description}")
         if to.is_temporary:
-            raise self.wrong(f"{key} has {quoted(str(text))}: nobody names a temporary destination")
+            raise self.wrong(f"{key} has {quoted(str(text))}: a temporary destination can't be one")
         try:
             return Route(to, parse_selector(selector[0]).text if selector else None)
         except SelectorError as error:
             raise self.wrong(f"{key} has {quoted(str(text))}: {error}") from None
 
     def word(self, key: str, below: str, words: Iterable[str]) -> str:
-        """One of these words."""
+        """Read one of these words."""
         value, known = self.text(key, below), list(words)
         if value not in known:
             raise self.wrong(f"{key} is {quoted(value)}; it must be one of {', '.join(known)}")
         return value
 
     def finish(self) -> None:
-        """Nothing else may be in the table."""
+        """Check that the table has no other keys."""
         for key in self._said:
             if key not in self._known:
                 known = ", ".join(self._known)
@@ -172,8 +172,8 @@ class _Reader:
 
 
 def over(below: Policy, said: Table, where: str) -> Policy:
-    """The policy `below`, but for what the table says. Raises InvalidRequest beginning with
-    `where` for what isn't right by itself."""
+    """Return the policy `below` with the table's keys replaced. Raises InvalidRequest, beginning
+    with `where`, for an unknown key or a value out of range."""
     read = _Reader(said, where)
     policy = Policy(
         delivery_attempts_max=read.whole(
@@ -210,7 +210,7 @@ def over(below: Policy, said: Table, where: str) -> Policy:
 
 
 def topic_over(below: TopicPolicy, said: Table, where: str) -> TopicPolicy:
-    """The same of a topic's policy."""
+    """Return the topic's policy `below` with the table's keys replaced, as `over` does."""
     read = _Reader(said, where)
     policy = TopicPolicy(
         duplicates_messages=read.whole(
@@ -239,7 +239,7 @@ def _backlog(read: _Reader, below: Backlog) -> Backlog:
 
 
 def dead_letter_queue(address: str) -> Destination | None:
-    """The queue that an address of dead letters means; None if it means none."""
+    """Return the queue of an address of dead letters; None if it names no queue."""
     found = destination_of(address, None, Kind.QUEUE)
     if isinstance(found, Destination) and found.kind is Kind.QUEUE:
         return found
@@ -247,7 +247,7 @@ def dead_letter_queue(address: str) -> Destination | None:
 
 
 def check(policy: Policy, where: str) -> None:
-    """Raises InvalidRequest when parts of the policy contradict each other."""
+    """Raise InvalidRequest when parts of the policy contradict each other."""
     keeps = policy.dead_letter
     rules = (
         (
@@ -280,14 +280,14 @@ def check(policy: Policy, where: str) -> None:
 
 
 def text_of(said: Table) -> str:
-    """A subscription's own table as the text in its record; empty if it says nothing. A key whose
-    value is None says nothing."""
+    """Return a subscription's own table as the text in its record, without keys whose value is
+    None; empty if no key is left."""
     kept = {key: value for key, value in said.items() if value is not None}
     return json.dumps(kept, sort_keys=True, separators=(",", ":")) if kept else ""
 
 
 def of_text(text: str, where: str) -> Table:
-    """The table of such a text. Raises InvalidRequest when it is none; `over` reads its keys."""
+    """Return the table of a text of `text_of`; `over` checks its keys. Raises InvalidRequest."""
     if not text:
         return {}
     try:
@@ -300,7 +300,7 @@ def of_text(text: str, where: str) -> Table:
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """One pattern and what it says: of ids if it is a text, else of destinations."""
+    """One line's pattern, of ids if it is a text, else of destinations, and its keys."""
 
     match: str | Pattern
     said: Table
@@ -308,7 +308,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """All that is said but for the subscriptions' own. See the rules of the module."""
+    """All defaults and lines, without the subscriptions' own tables. See the module's rules."""
 
     default: Policy = DEFAULT
     default_topic: TopicPolicy = DEFAULT_TOPIC
@@ -316,8 +316,8 @@ class Policies(msgspec.Struct, frozen=True):
     topics: tuple[_Line, ...] = ()
 
     def of_subscription(self, subscription_id: str, own: str = "") -> Policy:
-        """The policy in force; `own` is the text in the subscription's record. Raises
-        InvalidRequest when that isn't right."""
+        """Return the policy in force; `own` is the text in the subscription's record. Raises
+        InvalidRequest when that text isn't valid."""
         policy = self.default
         for line in self.subscriptions:
             if isinstance(line.match, str) and fits(line.match, subscription_id):
@@ -328,7 +328,7 @@ class Policies(msgspec.Struct, frozen=True):
         return policy
 
     def check_own(self, own: str, subscription_id: str) -> None:
-        """Raises InvalidRequest when a subscription can't say this of itself."""
+        """Raise InvalidRequest when a subscription can't have this text as its own policy."""
         where = f"subscription {subscription_id}"
         check(over(self.default, of_text(own, where), where), where)
 
@@ -339,7 +339,7 @@ class Policies(msgspec.Struct, frozen=True):
         return self.default_topic.seeks_duplicates or any(line.seeks_duplicates for line in lines)
 
     def of_topic(self, topic: str) -> TopicPolicy:
-        """What holds for a topic or queue, by its word in the log."""
+        """Return the policy of a topic or queue, by its word in the log."""
         policy = self.default_topic
         for line in self.topics:
             if isinstance(line.match, Pattern) and line.match.matches_topic(topic):
@@ -348,7 +348,7 @@ class Policies(msgspec.Struct, frozen=True):
 
 
 def parse(tree: Table, default: Policy, default_topic: TopicPolicy) -> Policies:
-    """What a policies file says. Raises InvalidRequest that says of which line."""
+    """Parse a policies file. Raises InvalidRequest that names the line."""
     for name in tree:
         if name not in (_SUBSCRIPTION, _TOPIC):
             raise InvalidRequest(f"unknown section {name!r}; there are [[subscription]], [[topic]]")
@@ -376,7 +376,7 @@ def _lines(tree: Table, name: str) -> list[object]:
 
 
 def _matched(said: object, name: str, number: int) -> tuple[str, str, Table]:
-    """The pattern of a line, where it stands in words, and all else that it says."""
+    """Return a line's pattern, the line's name for errors, and its other keys."""
     where = f"[[{name}]] number {number}"
     if not isinstance(said, dict):
         raise InvalidRequest(f"{where} must be a table")

@@ -1,9 +1,9 @@
-"""How many queues and durable subscriptions clients may make: counted as they come and go.
+"""Limits of the queues and durable subscriptions that clients make, and the counts of these.
 
-Rule 1: what an operator makes isn't counted, and never refused.
+Rule 1: queues and subscriptions that an operator makes aren't counted, and never refused.
 Rule 2: queues of dead letters are made by the gateway and never refused; they count among all
-        queues, so that nobody makes any number of them by way of others.
-Rule 3: what is there stays: a limit refuses what is new, also when it was lowered.
+        queues, so that no client makes an unlimited number of them.
+Rule 3: a limit refuses new ones only; a lowered limit ends none that exist.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ class Quota(msgspec.Struct, frozen=True):
     subscriptions_of_client_id_max: int  #: durable subscriptions of one client id
 
     def rules(self) -> tuple[tuple[bool, str], ...]:
-        """What must hold of the limits, and the sentence for one that doesn't."""
+        """Return conditions on the limits, each with the sentence for its breach."""
         return (
             (
                 0 <= self.queues_of_user_max <= self.queues_max,
@@ -37,7 +37,7 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 class Census:
-    """The numbers of queues and durable subscriptions: all, by user and by client id."""
+    """Counts of queues (in all, by user) and durable subscriptions (in all, by client id)."""
 
     __slots__ = ("_client_ids", "_queues", "_quota", "_subscriptions", "_users")
 
@@ -48,15 +48,16 @@ class Census:
         self._client_ids: Counter[str] = Counter()
 
     def add(self, key: SubscriptionKey, made: Made) -> None:
-        """Count one that was created."""
+        """Count a created queue or subscription."""
         self._count(key, made, 1)
 
     def remove(self, key: SubscriptionKey, made: Made) -> None:
-        """Count one less; `made` is what it was added with."""
+        """Count one less; `made` is the same as in `add`."""
         self._count(key, made, -1)
 
     def amqp_error(self, key: SubscriptionKey, user: str) -> AmqpError | None:
-        """Why a client of this user can't create it; None if the client can."""
+        """Return why a client of this user can't create the queue or subscription; None if it
+        can."""
         if not key.durable:
             return None
         quota, container = self._quota, key.container

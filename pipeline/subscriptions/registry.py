@@ -1,4 +1,4 @@
-"""Which subscription a link means, and what its attach and its end do to the subscription.
+"""The subscription that a link means, and the effects of the link's attach and end on it.
 
 Rule 1: every decision is a row of a table below.
 Rule 2: a refusal is a value with a sentence for the peer, not an exception.
@@ -15,29 +15,29 @@ from distributary.pipeline.model.address import Destination
 from distributary.pipeline.model.policy import Expiry, Lifetime, Policy, Redefine
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
 
-#: Ends the subscription's name in a link name; what follows counts links, or says the scope.
+#: Ends the subscription's name in a link name; a number of the link, or the scope, follows.
 _SEPARATOR = "|"
 _GLOBAL_SUFFIX = "|global"
 
 
 class Scope(StrEnum):
-    """Within what a subscription's name is unique."""
+    """The scope within which a subscription's name is unique."""
 
     CONTAINER = "container"
     GLOBAL = "global"
-    LINK = "link"  #: nobody's: the subscription is the link's own and has no name
+    LINK = "link"  #: the subscription is the link's own and has no name
 
 
 class LinkMeaning(msgspec.Struct, frozen=True):
-    """Which subscription a consumer's link means. `cut`: the links of the subscription are
-    numbered, and its name is what stands before the first `|`, if anything does."""
+    """The subscription that a consumer's link means. `cut`: the links of the subscription are
+    numbered, and its name is the text before the first `|`, unless that is empty."""
 
     scope: Scope
     cut: bool
     durable: bool
 
     def key(self, container: str, link_name: str) -> SubscriptionKey | None:
-        """The key of the subscription; None for one of the link's own."""
+        """Return the key of the subscription; None for one of the link's own."""
         if self.scope is Scope.LINK:
             return None
         at = link_name.find(_SEPARATOR) if self.cut else -1
@@ -47,7 +47,7 @@ class LinkMeaning(msgspec.Struct, frozen=True):
         )
 
 
-#: (shared, global, durable) -> what a link with a source means. Durable is an expiry of `never` or
+#: (shared, global, durable) -> meaning of a link with a source. Durable is an expiry of `never` or
 #: a durability that isn't `none`; shared and global are capabilities of the source.
 MEANINGS: dict[tuple[bool, bool, bool], LinkMeaning] = {
     (False, False, False): LinkMeaning(Scope.LINK, cut=False, durable=False),
@@ -60,8 +60,8 @@ MEANINGS: dict[tuple[bool, bool, bool], LinkMeaning] = {
     (True, True, True): LinkMeaning(Scope.GLOBAL, cut=True, durable=True),
 }
 
-#: (shared, global) -> which subscription a link without a source looks for, to end it. Shared and
-#: global are capabilities that the link desires; it is durable, or there is nothing to look for.
+#: (shared, global) -> the durable subscription that a link without a source looks for, to end it.
+#: Shared and global are capabilities that the link desires.
 LOOKUPS: dict[tuple[bool, bool], LinkMeaning] = {
     (False, False): LinkMeaning(Scope.CONTAINER, cut=False, durable=True),
     (False, True): LinkMeaning(Scope.GLOBAL, cut=False, durable=True),
@@ -73,10 +73,10 @@ LOOKUPS: dict[tuple[bool, bool], LinkMeaning] = {
 def key_of_link(
     container: str, link_name: str, *, shared: bool, global_: bool, durable: bool
 ) -> SubscriptionKey | None:
-    """The subscription that a consumer's link means, None for one of its own.
+    """Return the subscription that a consumer's link means, None for one of the link's own.
 
-    Clients name the links of a shared subscription `N`, `N|2`, `N|global`, `N|volatile1`, ...;
-    those of one that isn't shared bear its name as it is.
+    Clients name the links of a shared subscription `N`, `N|2`, `N|global`, `N|volatile1`, ...; the
+    link of an exclusive subscription has its name unchanged.
     """
     return MEANINGS[shared, global_, durable].key(container, link_name)
 
@@ -84,10 +84,10 @@ def key_of_link(
 def key_of_lookup(
     container: str, link_name: str, *, shared: bool = False, global_: bool = False
 ) -> SubscriptionKey:
-    """The durable subscription that a link without a source asks for, to unsubscribe.
+    """Return the durable subscription that a link without a source asks for, to unsubscribe.
 
-    A client that desires no capabilities may say by the name alone which one it means: no
-    subscription's own name ends so.
+    A client that desires no capabilities may name a shared global subscription by the suffix
+    `|global`, with which no subscription's own name ends.
     """
     if not shared and not global_ and link_name.endswith(_GLOBAL_SUFFIX):
         shared = global_ = link_name != _GLOBAL_SUFFIX
@@ -97,16 +97,16 @@ def key_of_lookup(
 
 
 def key_of_queue(queue: Destination) -> SubscriptionKey:
-    """The one subscription that a queue is: shared by all of its consumers, and durable unless the
-    queue is temporary."""
+    """Return the key of a queue's only subscription: shared by all of its consumers, and durable
+    unless the queue is temporary."""
     return SubscriptionKey(None, queue.name, durable=not queue.is_temporary, queue=True)
 
 
 class Fit(StrEnum):
-    """How the definition that a consumer wants compares with the subscription's."""
+    """Comparison of the definition that a consumer wants with the subscription's."""
 
-    ABSENT = "absent"  #: there is nothing
-    OTHER_SHARING = "other sharing"  #: shared, and wanted exclusively; or the other way round
+    ABSENT = "absent"  #: there is no subscription
+    OTHER_SHARING = "other sharing"  #: one is shared, the other exclusive
     CHANGING_SHARING = "changing sharing"  #: the same but for the sharing, which may change
     OTHER_DEFINITION = "other definition"  #: another topic, selector or no-local
     FIXED_DEFINITION = "fixed definition"  #: the same, and it may not be redefined
@@ -133,7 +133,7 @@ class AttachAction(StrEnum):
 
 
 class AttachDecision(msgspec.Struct, frozen=True):
-    """What to do with a consumer's link; `reason` is for the peer, empty unless refused."""
+    """Decision about a consumer's link; `reason` is for the peer, empty unless refused."""
 
     action: AttachAction
     reason: str = ""
@@ -145,7 +145,7 @@ _REDEFINE = AttachDecision(AttachAction.REDEFINE)
 _CHANGE_SHARING = AttachDecision(AttachAction.CHANGE_SHARING)
 _OTHER_SHARING = AttachDecision(
     AttachAction.REFUSE_IN_USE,
-    "A subscription of this name exists, and only one of it and what is wanted is shared.",
+    "A subscription of this name exists, and only one of it and the wanted one is shared.",
 )
 _OTHER_DEFINITION = AttachDecision(
     AttachAction.REFUSE_IN_USE,
@@ -167,7 +167,7 @@ _FULL = AttachDecision(
     "The subscription has as many consumers as it may (consumers_max of its policy).",
 )
 
-#: (how it fits, its consumers) -> decision. What isn't there has none.
+#: (fit, consumers) -> decision. A subscription that is absent has no consumers.
 ATTACH: dict[tuple[Fit, Presence], AttachDecision] = {
     (Fit.ABSENT, Presence.NOBODY): _CREATE,
     (Fit.OTHER_SHARING, Presence.NOBODY): _OTHER_SHARING,
@@ -191,7 +191,7 @@ ATTACH: dict[tuple[Fit, Presence], AttachDecision] = {
 }
 
 
-#: What holds for a subscription of which nobody says anything.
+#: Policy of a subscription that no settings, file or record speaks of.
 JMS = Policy(redefine=Redefine.REPLACE)
 
 
@@ -201,8 +201,8 @@ def decide_attach(
     wanted: Definition,
     policy: Policy = JMS,
 ) -> AttachDecision:
-    """What a link that wants this definition does to the subscription of its key. `policy` is the
-    subscription's; its `redefine` isn't `auto`."""
+    """Decide about a link that wants this definition for the subscription of its key. `policy` is
+    the subscription's; its `redefine` isn't `auto`."""
     return ATTACH[_fit(existing, wanted, policy), _presence(consumers, policy.consumers_max)]
 
 
@@ -230,15 +230,15 @@ def _fit(existing: Definition | None, wanted: Definition, policy: Policy) -> Fit
 
 
 class LinkKind(StrEnum):
-    """What a link is to its subscription."""
+    """Role of a link for its subscription."""
 
-    LOOKUP = "lookup"  #: asked for it by name, to unsubscribe; no consumer
+    LOOKUP = "lookup"  #: asked for the subscription by name, to unsubscribe; no consumer
     DURABLE = "durable"  #: a consumer of a durable subscription, shared or exclusive
     EXPIRING = "expiring"  #: the same, of one that ends with its last link
     VOLATILE = "volatile"  #: a consumer of a shared non-durable subscription
     PRIVATE = "private"  #: the one consumer of a subscription without a name
     QUEUE = "queue"  #: a consumer of a queue, which doesn't end with its consumers
-    BROWSER = "browser"  #: looks into a queue; what it reads from is its own, like a private one
+    BROWSER = "browser"  #: reads a queue through a subscription of its own, like a private one
 
 
 class LeaveAction(StrEnum):
@@ -249,9 +249,9 @@ class LeaveAction(StrEnum):
 
 _WITH_LINK = Expiry(Lifetime.LINK_DETACH)
 
-#: What the answer to an attach says of the end of what a link is on; None: what was asked for, of
-#: which nothing depends. A durable subscription's policy says when it ends. Other lifetimes of what
-#: isn't durable end with the last link, earlier than they say, and the answer says so.
+#: Expiry in the answer to an attach; None: as asked for, as it has no effect. A durable
+#: subscription's expiry is in its policy. Subscriptions that aren't durable end with their last
+#: link, perhaps earlier than asked for, and the answer says so.
 LIFETIMES: dict[LinkKind, Expiry | None] = {
     LinkKind.VOLATILE: _WITH_LINK,
     LinkKind.PRIVATE: _WITH_LINK,
@@ -261,12 +261,12 @@ LIFETIMES: dict[LinkKind, Expiry | None] = {
 
 
 def expiry_of(kind: LinkKind, policy: Policy) -> Expiry | None:
-    """What the answer to an attach says of the end of a subscription with this policy."""
+    """Return the expiry in the answer to an attach to a subscription with this policy."""
     return policy.ends if kind is LinkKind.DURABLE else LIFETIMES[kind]
 
 
 class LeaveDecision(msgspec.Struct, frozen=True):
-    """What a link's end does to its subscription; `reason` is for the peer if refused."""
+    """Decision about a subscription at a link's end; `reason` is for the peer if refused."""
 
     action: LeaveAction
     reason: str = ""
@@ -279,7 +279,7 @@ _IN_USE = LeaveDecision(
     "The subscription has other active consumers and can't be deleted.",
 )
 
-#: (kind, closed, has other consumers) -> decision. What is the link's own has no others.
+#: (kind, closed, has other consumers) -> decision. A link's own subscription has no others.
 LEAVE: dict[tuple[LinkKind, bool, bool], LeaveDecision] = {
     (LinkKind.LOOKUP, False, False): _KEEP,
     (LinkKind.LOOKUP, False, True): _KEEP,
@@ -309,10 +309,10 @@ LEAVE: dict[tuple[LinkKind, bool, bool], LeaveDecision] = {
 
 
 def decide_leave(kind: LinkKind, closed: bool, others: int) -> LeaveDecision:
-    """What a link's end does to its subscription.
+    """Decide about a subscription at a link's end.
 
-    `closed` is what the peer's detach says; a session's end, a connection's close and its loss are
-    not closed. `others` counts the subscription's consumers without this link. A link that was
-    refused has no kind and is not asked about.
+    `closed` is that field of the peer's detach; false at a session's end, a connection's close and
+    its loss. `others` counts the subscription's consumers without this link. A link that was
+    refused has no kind, and the caller doesn't ask about it.
     """
     return LEAVE[kind, closed, others > 0]

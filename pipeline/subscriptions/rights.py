@@ -1,10 +1,10 @@
-"""Which permission each operation of a peer needs: one table, for links and for `$management`.
+"""The permission that each operation of a peer needs: one table, for links and `$management`.
 
 Rule 1: every operation has a row, or this file doesn't type-check: `right` ends in `assert_never`.
-Rule 2: an operation needs all needs of its row; of one need any of its actions is enough.
-Rule 3: what is done to a subscription by another action than `manage` needs its name, too: a name
+Rule 2: a user must fulfil all needs of an operation's row; any one action fulfils a need.
+Rule 3: an action other than `manage` on a subscription also needs the right to its name: a name
         that is another user's can't be used (`owned_names`).
-Rule 4: who may neither see nor end a subscription is told that there is none.
+Rule 4: a user who may neither see nor end a subscription is told that it doesn't exist.
 
 The table in `docs/guides/security.md` is made of this one, and a test compares them.
 """
@@ -22,7 +22,7 @@ from distributary.pipeline.subscriptions.permission import EVERYTHING, Action, P
 
 
 class LinkOperation(StrEnum):
-    """What a peer does by its links and their messages; the words are those of the guide."""
+    """An operation of a peer's links and their messages; the words are those of the guide."""
 
     SEND = "attach a producer"
     RELAY = "attach a producer that names no destination"
@@ -46,26 +46,26 @@ class LinkOperation(StrEnum):
     SET_DEAD_LETTERS = "name the queue of its dead letters in that policy"
 
 
-#: All that a peer can ask for.
+#: All operations of a peer.
 UserOperation: TypeAlias = LinkOperation | Verb
 
 
 class At(StrEnum):
-    """Which destination a need is about."""
+    """The destination that a need is about."""
 
-    HERE = "there"  #: that of the operation
-    FORMER = "on the topic that it had"  #: that of the subscription which is replaced
+    HERE = "there"  #: the operation's destination
+    FORMER = "on the topic that it had"  #: the topic of the subscription that is redefined
 
 
 class Need(msgspec.Struct, frozen=True):
-    """One of these actions, at a destination."""
+    """A need: any one of these actions must be allowed at a destination."""
 
     actions: tuple[Action, ...]
     at: At = At.HERE
 
 
 class Right(msgspec.Struct, frozen=True):
-    """What a user must be allowed: all of these needs. An operation without needs is free to all
+    """The needs of an operation, all of which a user must fulfil; without needs it is free to all
     users."""
 
     needs: tuple[Need, ...] = ()
@@ -84,7 +84,7 @@ _REDEFINE = Right(
 
 
 def right(operation: UserOperation) -> Right:
-    """The row of an operation."""
+    """Return the row of an operation."""
     match operation:
         case (
             LinkOperation.RELAY
@@ -136,16 +136,16 @@ def right(operation: UserOperation) -> Right:
 
 
 def right_of_request(entity: Entity, verb: Verb) -> Right:
-    """The row of a request. What the gateway says of itself, in numbers, is free to all users. A
-    schema is its topics' manager's, to set and to drop. A prepared transaction is its
-    user's, and of who may manage all of its topics (`TransactionRequests`)."""
+    """Return the row of a request. The gateway's own numbers are free to all users. Setting and
+    dropping a schema needs `manage` on its topics. A prepared transaction may be ended by its user
+    and by users who may manage all of its topics (`TransactionRequests`)."""
     if entity is Entity.SCHEMA and verb is Verb.DELETE:
         return _MANAGE
     return _FREE if entity in (Entity.NODE, Entity.TRANSACTION) else right(verb)
 
 
 class Rights(msgspec.Struct, frozen=True):
-    """What each user may do: the permissions and the names as they are written now."""
+    """All users' rights: the permissions and the owned names as they are written now."""
 
     permissions: Permissions = EVERYTHING
     names: OwnedNames = ANYBODYS
@@ -158,9 +158,9 @@ class Rights(msgspec.Struct, frozen=True):
         key: SubscriptionKey | None = None,
         former: str = "",
     ) -> AmqpError | None:
-        """None when the user may do this to the destination `topic` (its word in the log), else
-        what to tell the peer. `key` is the subscription that it is done to, if it has a name;
-        `former` the topic of the one that is replaced."""
+        """Return None when the user may do this to the destination `topic` (its word in the log),
+        else the error for the peer. `key` is the operation's subscription, if it has a name;
+        `former` the topic of the subscription that is redefined."""
         for need in right(operation).needs:
             where = topic if need.at is At.HERE else former
             why = self._lacks(user, need, where, key)
@@ -171,15 +171,15 @@ class Rights(msgspec.Struct, frozen=True):
     def allow(
         self, user: str, operation: UserOperation, topic: str, key: SubscriptionKey | None = None
     ) -> bool:
-        """Whether the user may do it."""
+        """Whether the user may do this, as in `amqp_error`."""
         return self.amqp_error(user, operation, topic, key) is None
 
     def sees(self, user: str, key: SubscriptionKey, topic: str) -> bool:
-        """Whether the user may know of this subscription: a user who may read or end it may."""
+        """Whether the user may know of this subscription: that is, may read or end it."""
         return self.allow(user, Verb.READ, topic, key) or self.allow(user, Verb.DELETE, topic, key)
 
     def taken(self, key: SubscriptionKey) -> AmqpError:
-        """The refusal of a name that belongs to a subscription which the user may not see."""
+        """Return the refusal of a name whose subscription the user may not see."""
         return AmqpError(UNAUTHORIZED, f"the name {key.id} can't be used here: choose another one")
 
     def _lacks(
@@ -195,12 +195,12 @@ class Rights(msgspec.Struct, frozen=True):
 
 
 def actions_of(operation: UserOperation) -> str:
-    """The actions that an operation needs, in a log."""
+    """Return the actions that an operation needs, as a text for log lines."""
     return " and ".join(" or ".join(need.actions) for need in right(operation).needs)
 
 
 def words(needed: Right) -> str:
-    """A row's right as the guide says it."""
+    """Return a row's right in the guide's words."""
     if not needed.needs:
         return "none"
     return ", and ".join(_words(need) for need in needed.needs)
@@ -212,7 +212,7 @@ def _words(need: Need) -> str:
 
 
 def table() -> str:
-    """All rows as the guide has them, in Markdown."""
+    """Return all rows in Markdown, as in the guide."""
     lines = ["| by a link or a message | permission |", "|---|---|"]
     lines += [f"| {one.value} | {words(right(one))} |" for one in LinkOperation]
     lines += ["", "| request to `$management` | permission |", "|---|---|"]

@@ -1,12 +1,11 @@
-"""When subscriptions end by themselves: so many seconds after their last link, its session or its
-connection has ended.
+"""Expiry of subscriptions: a number of seconds after the last link, its session or its connection
+has ended.
 
-Rule 1: a subscription's clock runs while no consumer's link is on it and nothing of what its
-        lifetime names is left of those that were: no session that one has detached in, or no
-        connection.
-Rule 2: a consumer that comes stops the clock; the next end begins it anew.
-Rule 3: what has no consumer when it begins, or when its lifetime is changed, or at the start of the
-        process, has its clock begin then.
+Rule 1: a subscription's clock runs while it has no consumer's link, and, if its lifetime is that of
+        sessions or connections, all those of its former links have ended.
+Rule 2: a new consumer stops the clock; the next end restarts it.
+Rule 3: the clock of a subscription without a consumer also starts when the subscription is made,
+        when its lifetime is changed, and when the process starts.
 Time is an argument, in seconds of a clock that never goes back.
 """
 
@@ -19,16 +18,16 @@ from distributary.pipeline.model.policy import Expiry, Lifetime
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.subscriptions.policy_table import EXPIRY_SECONDS_MOST, text_of
 
-#: Seconds until what is due and can't end yet is due again, at least.
+#: Least seconds until a subscription that is due and can't end yet is due again.
 POSTPONED_SECONDS = 1.0
-#: Out of so many clocks in the heap that were stopped, and more than run, it is made anew.
+#: The heap is rebuilt when it has this many entries of stopped clocks, and more than run.
 STOPPED_LEAST = 64
 
 C = TypeVar("C")
 
 
 def text_of_expiry(expiry: Expiry) -> str:
-    """What a subscription says of itself that a client has made with this lifetime."""
+    """Return the own policy text of a subscription that a client makes with this lifetime."""
     if expiry.lifetime is Lifetime.NEVER:
         return ""
     seconds = min(expiry.seconds, EXPIRY_SECONDS_MOST)
@@ -40,8 +39,8 @@ _CONNECTION = 0
 
 
 class _Clock(msgspec.Struct, Generic[C]):
-    """One subscription's: `deadline` is None while it doesn't run, `waits_for` has the sessions
-    (or connections) that must end before."""
+    """One subscription's clock: `deadline` is None while it doesn't run, `waits_for` has the
+    sessions or connections that must end first."""
 
     expiry: Expiry
     deadline: float | None = None
@@ -49,14 +48,14 @@ class _Clock(msgspec.Struct, Generic[C]):
 
 
 class Lifetimes(Generic[C]):
-    """The clocks of all subscriptions that end by themselves; what never does costs nothing. `C`
-    is a connection, which must be hashable; a session is a number within it, not 0."""
+    """The clocks of all subscriptions that expire; the others have none. `C` is a connection, which
+    must be hashable; a session is a number within it, not 0."""
 
     def __init__(self) -> None:
         self._clocks: dict[SubscriptionKey, _Clock[C]] = {}
         self._heap: list[tuple[float, int, SubscriptionKey]] = []
         self._pushed = 0
-        #: By connection and session: the subscriptions that wait for its end.
+        #: By connection and session: the subscriptions that wait for their end.
         self._waiting: dict[C, dict[int, set[SubscriptionKey]]] = {}
 
     def __len__(self) -> int:
@@ -64,13 +63,12 @@ class Lifetimes(Generic[C]):
 
     @property
     def remembered(self) -> int:
-        """How many clocks are in memory, those that were stopped since they were last looked
-        through included."""
+        """Number of entries in the heap, with those of clocks that were stopped since."""
         return len(self._heap)
 
     def apply(self, key: SubscriptionKey, expiry: Expiry, now: float, *, idle: bool) -> None:
-        """What holds for this subscription from now on; the same as before changes nothing. `idle`:
-        it has no consumer."""
+        """Set a subscription's expiry; an unchanged expiry leaves its clock alone. `idle`: it has
+        no consumer."""
         clock = self._clocks.get(key)
         if clock is not None and clock.expiry == expiry:
             return
@@ -81,13 +79,13 @@ class Lifetimes(Generic[C]):
                 self._run(key, clock, now + expiry.seconds)
 
     def forget(self, key: SubscriptionKey) -> None:
-        """The subscription is no more, or lives for ever."""
+        """Remove a subscription's clock: it was deleted, or never expires."""
         clock = self._clocks.pop(key, None)
         for holder in clock.waits_for if clock else ():
             self._no_more(key, *holder)
 
     def joined(self, key: SubscriptionKey) -> None:
-        """A consumer has come."""
+        """Stop the clock: the subscription has a new consumer."""
         clock = self._clocks.get(key)
         if clock is not None:
             clock.deadline = None
@@ -95,8 +93,8 @@ class Lifetimes(Generic[C]):
     def left(
         self, key: SubscriptionKey, connection: C, session: int, now: float, *, others: bool
     ) -> None:
-        """A consumer's link in this session, which may have ended with it, is gone. `others`:
-        the subscription has more consumers."""
+        """Take note that a consumer's link in this session has ended, perhaps with the session.
+        `others`: the subscription has more consumers."""
         clock = self._clocks.get(key)
         if clock is None:
             return
@@ -111,13 +109,13 @@ class Lifetimes(Generic[C]):
             self._run(key, clock, now + clock.expiry.seconds)
 
     def session_ended(self, connection: C, session: int, now: float) -> None:
-        """The session has ended, after its links."""
+        """Take note that a session has ended, after its links."""
         waiting = self._waiting.get(connection, {})
         for key in tuple(waiting.get(session, ())):
             self._ended(key, (connection, session), now)
 
     def connection_ended(self, connection: C, now: float) -> None:
-        """The connection has ended, after its links; it may be told again."""
+        """Take note that a connection has ended, after its links; may be called again."""
         for session, keys in tuple(self._waiting.get(connection, {}).items()):
             for key in tuple(keys):
                 self._ended(key, (connection, session), now)
@@ -130,7 +128,7 @@ class Lifetimes(Generic[C]):
             self._run(key, clock, now + clock.expiry.seconds)
 
     def _no_more(self, key: SubscriptionKey, connection: C, session: int) -> None:
-        """The subscription doesn't wait for this end any more."""
+        """Remove a subscription from those that wait for this end."""
         waiting = self._waiting[connection]
         waiting[session].discard(key)
         if not waiting[session]:
@@ -152,8 +150,8 @@ class Lifetimes(Generic[C]):
         return clock is not None and clock.deadline == deadline
 
     def due(self, now: float, most: int) -> list[SubscriptionKey]:
-        """The subscriptions whose time is over, so many at most, those first that are so for
-        longest. Their clocks stand: the caller ends each, or `postpone`s it."""
+        """Return at most `most` subscriptions whose time is over, the earliest first, and stop
+        their clocks. The caller must end or `postpone` each."""
         found: list[SubscriptionKey] = []
         while self._heap and self._heap[0][0] <= now and len(found) < most:
             entry = heappop(self._heap)
@@ -163,12 +161,12 @@ class Lifetimes(Generic[C]):
         return found
 
     def is_over(self, key: SubscriptionKey, now: float) -> bool:
-        """Whether the time of this subscription is over, and nobody has ended it yet."""
+        """Whether the time of this subscription is over, and `due` hasn't returned it yet."""
         clock = self._clocks.get(key)
         return clock is not None and clock.deadline is not None and clock.deadline <= now
 
     def postpone(self, key: SubscriptionKey, now: float) -> None:
-        """What is due can't end now: it has consumers whose ends aren't told here, or its last
-        event isn't durable. It is due again after its time-out, or a moment."""
+        """Make a due subscription due again after its time-out, POSTPONED_SECONDS at least: it has
+        consumers whose ends aren't told here, or its last event isn't durable."""
         clock = self._clocks[key]
         self._run(key, clock, now + max(clock.expiry.seconds, POSTPONED_SECONDS))

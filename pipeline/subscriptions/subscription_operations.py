@@ -1,9 +1,9 @@
-"""What is done to a subscription from outside of its links, and when it may be.
+"""Operators' requests about a subscription, and the states in which each is allowed.
 
 Rule 1: every decision is a row of a table below.
-Rule 2: what is so already is no error, and isn't done again.
+Rule 2: a request for the present state is no error, and does nothing.
 Rule 3: a refusal is a value with a sentence, not an exception; it changes nothing.
-Rule 4: who calls decides and performs in one step, as in `pipeline.subscriptions.registry`.
+Rule 4: the caller decides and performs in one step, as in `pipeline.subscriptions.registry`.
 """
 
 from enum import StrEnum
@@ -13,39 +13,39 @@ from distributary.pipeline.model.subscription import SubscriptionEvent, Subscrip
 
 
 class Operation(StrEnum):
-    """The words are those of requests, in capitals there."""
+    """The verb of a request, where it is written in capitals."""
 
     CREATE = "create"
     UPDATE = "update"  #: give it another policy
     PAUSE = "pause"  #: its consumers get nothing until it is resumed
     RESUME = "resume"
     PURGE = "purge"  #: drop its backlog
-    REWIND = "rewind"  #: owe it what lies from a place on, which may be settled long since
-    SKIP = "skip"  #: drop what lies before a place, or before now
+    REWIND = "rewind"  #: owe it all messages from a sequence on, settled ones included
+    SKIP = "skip"  #: drop its messages before a sequence, or before now
     REDRIVE = "redrive"  #: send its dead letters back to where they came from
-    CLOSE = "close"  #: end its consumers' links; they may come again
+    CLOSE = "close"  #: end its consumers' links; they may attach again
     DELETE = "delete"
-    DELETE_ANYWAY = "delete anyway"  #: its links end, what it has is lost
+    DELETE_ANYWAY = "delete anyway"  #: end its links, drop its messages
 
 
 class Standing(StrEnum):
-    """What there is under a subscription's key."""
+    """State of the subscription with a key."""
 
     ABSENT = "absent"
-    EMPTY = "empty"  #: nobody uses it, and deleting it loses nothing
-    WITH_MESSAGES = "with messages"  #: a queue that nobody uses, and that has messages
+    EMPTY = "empty"  #: it has no users, and deleting it loses no queue's messages
+    WITH_MESSAGES = "with messages"  #: a queue with messages and without users
     USED = "used"  #: it has consumers, or, if it is a queue, producers
 
 
 class Deed(StrEnum):
-    """What is to be done."""
+    """Effect of a request."""
 
-    NOTHING = "nothing"  #: it is so already
+    NOTHING = "nothing"  #: the wanted state is the present one
     CREATE = "create"
     CONFIGURE = "configure"
     PAUSE = "pause"
     RESUME = "resume"
-    MOVE = "move"  #: it is owed what lies from another place on
+    MOVE = "move"  #: give it another floor
     REDRIVE = "redrive"
     END_LINKS = "end links"
     DELETE = "delete"
@@ -64,7 +64,7 @@ def _same(operation: Operation, deed: Deed) -> dict[tuple[Operation, Standing], 
     return {(operation, standing): deed for standing in _PRESENT}
 
 
-#: (operation, standing) -> what is to be done, or the condition and the sentence of a refusal.
+#: (operation, standing) -> the deed, or the condition and the sentence of a refusal.
 OPERATIONS: dict[tuple[Operation, Standing], Deed | tuple[str, str]] = {
     **{(operation, Standing.ABSENT): _ABSENT for operation in Operation},
     (Operation.CREATE, Standing.ABSENT): Deed.CREATE,
@@ -89,10 +89,10 @@ OPERATIONS: dict[tuple[Operation, Standing], Deed | tuple[str, str]] = {
     (Operation.DELETE_ANYWAY, Standing.USED): Deed.END_AND_DELETE,
 }
 
-#: What is so already when a subscription is (True) or isn't paused.
+#: Deeds that do nothing when the subscription is paused (True), or isn't (False).
 _SO: dict[Deed, bool] = {Deed.PAUSE: True, Deed.RESUME: False}
 
-#: What is recorded of an operation that changes a subscription.
+#: The recorded event of each operation that changes a subscription.
 EVENTS: dict[Operation, SubscriptionEvent] = {
     Operation.CREATE: SubscriptionEvent.CREATED,
     Operation.UPDATE: SubscriptionEvent.CONFIGURED,
@@ -107,8 +107,8 @@ EVENTS: dict[Operation, SubscriptionEvent] = {
 
 
 def standing(*, present: bool, users: int, queue: bool, owed: bool) -> Standing:
-    """What there is under the key. `users` are the subscription's consumers and a queue's
-    producers; `owed`: it may have messages that aren't settled."""
+    """Return the state of a subscription. `users` are its consumers and a queue's producers;
+    `owed`: it may have messages that aren't settled."""
     if not present:
         return Standing.ABSENT
     if users:
@@ -119,7 +119,7 @@ def standing(*, present: bool, users: int, queue: bool, owed: bool) -> Standing:
 def decide(
     operation: Operation, stands: Standing, key: SubscriptionKey, *, paused: bool
 ) -> Deed | AmqpError:
-    """What the operation does to the subscription of this key, or why it is refused."""
+    """Decide about an operation on the subscription with this key: its deed, or its refusal."""
     row = OPERATIONS[operation, stands]
     if not isinstance(row, Deed):
         return AmqpError(row[0], row[1].format(key.id))
@@ -129,8 +129,7 @@ def decide(
 def new_floor(
     operation: Operation, to: int, *, floor: int, first: int, head: int
 ) -> int | AmqpError:
-    """The sequence from which on the subscription is owed all: `to`, if that is possible, or why
-    not.
+    """Return the subscription's new floor: `to`, or why that isn't possible.
 
     `floor` is its floor, `first` the earliest sequence that the log keeps, `head` the sequence of
     the next message.

@@ -1,8 +1,8 @@
-"""Temporary queues and topics: what kind a peer wants, and what a connection may do with one.
+"""Temporary queues and topics: the kind that a peer wants, and a connection's rights at one.
 
-Rule 1: one belongs to the connection that made it: only that connection consumes from it, every
-        connection may send to it.
-Rule 2: it lasts from its making until the link that made it, or that link's connection, ends.
+Rule 1: a temporary destination belongs to the connection that made it: only that connection
+        consumes from it, every connection may send to it.
+Rule 2: it lasts until the link that made it, or that link's connection, ends.
 Rule 3: a destination that has ended is unknown to all connections, as is one that never was.
 """
 
@@ -17,7 +17,7 @@ _QUEUE_WORDS = frozenset({Kind.QUEUE, Kind.TEMPORARY_QUEUE})
 
 
 class Deed(StrEnum):
-    """What a link or a message does with a temporary destination."""
+    """A link's or a message's use of a temporary destination."""
 
     SEND = "send"
     CONSUME = "consume"  #: or browse
@@ -25,7 +25,7 @@ class Deed(StrEnum):
 
 
 class Ownership(StrEnum):
-    """Whose a temporary destination is, as the asking connection sees it."""
+    """Owner of a temporary destination, as the asking connection sees it."""
 
     OWN = "own"
     FOREIGN = "foreign"  #: another connection's
@@ -36,7 +36,7 @@ _ABSENT = (NOT_FOUND, "there is no '{}'; its connection or the link that made it
 _FOREIGN = (LOCKED, "'{}' is another connection's; only that one may consume from it")
 _DURABLE = (NOT_FOUND, "'{}' is temporary, so there are no durable subscriptions on it")
 
-#: (deed, whose) -> the condition and the sentence of a refusal, or None if it may.
+#: (deed, ownership) -> the condition and the sentence of a refusal, or None if allowed.
 RIGHTS: dict[tuple[Deed, Ownership], tuple[str, str] | None] = {
     (Deed.SEND, Ownership.OWN): None,
     (Deed.SEND, Ownership.FOREIGN): None,
@@ -51,13 +51,14 @@ RIGHTS: dict[tuple[Deed, Ownership], tuple[str, str] | None] = {
 
 
 def amqp_error(deed: Deed, ownership: Ownership, address: str) -> AmqpError | None:
-    """Why this can't be done with the temporary destination of this address; None if it can."""
+    """Return why this isn't allowed at the temporary destination of this address; None if it
+    is."""
     denial = RIGHTS[deed, ownership]
     return AmqpError(denial[0], denial[1].format(address)) if denial else None
 
 
 def wanted_kind(capabilities: Collection[str]) -> Kind | AmqpError:
-    """The kind that the capabilities of a dynamic terminus say; a queue if they say nothing."""
+    """Return the kind that a dynamic terminus' capabilities name; a queue if they name none."""
     topic = not _TOPIC_WORDS.isdisjoint(capabilities)
     if topic and not _QUEUE_WORDS.isdisjoint(capabilities):
         return AmqpError(INVALID_FIELD, "a dynamic terminus wants a queue or a topic, not both")

@@ -1,15 +1,14 @@
-"""The trace that a message says it is part of: W3C Trace Context, level 1 (`traceparent`,
-`tracestate`).
+"""The trace that a message is part of: W3C Trace Context, level 1 (`traceparent`, `tracestate`).
 
-Rule: what isn't right says nothing; no exception comes out. `ingest/native/traces.c` finds the
-      same messages without Python.
+Rule: malformed values are ignored; no exception comes out. `ingest/native/traces.c` finds the same
+      messages without Python.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Final
 
-#: version, trace id, parent id, flags; what a later version has more follows a dash.
+#: version, trace id, parent id, flags; further fields of later versions follow a dash.
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SAMPLED: Final = 1
 #: Characters of a tracestate; a longer one is left out.
@@ -18,8 +17,8 @@ STATE_CHARS_MAX: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """A sampled trace (16 bytes), the span in it that is the parent (8 bytes), and what systems
-    of tracing want passed on."""
+    """A sampled trace (16 bytes), its parent span (8 bytes), and the tracestate, which tracing
+    systems want passed on."""
 
     trace_id: bytes
     parent_id: bytes
@@ -27,7 +26,8 @@ class TraceContext:
 
 
 def read_context(parent: str, state: str = "") -> TraceContext | None:
-    """What these two say; None if the trace isn't sampled, or the parent isn't right."""
+    """Parse `traceparent` and `tracestate`; return None if the trace isn't sampled, or the parent
+    is malformed."""
     found = _PARENT.fullmatch(parent)
     if found is None or found[1] == "ff" or (found[1] == "00" and found[5] is not None):
         return None

@@ -1,9 +1,9 @@
-"""Spans: what happened to one message, from when to when, and what caused it.
+"""Spans: the events of a message, with their times and causes.
 
-The gateway's loop makes steps, which are little more than what came; `span_of` makes spans of them,
-in the exporter. Names and attributes are those of OpenTelemetry's semantic conventions for
-messaging; what they have no word for begins with `distributary.`. The ids of spans follow from what
-they are of: whoever knows the message knows its span of publishing, also after a restart.
+The gateway's loop makes steps, which have little more than the event's facts; `span_of` makes spans
+of them, in the exporter. Names and attributes are those of OpenTelemetry's semantic conventions for
+messaging; our own attributes begin with `distributary.`. Ids of spans are computed from the message
+and the event: so the id of a message's publish span is known after a restart, too.
 
 Steps are tuples with names, which cost a fifth of other frozen values. Times are microseconds since
 the epoch.
@@ -24,7 +24,7 @@ from distributary.pipeline.tracing.trace_context import TraceContext, read_conte
 
 SYSTEM: Final = "distributary"
 _DESTINATION: Final = "messaging.destination.name"
-#: Outcomes that are errors to whoever looks at a trace.
+#: Outcomes that are shown as errors in a trace.
 FAILURES: Final = frozenset(
     {
         *(Outcome.REJECTED, Outcome.MODIFIED, Outcome.LOST),
@@ -37,9 +37,8 @@ _SCALAR: Final = DecodeBudget(0, DecodeLimits(values_max=0))
 
 
 class TracedMessage(NamedTuple):
-    """A message whose trace is sampled: its traceparent and tracestate, its place in the log (-1
-    and below: it is in memory alone), its bytes, and its message-id as it is encoded (empty: it has
-    none)."""
+    """A message whose trace is sampled: its traceparent and tracestate, its sequence (negative: it
+    is in memory alone), its size in bytes, and its encoded message-id (empty: it has none)."""
 
     parent: bytes
     state: bytes
@@ -49,9 +48,9 @@ class TracedMessage(NamedTuple):
 
 
 class TracedDelivery(NamedTuple):
-    """One delivery of a message: to which consumer, when, after so many failed ones. `subscription`
-    is the id of a named one; `topic` may be a pattern. `before` is the consumer and the time of the
-    delivery before it, if it is known."""
+    """One delivery of a message: its consumer, its time, and the failed attempts before it.
+    `subscription` is the id of a named one; `topic` may be a pattern. `before` is the consumer and
+    the time of the delivery before it, if that is known."""
 
     message: TracedMessage
     subscription: str
@@ -63,7 +62,8 @@ class TracedDelivery(NamedTuple):
 
 
 class Published(NamedTuple):
-    """A message became durable: since its group was closed (`began`), its time of publishing."""
+    """A message became durable at `ended`; `began` is when its group was closed, its time of
+    publishing."""
 
     message: TracedMessage
     topic: str
@@ -72,7 +72,7 @@ class Published(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A delivery has its outcome; or (`settled` is False) it is forgotten."""
+    """A delivery got its outcome, or (`settled` is False) is forgotten without one."""
 
     delivery: TracedDelivery
     ended: int
@@ -80,8 +80,8 @@ class Delivered(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The outcome of a delivery is durable, since it came. A subscription that the log doesn't know
-    has both at once."""
+    """The outcome of a delivery came at `began` and was durable at `ended`. For a subscription that
+    isn't in the log both are the same time."""
 
     delivery: TracedDelivery
     outcome: Outcome
@@ -101,7 +101,7 @@ class Packet(NamedTuple):
 
 
 def packet_of(steps: "list[Step]") -> Packet:
-    """The same steps by their kinds."""
+    """Return the steps sorted by their kinds."""
     packet = Packet([], [], [])
     for step in steps:
         match step:
@@ -117,16 +117,16 @@ def packet_of(steps: "list[Step]") -> Packet:
 
 
 class SpanKind(StrEnum):
-    """Who waits for whom."""
+    """Direction of a request."""
 
-    SERVER = "server"  #: a peer asked for it
-    CLIENT = "client"  #: the gateway asked a peer, and waits for its outcome
+    SERVER = "server"  #: a peer's request
+    CLIENT = "client"  #: the gateway's delivery, which waits for the peer's outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span. Ids are bytes; `link` is the span of the delivery before, in the same trace, empty
-    if there is none; `error` says what failed, empty if nothing did."""
+    """One span. Ids are bytes; `link` is the span of the delivery before, in the same trace, or
+    empty; `error` says what failed, or is empty."""
 
     name: str
     kind: SpanKind
@@ -141,7 +141,7 @@ class Span:
 
 
 def span_of(step: Step) -> Span | None:
-    """The span of a step; None if its message's traceparent isn't one."""
+    """Return the span of a step; None if its message's traceparent is malformed."""
     match step:
         case Published(message=message) as published:
             context = _context(message)
@@ -245,7 +245,7 @@ def _of_delivery(delivery: TracedDelivery, operation: str, kind: str) -> dict[st
 
 
 def _message_id(data: bytes) -> str:
-    """A message-id as JMS clients show it; empty where there is none."""
+    """Return a message-id as JMS clients show it; empty where there is none."""
     try:
         value = read(data, 0, _SCALAR)[0] if data else None
     except (DecodeError, IndexError, struct.error, UnicodeDecodeError):
@@ -270,6 +270,6 @@ def _deliver_id(publish_id: bytes, subscription: str, consumer: str, delivered_a
 
 
 def _id(*parts: bytes) -> bytes:
-    """Eight bytes that follow from these; not all of them zero."""
+    """Return eight bytes computed from these parts, not all of them zero."""
     found = blake2b(b"\0".join(parts), digest_size=8).digest()
     return found if any(found) else b"\0\0\0\0\0\0\0\1"

@@ -1,8 +1,8 @@
-"""Deliveries of traced messages that wait for their outcome, and those before them.
+"""Deliveries of traced messages that wait for their outcome, and the last ones before them.
 
 Rule 1: a delivery becomes a step when its outcome is known, or when it is forgotten.
-Rule 2: so many are followed, and so long; the oldest are forgotten first.
-Rule 3: an outcome that isn't final leaves its delivery here, so that the next one links to it.
+Rule 2: at most `deliveries_max` are followed, for `follow_us`; the oldest are forgotten first.
+Rule 3: after an outcome that isn't final the delivery stays here, so that the next one links to it.
 """
 
 from bisect import bisect_left, insort
@@ -14,13 +14,13 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.sequences.sequence_set import Run
 from distributary.pipeline.tracing.trace_span import Delivered, Settled, Step, TracedDelivery
 
-#: Deliveries of one message to one subscription that wait for their outcome: one, and those before
-#: it whose outcome isn't durable yet.
+#: Most deliveries of one message to one subscription that wait for their outcome: the last one, and
+#: earlier ones whose outcome isn't durable yet.
 OPEN_MAX: Final = 8
 
 
 class TracedOutcome(NamedTuple):
-    """What became of deliveries that were handed out at one time: when that came, and when it was
+    """The outcome of deliveries with one time of delivery: when it came, and when it was
     durable."""
 
     outcome: Outcome
@@ -32,15 +32,15 @@ class TracedOutcome(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """The deliveries of one message to one subscription: the last one, and all without outcome."""
+    """Deliveries of one message to one subscription: the last one, and all without outcome."""
 
     last: TracedDelivery
     open: list[TracedDelivery]
 
 
 class TracedDeliveries:
-    """What is followed. A subscription is named by a key of the caller's, a message by its number
-    in what the subscription reads. Times are microseconds."""
+    """The followed deliveries. A subscription is named by a key of the caller's, a message by its
+    sequence, or its number in the subscription's stream. Times are microseconds."""
 
     def __init__(self, deliveries_max: int, follow_us: int) -> None:
         self._most, self._follow_us = deliveries_max, follow_us
@@ -48,11 +48,11 @@ class TracedDeliveries:
         self._numbers: dict[Hashable, list[int]] = {}  # ascending
 
     def __len__(self) -> int:
-        """Messages and subscriptions of which a delivery is followed."""
+        """The number of pairs of a message and a subscription that have a followed delivery."""
         return len(self._known)
 
     def delivered(self, key: Hashable, number: int, delivery: TracedDelivery) -> list[Step]:
-        """A message was handed to a consumer: the steps of what is forgotten for it."""
+        """Follow a delivery; return the steps of deliveries that are forgotten for it."""
         known = self._known.pop((key, number), None)
         if known is None:
             insort(self._numbers.setdefault(key, []), number)
@@ -68,8 +68,8 @@ class TracedDeliveries:
         return steps
 
     def settled(self, key: Hashable, run: Run, said: TracedOutcome) -> list[Step]:
-        """The subscription's messages of this run have this outcome: the steps of those that are
-        traced."""
+        """Apply an outcome to a run of a subscription's messages; return the steps of those that
+        are followed."""
         steps: list[Step] = []
         for number in self._among(key, run):
             known = self._known[key, number]
@@ -87,7 +87,7 @@ class TracedDeliveries:
         return steps
 
     def due(self, now: int) -> list[Step]:
-        """The steps of what is forgotten now."""
+        """Forget old deliveries; return their steps."""
         return self._without(now)
 
     def _among(self, key: Hashable, run: Run) -> list[int]:
@@ -110,7 +110,7 @@ class TracedDeliveries:
         return steps
 
     def _is_old(self, now: int) -> bool:
-        """Whether the oldest one is."""
+        """Whether the oldest delivery has been followed for `follow_us`."""
         oldest = next(iter(self._known.values()), None)
         return oldest is not None and now - oldest.last.delivered_at >= self._follow_us
 

@@ -1,4 +1,4 @@
-"""What the gateway tells of its messages to whoever traces them, if anybody does."""
+"""Interface by which the gateway reports its messages' events to tracing, if that is configured."""
 
 from collections.abc import Hashable, Sequence
 from enum import StrEnum
@@ -14,16 +14,16 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 
 class SpanDrop(StrEnum):
-    """Why a span isn't at the collector."""
+    """Reason why a span isn't at the collector."""
 
-    RATE = "rate"  #: there were more than may be in a second
+    RATE = "rate"  #: more than the limit of a second
     FULL = "full"  #: too many waited for the exporter
     COLLECTOR = "collector"  #: the collector didn't take it
     EXPORTER = "exporter"  #: it was at the exporter when that ended
 
 
 class TraceCounts(msgspec.Struct, eq=False):
-    """Spans since the process began: those that the collector took, and the others by why. A
+    """Spans since the process began: those that the collector took, and the others by reason. A
     message or delivery for which there was no room counts as one."""
 
     exported: int = 0
@@ -31,8 +31,8 @@ class TraceCounts(msgspec.Struct, eq=False):
 
 
 class Reader(msgspec.Struct, frozen=True, eq=False):
-    """Who is handed messages: its subscription, by a key that is its own (the id of one that the
-    log knows), by its id ("": it has none), topic and stream; and the consumer."""
+    """A receiver of messages: its subscription's key (the id of one in the log, else its own), id
+    ("": it has none), topic and stream; and the consumer."""
 
     key: Hashable
     name: str
@@ -48,26 +48,27 @@ class Tracer(Protocol):
 
     @property
     def followed(self) -> int:
-        """Deliveries that are followed until they are settled."""
+        """The number of deliveries that are followed until they are settled."""
 
     def durable(self, group: Group, batches: Sequence[tuple[str, RecordBatch]]) -> None:
-        """This group is on the disk; `batches` are its messages by topic."""
+        """Take note that a group is durable; `batches` are its messages by topic."""
 
     def kept(self, topic: str, batch: RecordBatch, at: int) -> None:
-        """These messages came at this time, and stay in memory; the batch has their numbers."""
+        """Take note of messages that came at this time and stay in memory; the batch has their
+        numbers."""
 
     def delivered(
         self, to: Reader, batch: RecordBatch, run: Run, delivery_count: int, at: int
     ) -> None:
-        """These of the batch's messages were handed to a consumer at this time."""
+        """Take note that these messages of a batch were handed to a consumer at this time."""
 
     def settled(
         self, key: Hashable, run: Run, outcome: Outcome, *, final: bool, delivered_at: int, at: int
     ) -> None:
-        """These messages of a subscription that isn't recorded in the log have this outcome."""
+        """Take note of the outcome of messages of a subscription that isn't recorded in the log."""
 
     def open(self) -> None:
-        """The gateway begins to serve."""
+        """Start: the gateway begins to serve."""
 
     async def close(self) -> None:
-        """The gateway has ended: hand over what there is, and end the exporter."""
+        """Stop: hand the remaining steps over, and end the exporter."""

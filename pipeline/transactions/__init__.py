@@ -1,5 +1,5 @@
-"""Transactions: what is done in them, and how they end.
+"""Transactions: their work, and their ends.
 
 It may import `pipeline`, `codec` and `model`. Start with `transaction`; `prepared_transactions` has
-those that wait for the word of a transaction manager.
+those that wait for a transaction manager.
 """

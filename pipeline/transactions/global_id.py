@@ -21,8 +21,8 @@ _TEXT = re.compile(r"(0|[1-9][0-9]{0,9}):((?:[0-9a-f]{2}){1,64}):((?:[0-9a-f]{2}
 
 
 class GlobalId(msgspec.Struct, frozen=True):
-    """Equal ids are one transaction. `format` says who made the other two: the id of the global
-    transaction, and the branch of it that is ours."""
+    """Id of a transaction branch; equal ids are the same one. `format` tells the id's maker,
+    `transaction` is the global transaction's id, `branch` that of our branch of it."""
 
     format: int
     transaction: bytes
@@ -30,12 +30,12 @@ class GlobalId(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """How it is written everywhere, e.g. `131077:0a1b:01`; there is one text for each id."""
+        """The id as text, e.g. `131077:0a1b:01`; there is exactly one text for each id."""
         return f"{self.format}:{self.transaction.hex()}:{self.branch.hex()}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The id with this text. Raises InvalidRequest for what is none."""
+        """Parse the text of an id. Raises InvalidRequest."""
         found = _TEXT.fullmatch(text)
         if found is None or int(found[1]) > FORMAT_MAX:
             raise InvalidRequest(
@@ -47,28 +47,29 @@ class GlobalId(msgspec.Struct, frozen=True):
 
     @property
     def decider(self) -> str:
-        """The log that decides the transaction of a lake's branch; empty, or replacement
-        characters, where the id is none that a gateway made."""
+        """The log that decides the transaction, if a gateway made the id for a branch in a lake;
+        of other ids the text is meaningless, perhaps with replacement characters."""
         return self.branch.decode(errors="replace")
 
 
 def is_of_lake(text: str) -> bool:
-    """Whether gateways made the id with this text: no transaction manager ends what is prepared
-    under it."""
+    """Whether a gateway made the id with this text: no transaction manager ends a transaction that
+    is prepared under it."""
     return text.startswith(_OF_LAKES)
 
 
 def decision_id(unique: bytes) -> str:
-    """By which the log that decides a transaction of several logs knows it. `unique`: bytes that
-    never come twice."""
+    """Return the id under which the deciding log knows a transaction of several logs. `unique`:
+    bytes that are never used twice."""
     return GlobalId(OF_LAKES, unique, b"").text
 
 
 def branch_id(decision: str, decider: str) -> str:
-    """Under which the other logs prepare their parts of it: one id for all, as each has one."""
+    """Return the id under which the other logs prepare their parts: the same for all, as each log
+    has one part."""
     return GlobalId(OF_LAKES, GlobalId.parse(decision).transaction, decider.encode()).text
 
 
 def decision_of(branch: GlobalId) -> str:
-    """Which decision a branch waits for."""
+    """Return the id of the decision that a branch waits for."""
     return decision_id(branch.transaction)

@@ -1,14 +1,13 @@
-"""Transactions that are prepared: their work is durable, and waits for the word of a transaction
-manager.
+"""Prepared transactions: their work is durable, and waits until a transaction manager ends them.
 
-A machine without I/O. Its records in the log are what is true: `prepared` with the whole work,
-which nobody sees yet, then one end with the work itself, in one group.
+A machine without I/O. Its state is in the log's records: first `prepared` with the whole work,
+which no consumer sees yet, then one end together with the work itself, in one group.
 
-Rule 1: what one does next is a row of ROWS; a row that isn't there can't come.
-Rule 2: a prepared one ends by an answer to COMMIT or ROLLBACK alone: no time, no loss of a
-        connection, no restart ends it. Both may be asked for again until they are answered.
-Rule 3: what is asked while the record of the step before isn't durable waits for that.
-Rule 4: each user has global ids of its own: what one has prepared is in no other one's way.
+Rule 1: a transaction's next step is a row of ROWS; other steps are bugs.
+Rule 2: only a COMMIT or ROLLBACK ends a prepared transaction: no time-out, no loss of a
+        connection, no restart. Both may be requested again until they are answered.
+Rule 3: a request waits while the record of the step before isn't durable.
+Rule 4: each user has its own global ids: transactions of different users may have the same id.
 """
 
 from collections.abc import Iterable
@@ -27,27 +26,27 @@ from distributary.pipeline.transition_rows import row_of
 
 
 class State(StrEnum):
-    PREPARING = "preparing"  #: its record isn't durable yet: nobody was told of it
+    PREPARING = "preparing"  #: its record isn't durable, so `prepare` isn't answered yet
     PREPARED = "prepared"
     COMMITTING = "committing"  #: its end isn't durable yet
     ROLLING_BACK = "rolling_back"
-    GONE = "gone"  #: ended; nobody knows its id any more
+    GONE = "gone"  #: ended; its id is forgotten
 
 
 class Event(StrEnum):
-    DURABLE = "durable"  #: what was recorded last is
+    DURABLE = "durable"  #: the last record is durable
     COMMIT = "commit"
     ROLL_BACK = "roll_back"
 
 
 class Step(StrEnum):
-    """What is done then."""
+    """The action after an event."""
 
-    ANSWER = "answer"  #: who waits hears of it
-    APPLY = "apply"  #: its work and the record of its end become one group
-    UNDO = "undo"  #: the record of its end is written, and what it retired is given back
-    WAIT = "wait"  #: ask again when all that waits now is durable
-    REFUSE = "refuse"  #: the other end was asked for before
+    ANSWER = "answer"  #: answer the waiting requests
+    APPLY = "apply"  #: write its work and the record of its end as one group
+    UNDO = "undo"  #: write the record of its end, and give its retired deliveries back
+    WAIT = "wait"  #: ask again when all records that wait now are durable
+    REFUSE = "refuse"  #: the other end was requested before
 
 
 ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
@@ -63,12 +62,12 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
     (State.ROLLING_BACK, Event.COMMIT): (State.ROLLING_BACK, Step.REFUSE),
     (State.ROLLING_BACK, Event.ROLL_BACK): (State.ROLLING_BACK, Step.WAIT),
 }
-#: Those of which a transaction manager is told that they wait for its word.
+#: States of the transactions that a transaction manager is told of when it recovers.
 LISTED = frozenset({State.PREPARED, State.COMMITTING, State.ROLLING_BACK})
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How many may be prepared, how many of one user, and bytes of their records together."""
+    """Limits: prepared transactions, those of one user, and bytes of all their records."""
 
     count_max: int
     of_user_max: int
@@ -76,8 +75,8 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is known of one: who prepared it and when (microseconds), the topics that it is about,
-    how many messages are posted and deliveries retired in it, and the bytes of its record."""
+    """Facts about a prepared transaction: its user, its time (`at`, microseconds), its topics, the
+    numbers of posted messages and retired deliveries, and the bytes of its record."""
 
     user: str
     at: int
@@ -87,11 +86,11 @@ class Facts(msgspec.Struct, frozen=True):
     bytes: int
 
 
-W = TypeVar("W")  #: the work of one, as its caller keeps it
+W = TypeVar("W")  #: the caller's form of a transaction's work
 
 
 class Prepared(msgspec.Struct, Generic[W], eq=False):
-    """One of them, with its work."""
+    """One prepared transaction, with its work."""
 
     id: str  #: its global id, as text
     facts: Facts
@@ -99,13 +98,13 @@ class Prepared(msgspec.Struct, Generic[W], eq=False):
     state: State = State.PREPARING
 
     def step(self, event: Event) -> Step:
-        """What comes of this. Raises IllegalTransition for what can't be."""
+        """Apply an event and return the action. Raises IllegalTransition where ROWS has no row."""
         self.state, step = row_of(ROWS, self.state, event)
         return step
 
 
 class PreparedTransactions(Generic[W]):
-    """All of one log, by their users and global ids."""
+    """All prepared transactions of one log, by user and global id."""
 
     __slots__ = ("_all", "_by_id", "_limits")
 
@@ -115,7 +114,8 @@ class PreparedTransactions(Generic[W]):
         self._by_id: dict[str, list[Prepared[W]]] = {}
 
     def amqp_error(self, id_: str, user: str, size: int = 0) -> AmqpError | None:
-        """Why this user can't prepare one more under this id, with a record of so many bytes."""
+        """Return why this user can't prepare one more transaction under this id, with a record of
+        `size` bytes; None if it can."""
         limits, all_ = self._limits, self._all.values()
         if (user, id_) in self._all:
             text = f"a transaction is prepared under the global id {id_} already"
@@ -134,19 +134,19 @@ class PreparedTransactions(Generic[W]):
         return AmqpError(LIMIT_EXCEEDED, f"{text}: end some of them")
 
     def add(self, one: Prepared[W]) -> None:
-        """It is prepared, or was before a restart. The caller has asked `amqp_error`; what was
-        prepared before is kept whatever the limits are now."""
+        """Add a transaction. The caller asks `amqp_error` before, but not for one that was prepared
+        before a restart: that is kept whatever the limits are now."""
         key = one.facts.user, one.id
         assert key not in self._all, key  # noqa: S101
         self._all[key] = one
         self._by_id.setdefault(one.id, []).append(one)
 
     def get(self, id_: str) -> list[Prepared[W]]:
-        """Those that are prepared under this id, each by another user."""
+        """Return the transactions with this id, each of another user."""
         return [*self._by_id.get(id_, ())]
 
     def durable(self, one: Prepared[W]) -> None:
-        """What was recorded of it last is on the disk."""
+        """Take note that a transaction's last record is durable."""
         one.step(Event.DURABLE)
         if one.state is State.GONE:
             del self._all[one.facts.user, one.id]
@@ -155,16 +155,16 @@ class PreparedTransactions(Generic[W]):
                 del self._by_id[one.id]
 
     def listed(self) -> Iterable[Prepared[W]]:
-        """Those that wait for a transaction manager's word, the oldest first."""
+        """Return the transactions that wait for a transaction manager, the oldest first."""
         return [one for one in self._all.values() if one.state in LISTED]
 
 
 def absent(id_: str) -> AmqpError:
-    """That there is none: it ended, or never was one."""
+    """Return the refusal of an unknown global id."""
     text = f"no transaction is prepared under the global id {id_}: it ended, or never was one"
     return AmqpError(NOT_FOUND, text)
 
 
 def ended_otherwise(one: Prepared[W]) -> AmqpError:
-    """Why it can't end so: the other end was asked for."""
+    """Return the refusal of an end when the other one was requested before."""
     return AmqpError(PRECONDITION_FAILED, f"the transaction {one.id} is {one.state} already")

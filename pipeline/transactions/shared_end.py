@@ -1,12 +1,13 @@
 """The end of a transaction with work in several logs, at the gateway of its client.
 
-A machine without I/O. One of its logs decides. That one is told of the decision to come, then the
-others prepare their parts; when all have, it decides by committing its own, else it is rolled back.
-What the others do then is between them and the log that decides (`decisions`).
+A machine without I/O. One of its logs decides. That log is told of the decision to come, then the
+others prepare their parts. When all have, the deciding log commits its own part, else it rolls it
+back; it tells the other logs the outcome (`decisions`).
 
-Rule 1: what follows what is a row of ROWS; a row that isn't there can't come.
+Rule 1: the next step is a row of ROWS; other steps are bugs.
 Rule 2: the log that decides is asked to commit once at most, and when all others have prepared.
-Rule 3: its answer is the client's. Before it was asked nothing is done, whoever is lost.
+Rule 3: that log's answer is the client's. Until it is asked to commit nothing is done, whichever
+        gateways are lost.
 """
 
 from enum import StrEnum
@@ -21,27 +22,27 @@ from distributary.pipeline.transition_rows import row_of
 class State(StrEnum):
     NAMING = "naming"  #: the log that decides hears of the decision to come
     PREPARING = "preparing"
-    FAILING = "failing"  #: one couldn't; the others haven't all answered
+    FAILING = "failing"  #: a log couldn't prepare; some haven't answered yet
     DECIDING = "deciding"
     UNDOING = "undoing"
     GONE = "gone"  #: the client has its answer
 
 
 class Event(StrEnum):
-    DONE = "done"  #: a log has done what it was asked for
-    FAILED = "failed"  #: or hasn't
+    DONE = "done"  #: a log has fulfilled its request
+    FAILED = "failed"  #: a log has refused or failed it
     ALL = "all"  #: all that were asked have answered
 
 
 class Step(StrEnum):
-    """What is done then."""
+    """The action after an event."""
 
     WAIT = "wait"
     PREPARE = "prepare"  #: ask all logs but the one that decides
     DECIDE = "decide"  #: ask that one to commit
-    UNDO = "undo"  #: it is rolled back, and the others by its word
-    UNDO_ALL = "undo_all"  #: all are rolled back: none has prepared
-    ANSWER = "answer"  #: the client
+    UNDO = "undo"  #: ask that one to roll back; it tells the others
+    UNDO_ALL = "undo_all"  #: ask all logs to roll back: none has prepared
+    ANSWER = "answer"  #: answer the client
 
 
 ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
@@ -64,24 +65,24 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
 
 
 class SharedEnd(msgspec.Struct, eq=False):
-    """One of them, of `others` logs beside the one that decides. What its methods give is to be
-    done. `answer` is the client's, when it is GONE; None: what it wanted is done."""
+    """The end of one transaction with `others` logs beside the one that decides. The caller takes
+    the actions that its methods return. `answer` is for the client, once GONE; None: success."""
 
     others: int
     state: State = State.NAMING
-    left: int = 1  #: that were asked and haven't answered
+    left: int = 1  #: logs that were asked and haven't answered
     answer: AmqpError | InDoubt | None = None
 
     def roll_back(self, reason: AmqpError | None) -> Step:
-        """Instead of all else: its client wants that, or (`reason`) a part of it failed before."""
+        """Roll back in all logs, as the client wants, or because a part failed (`reason`)."""
         self.answer = reason
         self.state, self.left = State.UNDOING, self.others + 1
         return Step.UNDO_ALL
 
     def answered(self, ending: AmqpError | InDoubt | None) -> Step:
-        """A log that was asked has answered: None, it is done; or why not."""
+        """Take a log's answer to its request, None for success, and return the next action."""
         self.left -= 1
-        if self.state is not State.UNDOING:  # a rollback is done, whoever was lost
+        if self.state is not State.UNDOING:  # a rollback succeeds even if a gateway is lost
             self.answer = self.answer or ending
         step = self._step(Event.DONE if ending is None else Event.FAILED)
         if step is Step.WAIT and not self.left:

@@ -1,18 +1,18 @@
-"""Local transactions of one connection: what was posted and retired in each, and how it ends.
+"""Local transactions of one connection: the posted and retired work of each, and its end.
 
 A machine without I/O. Messages that were posted and deliveries that were retired (settled with an
-outcome) in a transaction are its work; it is kept here until the transaction ends, and comes back
-as `Ended` that the caller applies as a whole, or undoes.
+outcome) in a transaction are its work. The work is kept here until the transaction ends; then it is
+returned in an `Ended`, and the caller applies it as a whole, or undoes it.
 
-Rule 1: what a transaction does next is a row of ROWS; a row that isn't there can't come.
-Rule 2: work is applied as a whole and only once, by `commit`; whatever else ends a transaction
+Rule 1: a transaction's next step is a row of ROWS; other steps are bugs.
+Rule 2: work is applied as a whole and only once, by `commit`; every other end of a transaction
         undoes all of it.
 Rule 3: a transaction of which a part failed can only be rolled back; its commit is refused with
         the reason of the first failure.
 Rule 4: where it has a global id, its commit is the first of two phases: the work is prepared under
-        that id, and is no more the connection's.
-Rule 5: when other logs have work of it, too, its client ends it before it ends here: nothing comes
-        in it any more, and what becomes of it here is the business of who ends all of it.
+        that id, and no longer belongs to the connection.
+Rule 5: when other logs have work of it, too, its client's end comes before its end here (`close`):
+        then it takes no more work, and `shared_end` decides how it ends.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ UNKNOWN_ID = "amqp:transaction:unknown-id"
 TIMED_OUT = "amqp:transaction:timeout"
 ILLEGAL_STATE = "amqp:illegal-state"
 
-#: What is kept beside the messages' own bytes, in bytes: for each run, and for each in it.
+#: Bytes that are kept beside the messages' own: for each run, and for each message or delivery.
 RUN_BYTES = 512
 EACH_BYTES = 16
 
@@ -41,14 +41,14 @@ class State(StrEnum):
     IDLE = "idle"  #: nothing was done in it
     OPEN = "open"
     DOOMED = "doomed"  #: a part of it failed: it can only be rolled back
-    GONE = "gone"  #: committed or rolled back; nobody knows its id any more
+    GONE = "gone"  #: committed or rolled back; its id is forgotten
 
 
 class Event(StrEnum):
     POST = "post"  #: messages were sent in it
     RETIRE = "retire"  #: deliveries were given an outcome in it
-    RELAY = "relay"  #: something was done in it in another gateway's log
-    SPOIL = "spoil"  #: something that was done in it can't be done
+    RELAY = "relay"  #: work was done in it in another gateway's log
+    SPOIL = "spoil"  #: a part of its work failed
     GIVE_UP = "give_up"  #: it takes too long, or holds too many deliveries
     COMMIT = "commit"
     PREPARE = "prepare"  #: commit, of one that has a global id
@@ -57,14 +57,14 @@ class Event(StrEnum):
 
 
 class Step(StrEnum):
-    """What is done with a transaction's work at its end."""
+    """The action with a transaction's work after an event."""
 
-    KEEP = "keep"  #: what comes is added
-    REFUSE = "refuse"  #: what comes is not
-    DISCARD = "discard"  #: posted messages go; retired deliveries stay retired until the end
+    KEEP = "keep"  #: add new work
+    REFUSE = "refuse"  #: refuse new work
+    DISCARD = "discard"  #: drop posted messages; retired deliveries stay retired until the end
     UNDO = "undo"
     APPLY = "apply"
-    PREPARE = "prepare"  #: it is recorded, and waits for its transaction manager
+    PREPARE = "prepare"  #: record it, to wait for its transaction manager
 
 
 ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
@@ -86,8 +86,8 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
     (State.OPEN, Event.PREPARE): (State.GONE, Step.PREPARE),
     (State.OPEN, Event.ROLL_BACK): (State.GONE, Step.UNDO),
     (State.OPEN, Event.LOSE): (State.GONE, Step.UNDO),
-    # What was retired in it is not given to anybody before its end: the peer that has yet to hear
-    # that it failed would get the same messages again and again.
+    # Retired deliveries aren't given to any consumer before the end: a peer that doesn't know yet
+    # that the transaction failed would get the same messages again and again.
     (State.DOOMED, Event.POST): (State.DOOMED, Step.REFUSE),
     (State.DOOMED, Event.RETIRE): (State.DOOMED, Step.KEEP),
     (State.DOOMED, Event.RELAY): (State.DOOMED, Step.REFUSE),
@@ -101,7 +101,7 @@ ROWS: dict[tuple[State, Event], tuple[State, Step]] = {
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Of one connection: open transactions; bytes that one may hold, and all of them together."""
+    """Limits of one connection: open transactions, bytes of one, and bytes of all of them."""
 
     transactions_max: int
     bytes_max: int
@@ -109,14 +109,14 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, eq=False):
-    """Bytes that the open transactions of all connections hold, and may hold, together."""
+    """Bytes that the open transactions of all connections hold together, and their limit."""
 
     bytes_max: int
     bytes: int = 0
 
 
-P = TypeVar("P")  #: a run of messages that was posted
-R = TypeVar("R")  #: a run of deliveries that was retired
+P = TypeVar("P")  #: a run of posted messages
+R = TypeVar("R")  #: a run of retired deliveries
 
 
 class Work(msgspec.Struct, Generic[P, R], eq=False):
@@ -130,9 +130,9 @@ class Work(msgspec.Struct, Generic[P, R], eq=False):
 
 
 class Ended(msgspec.Struct, Generic[P, R], frozen=True, eq=False):
-    """A transaction ended: apply its work as a whole (`step` APPLY), prepare it under `global_id`,
-    or undo it. `amqp_error` is why its commit failed, if that was asked for and failed. With its
-    work the transaction of several logs is decided that has the id `decides`."""
+    """An ended transaction: apply its work as a whole (`step` APPLY), prepare it under `global_id`,
+    or undo it. `amqp_error` says why a requested commit failed. `decides` is the id of the
+    transaction of several logs that is decided with this work, if any."""
 
     number: int
     work: Work[P, R]
@@ -143,7 +143,7 @@ class Ended(msgspec.Struct, Generic[P, R], frozen=True, eq=False):
 
 
 class InDoubt(msgspec.Struct, frozen=True):
-    """Nobody knows whether a commit was done, and why."""
+    """An unknown outcome of a commit, and the reason."""
 
     description: str
 
@@ -153,10 +153,10 @@ class _Transaction(msgspec.Struct, Generic[P, R], eq=False):
     state: State = State.IDLE
     reason: AmqpError | None = None  #: why it is doomed
     work: Work[P, R] = msgspec.field(default_factory=Work)
-    posted_bytes: int = 0  #: what the work holds
+    posted_bytes: int = 0  #: bytes that the posted work holds
     retired_bytes: int = 0
-    global_id: str = ""  #: under which its commit prepares it
-    decides: str = ""  #: which transaction of several logs its commit decides
+    global_id: str = ""  #: its commit prepares it under this id
+    decides: str = ""  #: its commit decides the transaction of several logs with this id
     closed: bool = False  #: its client has ended it
 
     def step(self, event: Event) -> Step:
@@ -165,9 +165,8 @@ class _Transaction(msgspec.Struct, Generic[P, R], eq=False):
 
 
 class Transactions(Generic[P, R]):
-    """The transactions of one connection. `numbers` gives each a number that no other one has;
-    a controller is a number of the caller's for the link that declared it. `held` is shared with
-    the other connections'."""
+    """The transactions of one connection. `numbers` gives each a unique number; a controller is the
+    caller's number for the link that declared the transaction. All connections share `held`."""
 
     __slots__ = ("_bytes", "_held", "_limits", "_numbers", "_open")
 
@@ -178,35 +177,35 @@ class Transactions(Generic[P, R]):
 
     @property
     def held_bytes(self) -> int:
-        """What the work of all of them holds."""
+        """Bytes that the work of all transactions holds."""
         return self._bytes
 
     def __contains__(self, number: int) -> bool:
-        """Whether there is such a transaction, and its client hasn't ended it."""
+        """Whether the transaction is open, and its client hasn't ended it."""
         return number in self._open and not self._open[number].closed
 
     def has(self, number: int) -> bool:
-        """Whether it hasn't ended here, though its client may have ended it."""
+        """Whether the transaction is open here, though its client may have ended it."""
         return number in self._open
 
     def works(self, number: int) -> bool:
-        """Whether there is work of it here."""
+        """Whether the transaction has work here."""
         return bool(self._open[number].work)
 
     def reason(self, number: int) -> AmqpError | None:
-        """Why it can only be rolled back, if so."""
+        """Return why the transaction can only be rolled back; None if it may commit."""
         return self._open[number].reason
 
     def global_id(self, number: int) -> str:
-        """Under which its commit prepares it; empty, if it doesn't."""
+        """Return the id under which a commit prepares the transaction; empty if there is none."""
         return self._open[number].global_id
 
     def close(self, number: int) -> None:
-        """Its client has ended it: nothing comes in it any more."""
+        """Take note that the client has ended the transaction: it takes no more work."""
         self._open[number].closed = True
 
     def declare(self, controller: int) -> int | AmqpError:
-        """Begin a transaction: its number, or why there can't be one more."""
+        """Begin a transaction; return its number, or why there can't be one more."""
         most = self._limits.transactions_max
         if len(self._open) >= most:
             return AmqpError(
@@ -219,8 +218,8 @@ class Transactions(Generic[P, R]):
         return number
 
     def post(self, number: int, posted: P, count: int, size: int) -> AmqpError | None:
-        """Keep messages, `count` of `size` bytes together, for the commit; or why they aren't kept
-        and the transaction can only be rolled back. The caller knows that there is such a one."""
+        """Keep messages, `count` of `size` bytes together, for the commit; or return why they
+        aren't kept and the transaction can only be rolled back. The transaction must be open."""
         one = self._open[number]
         size += RUN_BYTES + EACH_BYTES * count
         amqp_error = self._too_large(one, size)
@@ -234,8 +233,8 @@ class Transactions(Generic[P, R]):
         return None
 
     def retire(self, number: int, retired: R, count: int) -> Work[P, R] | None:
-        """Keep what was retired for the end. What comes back, if anything does, is to be undone
-        now: it is more than a transaction may hold."""
+        """Keep retired deliveries for the end. If the transaction holds too much, it is given up,
+        and the caller must undo the returned work now."""
         one = self._open[number]
         size = RUN_BYTES + EACH_BYTES * count
         amqp_error = self._too_large(one, size)
@@ -246,13 +245,13 @@ class Transactions(Generic[P, R]):
         return None if amqp_error is None else self.give_up(number, amqp_error)
 
     def relay(self, number: int) -> AmqpError | None:
-        """Something is done in it in another gateway's log. Why it may not be, if so."""
+        """Take note of work in another gateway's log; return why that isn't allowed, or None."""
         one = self._open[number]
         return None if one.step(Event.RELAY) is Step.KEEP else one.reason
 
     def hold(self, number: int, count: int) -> AmqpError | None:
-        """So many deliveries of another gateway's log were given an outcome in it, and are held
-        here. Why the transaction is to be given up, if it is: that is more than it may hold."""
+        """Count retired deliveries of another gateway's log that are held here. If that is more
+        than the transaction may hold, return why the caller must give it up."""
         one = self._open[number]
         size = RUN_BYTES + EACH_BYTES * count
         amqp_error = self._too_large(one, size)
@@ -262,7 +261,7 @@ class Transactions(Generic[P, R]):
         return amqp_error
 
     def spoil(self, number: int, reason: AmqpError) -> None:
-        """A part of the work failed: the transaction can only be rolled back. Its posted
+        """Doom a transaction, as a part of its work failed: it can only be rolled back. Its posted
         messages are dropped at once."""
         one = self._open[number]
         one.step(Event.SPOIL)
@@ -272,15 +271,16 @@ class Transactions(Generic[P, R]):
         one.posted_bytes = 0
 
     def give_up(self, number: int, reason: AmqpError) -> Work[P, R]:
-        """The transaction has taken too long: gives the work that is to be undone now. Its
-        controller is told at the transaction's end."""
+        """Doom a transaction that takes too long or holds too much; return the work that the caller
+        must undo now. Its controller is told at the transaction's end."""
         one = self._open[number]
         one.reason = one.reason or reason
         one.step(Event.GIVE_UP)
         return self._take(one)
 
     def name(self, number: int, global_id: str) -> AmqpError | None:
-        """From now on its commit prepares it under this id. Why that can't be, if so."""
+        """Have the transaction's commit prepare it under this id; return why that isn't possible,
+        or None."""
         one = self._open[number]
         if one.state is State.DOOMED:
             return one.reason
@@ -290,12 +290,12 @@ class Transactions(Generic[P, R]):
         return None
 
     def decide(self, number: int, decides: str) -> None:
-        """With its commit the transaction of several logs with this id is decided."""
+        """Have the transaction's commit decide the transaction of several logs with this id."""
         self._open[number].decides = decides
 
     def commit(self, number: int) -> Ended[P, R]:
-        """Commit for its controller: all of the work, or why there is nothing of it. One that has a
-        global id is prepared."""
+        """Commit for its controller, or prepare if it has a global id; return all of the work, or
+        why the commit failed."""
         named = bool(self._open[number].global_id)
         return self._end(number, Event.PREPARE if named else Event.COMMIT)
 
@@ -304,8 +304,7 @@ class Transactions(Generic[P, R]):
         return self._end(number, Event.ROLL_BACK)
 
     def lose(self, controller: int) -> list[Ended[P, R]]:
-        """The controller's link has ended: every transaction that it declared and did not
-        discharge is undone."""
+        """Undo all open transactions of a controller whose link has ended."""
         gone = [number for number, one in self._open.items() if one.controller == controller]
         return [self._end(number, Event.LOSE) for number in gone]
 
@@ -342,6 +341,6 @@ class Transactions(Generic[P, R]):
 
 
 def unknown(number: int) -> AmqpError:
-    """The refusal of a transaction that isn't there, or not any more."""
+    """Return the refusal of an unknown or ended transaction."""
     text = f"there is no open transaction with the id 0x{number:016x}: it ended, or never was one"
     return AmqpError(UNKNOWN_ID, text)

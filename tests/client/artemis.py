@@ -152,7 +152,7 @@ def test_transactions_and_requests(artemis: str) -> None:
 
 
 def test_a_lost_connection_comes_back(artemis: str) -> None:
-    """What was under way is confirmed, and a transaction that it cut is rolled back."""
+    """Publishes under way are confirmed, and a transaction that it cut is rolled back."""
 
     async def play() -> None:
         async with connect(artemis) as client, client.consume("queue://lost") as messages:

@@ -1,4 +1,4 @@
-"""The connection: who is let in, what is said where nobody is, and how it comes back."""
+"""The connection: logins, the errors where no server answers, and reconnection."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ from distributary.client.connection.wire import Wire
 from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
 
-PASSWORD = "wonder@land/ü"  # noqa: S105 (alice's, who is made up)
+PASSWORD = "wonder@land/ü"  # noqa: S105 (of alice, a made-up user)
 QUOTED = "wonder%40land%2F%C3%BC"
 
 
@@ -58,7 +58,7 @@ def guarded(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def refused(url: str, **options: object) -> ClientError:
-    """What a client that isn't let in is told."""
+    """Return the error of a client that isn't let in."""
 
     async def play() -> ClientError:
         with pytest.raises(ClientError) as told:
@@ -113,7 +113,7 @@ def test_what_takes_many_records_of_tls_is_read_whole(
 
 
 def test_who_is_not_let_in_is_told_so(guarded: Gateway, authority: Authority) -> None:
-    """Wrong password, unknown user, nobody, TLS by mistake on either side, another authority."""
+    """Wrong password, unknown user, no user, TLS by mistake on either side, another authority."""
     place, ca = f"localhost:{guarded.port}", {"ca": authority.file}
     wrong = refused(f"amqps://alice:wrong@{place}", **ca)
     assert isinstance(wrong, LoginRefused)
@@ -130,12 +130,12 @@ def test_who_is_not_let_in_is_told_so(guarded: Gateway, authority: Authority) ->
 def test_where_nobody_is(gateway: Gateway, authority: Authority) -> None:
     """A port without a listener, one that keeps silent, one that speaks something else, one
     without TLS."""
-    assert "nobody answers at amqp://127.0.0.1" in str(refused(f"127.0.0.1:{free_port()}"))
+    assert "no server answers at amqp://127.0.0.1" in str(refused(f"127.0.0.1:{free_port()}"))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
 
         async def play() -> None:
-            with pytest.raises(ConnectionFailed, match="hasn't opened"):
+            with pytest.raises(ConnectionFailed, match="opened an AMQP connection within"):
                 async with connect(url, open_seconds=0.05):
                     pass
 
@@ -187,7 +187,7 @@ def test_wrong_arguments_are_sentences(tmp_path: Path) -> None:
 
 
 def test_a_client_is_a_context(gateway: Gateway, topic: str) -> None:
-    """What is asked of it outside of that is a sentence; it can be used once."""
+    """Operations outside of the context raise a sentence; a client can be used once."""
 
     async def play() -> None:
         client = at(gateway)
@@ -344,7 +344,7 @@ def test_who_waits_too_long_is_told(tmp_path: Path, topic: str) -> None:
 
 
 def test_a_silent_connection_is_kept(topic: str, tmp_path: Path) -> None:
-    """The gateway drops whoever is silent for seconds; the client says that it lives."""
+    """The gateway drops clients that are silent for seconds; this client sends heartbeats."""
 
     async def play() -> None:
         async with at(gateway) as client, client.consume(topic) as messages:
@@ -363,8 +363,8 @@ def test_a_silent_connection_is_kept(topic: str, tmp_path: Path) -> None:
 def test_an_attempt_that_fails_leaves_nothing_behind(
     guarded: Gateway, authority: Authority, there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No cycle keeps the connection's buffers: who tries again and again, where no collector of
-    cycles runs, needs no more memory by that."""
+    """No cycle keeps the connection's buffers: a client that connects again and again, where no
+    collector of cycles runs, needs no more memory by that."""
     made: list[weakref.ref[Wire]] = []
     begin = Wire.__init__
 

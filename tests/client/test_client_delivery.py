@@ -18,7 +18,7 @@ from distributary.ingest.native.runs import Received
 
 
 def test_a_durable_subscription_gathers_while_nobody_is_there(gateway: Gateway, topic: str) -> None:
-    """The example of the room: everybody's of that name, over two clients."""
+    """The example of the room: two clients share the subscription by its name."""
 
     async def play() -> list[object]:
         async with at(gateway) as client, client.subscribe(topic, topic=topic):
@@ -181,8 +181,8 @@ def test_no_more_than_prefetch_is_held(gateway: Gateway, topic: str) -> None:
 
 
 def test_what_a_closing_consumer_holds_goes_back(gateway: Gateway, topic: str) -> None:
-    """What it has seen is a failed attempt, what it hasn't seen isn't; an outcome given after that
-    means nothing."""
+    """Messages that it has seen get a failed attempt, the others don't; an outcome given after that
+    is ignored."""
     queue = f"queue://{topic}"
 
     async def play() -> None:
@@ -220,7 +220,7 @@ asyncio.run(hold())
 
 
 def test_what_a_killed_client_held_comes_again(gateway: Gateway, topic: str) -> None:
-    """With an attempt more, as nobody knows what became of it."""
+    """With one more attempt, as its outcome is unknown."""
     queue, url = f"queue://{topic}", f"amqp://127.0.0.1:{gateway.port}"
 
     async def publish() -> None:
@@ -242,7 +242,7 @@ def test_what_a_killed_client_held_comes_again(gateway: Gateway, topic: str) -> 
 
 
 def test_a_cancelled_wait_loses_no_message(gateway: Gateway, topic: str) -> None:
-    """Whoever waits next gets it; also when two wait and one of them gives up."""
+    """The next waiter gets it; also when two wait and one of them gives up."""
 
     async def play() -> None:
         async with at(gateway) as client, client.consume(topic) as messages:
@@ -262,7 +262,7 @@ def test_a_cancelled_wait_loses_no_message(gateway: Gateway, topic: str) -> None
 def test_a_wait_that_is_cancelled_with_its_message_wakes_the_next(
     gateway: Gateway, topic: str
 ) -> None:
-    """The message came for the first of two, who gives up in that very turn of the loop."""
+    """The message came for the first of two waiters, which gives up in that turn of the loop."""
     data = encoded(Message(body="for both"), "id")
     one, size = array("I", [len(data)]).tobytes(), array("I", [0]).tobytes()
     came = Received(0, 1, data, one, b"\0", b"\4", size, bytes(8), 0, size, size)

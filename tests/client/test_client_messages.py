@@ -1,4 +1,4 @@
-"""What is published is what comes: bodies, headers, properties."""
+"""Messages are received as they were published: bodies, headers, properties."""
 
 from datetime import UTC, datetime
 from uuid import UUID

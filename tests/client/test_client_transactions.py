@@ -1,4 +1,4 @@
-"""What is published and accepted in a transaction is done together, or not at all."""
+"""Publishes and accepts of a transaction are done together, or not at all."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ class Planned(Exception):
 
 
 def test_a_commit_does_all_of_it(gateway: Gateway, topic: str) -> None:
-    """What came is accepted, what went is there; nothing of it before the end."""
+    """Received messages are accepted, published ones are there; none before the end."""
     come, go = f"queue://{topic}-come", f"queue://{topic}-go"
 
     async def play() -> None:

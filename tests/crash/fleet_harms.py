@@ -62,7 +62,9 @@ class HarmedFleet(FleetWorld):
         self.backs: list[Back] = []
 
     def harm(self, harm: Harm) -> None:
-        """Do this to the fleet, and wait until it is whole again."""
+        """Harm the fleet when it is whole, and wait until it is whole again. On a busy machine an
+        owner may have lost its log since the last harm."""
+        self.until(lambda: self.whole, f"the fleet is whole (before {harm})")
         owner, other = self.draw.sample([node for node in self.nodes if node.serves], 2)
         self.restless = False
         self.history.add(Harmed(f"{harm}: {owner} with {owner.serves}"))

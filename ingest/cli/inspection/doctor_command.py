@@ -1,4 +1,4 @@
-"""`distributary doctor`: whether a gateway will do well here."""
+"""`distributary doctor`: checks that a gateway can work well on this machine."""
 
 import json
 import os
@@ -30,7 +30,7 @@ from distributary.pipeline.tables.home.home import Home
 
 _path = click.Path(path_type=Path)
 _COLOURS = {Verdict.GOOD: "green", Verdict.LOOK: "yellow", Verdict.BAD: "red"}
-#: Packages whose versions are told; those of extras where they are installed.
+#: Packages whose versions are printed; those of extras where they are installed.
 PACKAGES = (
     *("distributary", "python-qpid-proton", "deltalake", "pyarrow"),
     *("pyspark", "delta-spark", "starlette", "opentelemetry-sdk"),
@@ -43,7 +43,7 @@ PACKAGES = (
 @click.option("--listen", metavar="HOST:PORT", help="As for serve.")
 @json_option
 def doctor(home: str | None, config: Path | None, listen: str | None, as_json: bool) -> None:
-    """Look whether a gateway will do well on this machine, and say it in sentences.
+    """Check that a gateway can work well on this machine, and report in sentences.
 
     \b
     Examples:
@@ -98,7 +98,7 @@ def _findings(home: str | None, config: Path | None, listen: str | None) -> Iter
 
 
 def _of_store(address: str, settings: Settings) -> Iterator[Finding]:
-    """A home without a disk; of a lake each log."""
+    """Yield findings on a home without a disk; of a lake on each log."""
     from distributary.ingest.checkup.store_look import store_facts  # noqa: PLC0415 (most homes need none)
 
     lease = settings.owner.lease_ms / 1_000
@@ -125,7 +125,7 @@ def _of_disk(home: Home, settings: Settings) -> Iterator[Finding]:
 
 
 def _of_lake(home: Path) -> Iterator[Finding]:
-    """What a home with several logs has beside them."""
+    """Yield findings on the files that a home with several logs has beside them."""
     from distributary.pipeline.tables.lake.disk_lake import disk_lake  # noqa: PLC0415 (most homes have one log)
     from distributary.pipeline.tables.lake.lake import SECRET  # noqa: PLC0415 (as above)
 
@@ -140,7 +140,7 @@ def _of_lake(home: Path) -> Iterator[Finding]:
         yield from (
             findings.of_restoring(one.path)
             for log, one in homes.items()
-            if one.state is HomeState.RESTORING and log != MAIN  # that is the home itself
+            if one.state is HomeState.RESTORING and log != MAIN  # `main` is the home itself
         )
         owners = {log: one.owner for log, one in homes.items()}
         secret = home / SECRET

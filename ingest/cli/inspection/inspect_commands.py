@@ -1,4 +1,4 @@
-"""`distributary verify` and `distributary info`: what a home holds, and whether it is sound.
+"""`distributary verify` and `distributary info`: a home's contents, and whether it is sound.
 
 Neither takes the home's lock nor writes anything, so both may run beside the gateway; only
 `verify --repair` owns the home while it cuts a torn tail.
@@ -81,7 +81,7 @@ def verify(home: str, config: Path | None, deep: bool, repair: bool, as_json: bo
 @_config
 @_as_json
 def info(home: str, config: Path | None, as_json: bool) -> None:
-    """Show what a home holds: topics, subscriptions and their backlog, files, sizes, versions.
+    """Show a home's contents: topics, subscriptions and their backlog, files, sizes, versions.
 
     \b
     Examples:
@@ -110,7 +110,7 @@ def info(home: str, config: Path | None, as_json: bool) -> None:
 def _with_placement(
     report: "Report", home: str, log: str, parts: "HomeParts", settings: Settings
 ) -> "Report":
-    """A check more: whether the log of a lake has topics that are placed in others. Raises
+    """Add a check: whether the log of a lake has topics that are placed in other logs. Raises
     StoreError."""
     from distributary.ingest.commit.table_location import lake_at  # noqa: PLC0415 (as above)
     from distributary.ingest.placing.log_topics import topics_of  # noqa: PLC0415 (as above)
@@ -122,7 +122,7 @@ def _with_placement(
     placement, topics = lake.placement(), topics_of(parts).topics
     problems = tuple(
         f"the log {log} has {topic}, which is placed in {', '.join(placement.logs_of(topic))}: "
-        "nobody is served from here. Place it here again, or take its subscriptions away"
+        "no client is served from here. Place it here again, or take its subscriptions away"
         for topic in misplaced(placement, log, topics)
     )
     verdict = Verdict.UNSOUND if problems else Verdict.SOUND
@@ -131,14 +131,14 @@ def _with_placement(
 
 
 def served_logs(home: str, settings: Settings) -> dict[str, str]:
-    """The logs of a lake that were ever served, and where each lies; of another home itself, under
-    no name. Raises InvalidRequest for a lake without any, StoreError."""
+    """Return the logs of a lake that were ever served, with their homes; of another home itself,
+    without a name. Raises InvalidRequest for a lake without any, StoreError."""
     from distributary.ingest.commit.table_location import is_address, lake_at  # noqa: PLC0415 (with the tables half a second)
 
     lake = lake_at(home, settings)
     if lake is None:
         return {"": home}
-    lake.secret()  # whoever looks whether all is sound hears of it, too
+    lake.secret()  # raises if it is missing or damaged
     logs = {log: lake.log_home(log) for log in lake.placement().logs}
     if not is_address(home):
         logs = {log: place for log, place in logs.items() if _is_home(Path(place))}
@@ -153,7 +153,7 @@ def _is_home(place: Path) -> bool:
 
 
 def _parts(home: str, settings: Settings) -> "HomeParts":
-    """What is read of the home. Raises InvalidRequest for what is none."""
+    """Return the parts of a home to read. Raises InvalidRequest if it is no home."""
     from distributary.ingest.commit.table_location import (  # noqa: PLC0415 (with the tables half a second)
         is_address,
         object_home,

@@ -1,4 +1,4 @@
-"""What `distributary verify` and `distributary info` show on a screen."""
+"""Output of `distributary verify` and `distributary info` on a screen."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _COLOURS = {"sound": "green", "not sound": "red", "not checked": "yellow"}
 
 @contextmanager
 def progress_bar(*, hidden: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr, if somebody looks at it: told what is read, how far, and how much it is."""
+    """Show a bar on stderr if that is a terminal; yield a function for the task, done and total."""
     errors = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
     disable = hidden or not errors.is_terminal
@@ -37,7 +37,7 @@ def progress_bar(*, hidden: bool) -> Iterator[Callable[[str, int, int], None]]:
 
 
 def show_report(report: Report, cut: Cut | None, *, repair: bool) -> None:
-    """One line for each check, then every sentence about it, then the verdict."""
+    """Print a line for each check, then all sentences about them, then the verdict."""
     console = Console()
     if cut is not None:
         console.print(
@@ -63,7 +63,7 @@ def show_report(report: Report, cut: Cut | None, *, repair: bool) -> None:
 
 
 def _folded(topics: Iterable[TopicLine]) -> Iterator[TopicLine]:
-    """The topics, and all temporary ones of a kind in one line: each request may have had one."""
+    """Yield the topics, temporary ones of a kind in one line: there may be one for each request."""
     temporary: dict[str, list[TopicLine]] = {}
     for one in topics:
         if is_temporary(one.topic):
@@ -81,7 +81,7 @@ def _folded(topics: Iterable[TopicLine]) -> Iterator[TopicLine]:
 
 
 def show_home_info(found: HomeInfo) -> None:
-    """What there is as tables, and a line each for the journal and the log."""
+    """Print a home's contents as tables, and a line each for the journal and the log."""
     console = Console()
     topics = _numbers("topic", "messages", "first", "last", "bytes")
     for topic in _folded(found.topics):
@@ -128,7 +128,7 @@ def show_home_info(found: HomeInfo) -> None:
 
 
 def _numbers(*columns: str) -> Table:
-    """A table whose first column, and every one of names, is text and whose others are numbers."""
+    """Return a table whose first column, and every column of names, is text, and others numbers."""
     table = Table(box=SIMPLE)
     for name in columns:
         words = name in ("topic", "subscription", "record", "Spark's table", "", "policy")

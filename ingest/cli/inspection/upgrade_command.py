@@ -1,4 +1,4 @@
-"""`distributary upgrade --check`: what this version would do with a home."""
+"""`distributary upgrade --check`: changes that this version would make to a home."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ _COLOURS: Final = {"same": "green", "changes": "yellow", "refused": "red", "unse
 @click.option("--config", type=_path, help="The gateway's settings: whether they can be used, too.")
 @json_option
 def upgrade(home: str, check: bool, config: Path | None, as_json: bool) -> None:
-    """Say which formats a home has, and what this version's next start would change.
+    """Show a home's formats, and the changes that a start of this version would make.
 
     \b
     Examples:
@@ -98,7 +98,7 @@ def _spark() -> "dict[str, SparkFormat] | None":
 
 
 def _of_settings(config: Path, settings: Settings) -> "PartFormat":
-    """Whether the files that the settings name can be used, read as a start reads them."""
+    """Check that the files that the settings name can be used, read as a start reads them."""
     from distributary.ingest.runtime.policies import policies_written  # noqa: PLC0415 (as in `upgrade`)
     from distributary.ingest.security.access import AccessFiles  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.verify.home_formats import Fate, PartFormat  # noqa: PLC0415 (as above)
@@ -123,7 +123,7 @@ def _as_json(found: "HomeFormats") -> dict[str, object]:
 
 
 def _show(found: "HomeFormats", log: str) -> None:
-    """A line for each part, then what follows; of a lake the log before it."""
+    """Print a line for each part, then the conclusion; of a lake the log first."""
     if log:
         click.echo(f"log {log}:")
     for part in found.parts:

@@ -29,9 +29,9 @@ _destination = click.argument("destination")
 @click.argument("bodies", nargs=-1)
 @click.option("--file", "source", type=click.File(), help="A message a line; - is the input.")
 @click.option("--json", "as_json", is_flag=True, help="Each line is an object of JSON.")
-@click.option("--count", type=click.IntRange(1), help="So many; what is given again and again.")
+@click.option("--count", type=click.IntRange(1), help="Messages in all; the given ones repeat.")
 @click.option(
-    "--rate", type=click.FloatRange(0.01), help="So many a second, not as fast as can be."
+    "--rate", type=click.FloatRange(0.01), help="Messages a second; without it as fast as possible."
 )
 @click.option("--property", "properties", multiple=True, metavar="KEY=VALUE")
 @click.option("--priority", type=click.IntRange(0, 9))
@@ -92,8 +92,8 @@ def publish(
 
 @click.command()
 @_destination
-@click.option("--count", type=click.IntRange(1), help="So many, then end.")
-@click.option("--for", "quiet", type=click.FloatRange(0.1), help="End when nothing came so long.")
+@click.option("--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("--for", "quiet", type=click.FloatRange(0.1), help="End after so many idle seconds.")
 @click.option("--durable", metavar="NAME", help="As this durable subscription; it stays.")
 @click.option("--shared", is_flag=True, help="With others; with --durable of all clients.")
 @click.option("--selector", help="Only what matches.")
@@ -161,7 +161,7 @@ def _consume(gateway: GatewayFactory, wanted: "Consumption", *, as_json: bool) -
     work = Consuming(gateway(), wanted, take)
     try:
         work.run()
-    except BrokenPipeError:  # whoever read them has enough
+    except BrokenPipeError:  # the reader of the output has ended
         sys.stderr.close()
         sys.exit(FAILED)
     except KeyboardInterrupt:
@@ -180,7 +180,7 @@ def _messages(
     *,
     as_json: bool,
 ) -> Iterator["Message"]:
-    """What is given, or that again and again."""
+    """Yield the given messages, repeated up to `count`."""
     from distributary.ingest.cli.messages.message_lines import message_of  # noqa: PLC0415 (the client takes a while)
 
     def once(lines: Iterable[str]) -> Iterator["Message"]:
@@ -210,7 +210,7 @@ def _properties(said: tuple[str, ...]) -> "dict[str, Plain]":
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int], None]]:
-    """Draws how many there are, where somebody looks."""
+    """Show the number of messages, on a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn(what), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as on:

@@ -1,9 +1,9 @@
-"""Messages as lines of text: what `publish` reads and `consume` writes.
+"""Messages as lines of text: input of `publish`, output of `consume`.
 
 A line is a message's body. As JSON it is an object: `body`, or `body_base64` where that is no text,
-`subject`, `correlation_id`, `reply_to`, `group`, `priority`, `ttl_ms`, `properties`; what `consume`
-writes has `id`, `address` and `deliveries`, too, which `publish` ignores. So what one writes the
-other reads.
+`subject`, `correlation_id`, `reply_to`, `group`, `priority`, `ttl_ms`, `properties`; lines of
+`consume` have `id`, `address` and `deliveries`, too, which `publish` ignores. So `publish` reads
+the lines that `consume` writes.
 """
 
 import base64
@@ -15,7 +15,7 @@ from distributary.client import Message, ReceivedMessage
 from distributary.client.outgoing_message import Plain
 from distributary.pipeline.errors import InvalidRequest
 
-#: Keys that only `consume` says.
+#: Keys that only `consume` writes.
 TOLD = frozenset({"id", "address", "deliveries"})
 #: Headers that are texts.
 _TEXTS = ("subject", "correlation_id", "reply_to", "group")
@@ -25,8 +25,8 @@ KEYS = frozenset({"body", "body_base64", "priority", "ttl_ms", "properties", *_T
 def message_of(
     text: str, *, as_json: bool, where: str, properties: Mapping[str, Plain] = {}
 ) -> Message:
-    """The message of a line, with these application properties, too. Raises InvalidRequest, with
-    `where` the line stands."""
+    """Return the message of a line, with these application properties, too. Raises InvalidRequest,
+    which names the line by `where`."""
     if not as_json:
         return Message(body=text, properties=properties)
     try:
@@ -52,14 +52,14 @@ def message_of(
 
 
 def priority_of(value: int) -> int:
-    """A priority of AMQP. Raises InvalidRequest."""
+    """Return a valid priority. Raises InvalidRequest."""
     if not 0 <= value <= 9:
         raise InvalidRequest(f"a priority is a number from 0 to 9, not {value}")
     return value
 
 
 def properties_of(said: object, where: str) -> dict[str, Plain]:
-    """Application properties: names and simple values. Raises InvalidRequest."""
+    """Return application properties: names and simple values. Raises InvalidRequest."""
     if not isinstance(said, Mapping):
         raise InvalidRequest(f"{where} is an object of names and values")
     for name, value in said.items():
@@ -69,7 +69,7 @@ def properties_of(said: object, where: str) -> dict[str, Plain]:
 
 
 def line_of(message: ReceivedMessage, *, as_json: bool) -> str:
-    """The line of a message that came."""
+    """Return the line of a received message."""
     body = message.body
     if not as_json:
         if isinstance(body, bytes):

@@ -1,5 +1,5 @@
-"""Publishing and consuming from the shell, with the Python client: one connection, one link. A
-connection that is lost is the end, which `failed` says."""
+"""Publishing and consuming from the shell, with the Python client: one connection, one link. A lost
+connection ends the run, and `failed` has the reason."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -16,14 +16,14 @@ from distributary.client import (
 )
 from distributary.jobs.client.management_client import Gateway
 
-#: Messages that a consumer asks for ahead, and publishes under way.
+#: Messages that a consumer asks for ahead; messages without an outcome when publishing.
 CREDIT, WINDOW = 100, 1_000
-#: Turns of the loop in which a message that was taken in is written.
+#: Turns of the loop in which a message that the client took is written.
 _TURNS = 2
 
 
 def client_of(gateway: Gateway, container_id: str = "") -> Client:
-    """A client of this gateway."""
+    """Return a client of this gateway."""
     return connect(
         gateway.url,
         user=gateway.user,
@@ -38,8 +38,8 @@ def client_of(gateway: Gateway, container_id: str = "") -> Client:
 
 
 class Publishing:
-    """Sends all messages to an address, and waits until each is accepted. `rejected` says how many
-    weren't, and `reason` why the first one wasn't."""
+    """Sends all messages to an address, and waits until each is accepted. `rejected`: how many
+    weren't; `reason`: why the first one wasn't."""
 
     def __init__(
         self,
@@ -49,19 +49,20 @@ class Publishing:
         told: Callable[[int], None],
         seconds_apart: float = 0.0,
     ) -> None:
-        """`told` hears how many are accepted. `seconds_apart`: between two messages."""
+        """`told` is called with the number of accepted ones. `seconds_apart`: between two
+        messages."""
         self._gateway, self._address, self._messages = gateway, address, messages
         self._told, self._apart = told, seconds_apart
         self.sent = self.accepted = self.rejected = 0
         self.reason = self.failed = ""
 
     def run(self) -> None:
-        """Until all have their outcome, or with the first error."""
+        """Run until all messages have their outcome, or until the first error."""
         try:
             asyncio.run(self._run())
         except ClientError as error:
             self.failed = str(error)
-        except BaseExceptionGroup as errors:  # of one publish, or of the messages
+        except BaseExceptionGroup as errors:  # an error of one publish, or of the messages
             first = errors.exceptions[0]
             if not isinstance(first, ClientError):
                 raise first from None
@@ -94,8 +95,8 @@ class Publishing:
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """What is consumed: the address, and as what. It ends after `most` messages (0: no limit), or
-    when nothing came for `quiet` seconds (0: never)."""
+    """Address and kind of a consumer. It ends after `most` messages (0: no limit), or after `quiet`
+    seconds without a message (0: never)."""
 
     address: str
     durable: str | None = None
@@ -107,11 +108,11 @@ class Consumption:
 
     @property
     def container_id(self) -> str:
-        """A durable subscription that isn't shared has an owner."""
+        """Client id that owns a durable subscription that isn't shared; else empty."""
         return "distributary-cli" if self.durable and not self.shared else ""
 
     def of(self, client: Client) -> Subscription:
-        """The messages."""
+        """Return the subscription or queue to read."""
         selector, ahead = self.selector or "", min(CREDIT, self.most or CREDIT)
         if self.durable:
             return client.subscribe(
@@ -125,7 +126,7 @@ class Consumption:
 
 
 class Consuming:
-    """Gives each message to `take`, then accepts it, until the consumption is at its end."""
+    """Gives each message to `take`, then accepts it, until the consumption ends."""
 
     def __init__(
         self, gateway: Gateway, wanted: Consumption, take: Callable[[ReceivedMessage], None]
@@ -136,7 +137,7 @@ class Consuming:
         self.failed = ""
 
     def run(self) -> None:
-        """Until it ends, or with the first error."""
+        """Run until the consumption ends, or until the first error."""
         try:
             asyncio.run(self._run())
         except ClientError as error:

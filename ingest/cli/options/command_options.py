@@ -1,4 +1,4 @@
-"""What the commands over a running gateway have in common: where it is, who asks, how it ends."""
+"""Common parts of the commands over a running gateway: its address, the user, exit codes."""
 
 import json
 import sys
@@ -24,13 +24,13 @@ _CODES = {400: MISUSED, 403: REFUSED, 404: ABSENT, 409: REFUSED}
 P = ParamSpec("P")
 
 log_option = click.option(
-    "--log", default="", metavar="NAME", help="Of a home with several logs this one alone."
+    "--log", default="", metavar="NAME", help="This log alone, of a home with several."
 )
 
 
 def connected(command: "Callable[Concatenate[Client, P], None]") -> Callable[..., None]:
-    """A command that talks to a gateway: it gets the client, its user the options that name the
-    gateway. It ends with a sentence and one of the exit codes."""
+    """Make a command that talks to a gateway: it gets the client, and the options that name the
+    gateway. An error ends it with a sentence and one of the exit codes."""
 
     @gateway_options
     @log_option
@@ -44,7 +44,7 @@ def connected(command: "Callable[Concatenate[Client, P], None]") -> Callable[...
 
 @contextmanager
 def asking(gateway: "Gateway", log: str = "") -> "Iterator[Client]":
-    """A client of the gateway, of one log or all; what goes wrong ends the command with one of the
+    """Yield a client of the gateway, for one log or all; an error ends the command with one of the
     exit codes."""
     from distributary.jobs.client.management_client import Client, Refused, Unanswered  # noqa: PLC0415 (Proton takes a while)
 
@@ -60,7 +60,7 @@ def asking(gateway: "Gateway", log: str = "") -> "Iterator[Client]":
 
 
 def say_missing(missing: "Mapping[str, str]") -> None:
-    """Name the logs that a list is without; then it failed."""
+    """Name the logs that are missing from a list; if any is, end the command as failed."""
     for log, why in sorted(missing.items()):
         click.echo(f"distributary: without what is in the log {log}: {why}", err=True)
     if missing:
@@ -68,17 +68,17 @@ def say_missing(missing: "Mapping[str, str]") -> None:
 
 
 def sure(question: str, *, yes: bool) -> None:
-    """Ask before something is lost, unless it was said already."""
+    """Ask before messages are lost, unless --yes was given."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidRequest(f"{question} Say --yes if so: there is nobody to ask")
+        raise InvalidRequest(f"{question} Say --yes if so: there is no terminal to ask at")
     click.confirm(question, abort=True, err=True)
 
 
 def policy_of(said: tuple[str, ...]) -> dict[str, object]:
-    """A policy by KEY=VALUE; a value that is no number, true or false is a text, an empty one takes
-    the key away (None)."""
+    """Return a policy of KEY=VALUE pairs; a value that is no number, true or false is a text, an
+    empty one removes the key (None)."""
     policy: dict[str, object] = {}
     for pair in said:
         key, equals, value = pair.partition("=")
@@ -97,7 +97,7 @@ def _value(text: str) -> object:
 
 
 def print_json(value: Any) -> None:
-    """What an answer says, for programs."""
+    """Print an answer as JSON."""
     click.echo(json.dumps(value, indent=2, default=str))
 
 

@@ -1,4 +1,4 @@
-"""Tables whose names and ids are never broken: who copies one from the screen has it whole."""
+"""Tables whose names and ids are never broken, so that they can be copied from the screen."""
 
 from rich.console import Console
 from rich.measure import Measurement

@@ -1,4 +1,4 @@
-"""`distributary schema`: what the messages of a topic must be."""
+"""`distributary schema`: schemas of the messages of topics."""
 
 import json
 from pathlib import Path
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
     from distributary.jobs.client.management_client import Client
 
-#: A check that says no.
+#: Exit code of a check that refuses a version.
 NOT_ALLOWED = 1
 
 _topic = click.argument("topic")
 
 
 def _definition_options(command: "Callable[..., None]") -> "Callable[..., None]":
-    """The options that say which definition, and how it is used."""
+    """Add the options for a definition and its use."""
     file = click.Path(path_type=Path, exists=True, dir_okay=False)
     for option in reversed(
         (
@@ -97,7 +97,7 @@ def schema() -> None:
 @click.option(
     "--validate",
     type=click.Choice([one.value for one in Validation]),
-    help="What becomes of a message that doesn't fit.  [first: off]",
+    help="Treatment of a message that doesn't fit.  [first: off]",
 )
 @json_option
 @connected
@@ -115,7 +115,7 @@ def set_(
     validate: str | None,
     as_json: bool,
 ) -> None:
-    """Set the next version. What isn't said of its use stays as in the version before.
+    """Set the next version. Options that aren't given stay as in the version before.
 
     \b
     Examples:
@@ -134,7 +134,7 @@ def set_(
 
 
 def _definition_of(files: "Mapping[Format, Path | None]", message: str) -> dict[str, Any]:
-    """What a request says of a definition. Raises InvalidRequest."""
+    """Return a request's attributes for a definition. Raises InvalidRequest."""
     given = [(of, file) for of, file in files.items() if file is not None]
     if len(given) != 1:
         raise InvalidRequest("say one of --json-schema FILE, --avro FILE, --protobuf FILE")
@@ -147,7 +147,7 @@ def _definition_of(files: "Mapping[Format, Path | None]", message: str) -> dict[
 def _use(
     compatibility: str | None, framing: str | None, registry_id: str, *, cloud_events: bool | None
 ) -> dict[str, Any]:
-    """What a request says of how a definition is used."""
+    """Return a request's attributes for the use of a definition."""
     return {
         "compatibility": compatibility,
         "framing": framing,
@@ -157,7 +157,7 @@ def _use(
 
 
 def _said(wanted: "Mapping[str, Any]") -> dict[str, Any]:
-    """What was said of it: the rest stays as it is."""
+    """Return the attributes that were given: the others stay."""
     return {key: value for key, value in wanted.items() if value is not None}
 
 
@@ -197,7 +197,7 @@ def show(client: "Client", topic: str, version: int | None, as_json: bool) -> No
 
 
 def _kind(kind: object) -> str:
-    """A type of Spark's, in a word."""
+    """Return the name of a type of Spark's."""
     return (
         kind if isinstance(kind, str) else str(kind.get("type") if isinstance(kind, dict) else kind)
     )
@@ -221,7 +221,7 @@ def list_schemas(client: "Client", as_json: bool) -> None:
 @json_option
 @connected
 def history(client: "Client", topic: str, as_json: bool) -> None:
-    """Show all versions and drops: who did it, when, and from which message on it counts.
+    """Show all versions and drops: user, time, and the first message for which each counts.
 
     \b
     Example:
@@ -255,7 +255,7 @@ def check(
     sample: int,
     as_json: bool,
 ) -> None:
-    """Whether a version may follow the one that holds, and what of the newest messages fits it.
+    """Check that a version may follow the one in force, and how many of the newest messages fit it.
 
     \b
     Examples:

@@ -55,14 +55,14 @@ def _url(server: str) -> str:
 
 
 def _read(client: "Client", listed: "Mapping[str, Any]") -> SchemaVersion | None:
-    """The version that holds; None for a schema that was dropped meanwhile."""
+    """Return the version in force; None for a schema that was dropped meanwhile."""
     topic = listed["name"]
     row = client.ask(Verb.READ, Entity.SCHEMA, topic, log=listed["log"])
     return version_of(topic, json.dumps(row, default=str)) if row.get("version") else None
 
 
 def _sources(schemas: "Iterable[SchemaVersion]") -> dict[str, ProtoSource]:
-    """The `.proto` files of those that have one; Protobuf's library is loaded for them alone."""
+    """Return the `.proto` files of Protobuf schemas; its library is loaded for them alone."""
     some = [one for one in schemas if one.format is Format.PROTOBUF]
     if not some:
         return {}

@@ -1,4 +1,4 @@
-"""What a home's messages say of a schema: `distributary schema infer`, the sample of `check`."""
+"""Schemas and a home's messages: `distributary schema infer`, the sample of `check`."""
 
 import json
 from collections import Counter
@@ -28,15 +28,15 @@ SHOWN_MAX, KINDS_MAX = 5, 100
 
 
 def _newest(home: Path, config: Path | None, topic: str, count: int) -> "Iterator[LoggedMessage]":
-    """The newest messages of a topic, or of the topics of a pattern. Nothing is locked or written,
-    so the gateway may run; what the last second brought isn't there yet."""
+    """Yield the newest messages of a topic, or of a pattern's topics. Nothing is locked or written,
+    so the gateway may run; messages of the last second aren't there yet."""
     from distributary.ingest.commit.table_location import table_store  # noqa: PLC0415 (pyarrow takes a while)
     from distributary.pipeline.tables.arrow.topic_log_schema import MESSAGE  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.reading.newest_messages import newest_messages  # noqa: PLC0415 (as above)
     from distributary.pipeline.tables.topic_log.table_view import open_view  # noqa: PLC0415 (as above)
 
     if not home.is_dir():
-        raise InvalidRequest(f"--home {home} is no folder: say that which the gateway serves")
+        raise InvalidRequest(f"--home {home} is no folder: name the one that the gateway serves")
     store = table_store(Home(home), load_settings.load(config, flags={}))
     files = open_view(store).of(MESSAGE)
     return newest_messages(store, files, pattern(topic).matches_topic, count)
@@ -45,7 +45,7 @@ def _newest(home: Path, config: Path | None, topic: str, count: int) -> "Iterato
 def sample_report(
     version: SchemaVersion, home: Path, config: Path | None, count: int
 ) -> dict[str, Any]:
-    """How many of the newest messages fit a version, and why the others don't. Raises
+    """Return how many of the newest messages fit a version, and why the others don't. Raises
     InvalidRequest and StoreError."""
     from distributary.pipeline.schemas.formats.row_reader import row_reader  # noqa: PLC0415 (so do the libraries of formats)
 
@@ -73,7 +73,7 @@ def sample_report(
 @click.option("--sample", type=click.IntRange(1), default=100_000, show_default=True)
 @json_option
 def infer(topic: str, home: Path, config: Path | None, sample: int, as_json: bool) -> None:
-    """Propose a JSON Schema by the newest messages; what was seen goes to standard error.
+    """Propose a JSON Schema by the newest messages; findings go to standard error.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Two readings of a gateway's metrics, and what went on between them.
+"""Two readings of a gateway's metrics, and the changes between them.
 
 Times are seconds, rates are a second. A counter that is lower than before began again: its gateway
 was started anew, and all that it says has happened since.
@@ -24,7 +24,7 @@ _ESCAPE: Final = re.compile(r"\\(.)")
 _PREFIX: Final = "distributary_"
 #: Seconds that the oldest message of a subscription may have waited until `warnings` says so.
 AGE_SECONDS: Final = 300
-#: Of what is used up to here of a limit `warnings` says so.
+#: Part of a limit from which on `warnings` says that it is nearly used up.
 NEARLY: Final = 0.8
 
 
@@ -49,7 +49,7 @@ class Reading:
 
 
 def reading(at: float, text: str) -> Reading:
-    """The samples of an answer of `/metrics`. Raises InvalidRequest for one of somebody else's.
+    """Return the samples of an answer of `/metrics`. Raises InvalidRequest for another program's.
 
     prometheus-client's own reader takes nine times as long (1.8 s against 0.2 s for a thousand
     subscriptions, on a busy machine).
@@ -79,7 +79,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 class Order(StrEnum):
-    """By what subscriptions are sorted."""
+    """Orders of subscriptions."""
 
     BACKLOG = "backlog"
     RATE = "rate"
@@ -89,7 +89,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionNow:
-    """One subscription: what it is, and what it did since the reading before."""
+    """One subscription: its state, and its changes since the reading before."""
 
     name: str
     deliveries: float
@@ -105,10 +105,10 @@ class SubscriptionNow:
 
 @dataclass(frozen=True, slots=True)
 class GatewayNow:
-    """A gateway, and what it did since the reading before. Milliseconds are None while nothing
-    was accepted or written."""
+    """A gateway: its state, and its changes since the reading before. Milliseconds are None while
+    nothing was accepted or written."""
 
-    log: str  #: which one it serves
+    log: str  #: the log that it serves
     ready: bool
     published: float
     published_bytes: float
@@ -122,7 +122,7 @@ class GatewayNow:
     accept_p50_ms: float | None
     accept_p99_ms: float | None
     write_p99_ms: float | None
-    commit_lag_ms: float | None  #: 99 % of what was committed since
+    commit_lag_ms: float | None  #: of 99 % of the groups committed since
     stall_ms: float | None  #: the longest turn of the loop above 5 ms
     journal_full: bool
     unreadable: int
@@ -133,7 +133,7 @@ class GatewayNow:
 
 
 def now(before: Reading, after: Reading) -> GatewayNow:
-    """What is now, and went on between two readings."""
+    """Return the present state, and the changes between two readings."""
     seconds = max(after.at - before.at, 1e-3)
     subscriptions = tuple(_subscriptions(before, after, seconds))
     return GatewayNow(
@@ -163,7 +163,7 @@ def now(before: Reading, after: Reading) -> GatewayNow:
 
 
 def ordered(subscriptions: Iterable[SubscriptionNow], order: Order) -> list[SubscriptionNow]:
-    """Those with most to look at first."""
+    """Return the subscriptions in this order, the most urgent first."""
     match order:
         case Order.BACKLOG:
             return sorted(subscriptions, key=lambda one: (-one.backlog, one.name))
@@ -207,7 +207,7 @@ def _subscriptions(before: Reading, after: Reading, seconds: float) -> Iterable[
 def _warnings(
     before: Reading, after: Reading, subscriptions: Iterable[SubscriptionNow]
 ) -> Iterable[str]:
-    """What is wrong, the worst first."""
+    """Yield warnings, the worst first."""
     if not after.one("ready"):
         yield "this gateway doesn't serve: /readyz says why"
     if after.one("journal_full"):
@@ -242,7 +242,7 @@ def _of_schemas(before: Reading, after: Reading) -> Iterable[str]:
 
 
 def _dead_lettered(before: Reading, after: Reading) -> dict[str, float]:
-    """How many messages each subscription gave up since."""
+    """Return how many messages each subscription gave up since."""
     metric, found = "settled_messages_total", dict[str, float]()
     earlier = before.samples.get(metric, {})
     for labels, value in after.samples.get(metric, {}).items():
@@ -253,7 +253,7 @@ def _dead_lettered(before: Reading, after: Reading) -> dict[str, float]:
 
 
 def _misfits(before: Reading, after: Reading) -> dict[str, float]:
-    """How many messages since each topic's schema doesn't allow, where there are any."""
+    """Return the misfits of each topic since, where there are any."""
     earlier = before.by("misfit_messages_total", "topic")
     return {
         topic: grown
@@ -276,14 +276,14 @@ def _rate(before: Reading, after: Reading, metric: str, seconds: float) -> float
 
 
 def _share(reading: Reading, metric: str) -> float:
-    """How much of a limit is used."""
+    """Return the used part of a limit."""
     most = reading.one(f"{metric}_max")
     return reading.one(metric) / most if most else 0.0
 
 
 def _quantile_ms(before: Reading, after: Reading, metric: str, part: float) -> float | None:
-    """The upper bound of the bucket in which the quantile lies, of what was observed since; the
-    largest bound where it is above all."""
+    """Return the upper bound of the bucket with the quantile of the observations since; the largest
+    bound where it is above all."""
     earlier = before.by(f"{metric}_bucket", "le")
     counts = {
         float(bound): _grown(earlier.get(bound, 0.0), count)

@@ -66,13 +66,13 @@ def top(metrics: str, every: float, sort: Order, once: bool, as_json: bool) -> N
       distributary top --metrics 10.0.0.5:8162 --sort age
       distributary top --once --json
 
-    What is wrong comes first. It ends with Ctrl-C. Exit code 1: no gateway answers there.
+    Warnings come first. It ends with Ctrl-C. Exit code 1: no gateway answers there.
     """
     looks = _looks(metrics, every)
     if once or as_json:
         found = next(looks)
         if found is None:
-            click.echo(f"distributary: nobody answers at http://{metrics}/metrics", err=True)
+            click.echo(f"distributary: no gateway answers at http://{metrics}/metrics", err=True)
             sys.exit(FAILED)
         if as_json:
             print_json(dataclasses.asdict(found))
@@ -103,7 +103,7 @@ def _live(address: str, looks: Iterator[GatewayNow | None], sort: Order) -> None
 
 
 def _looks(address: str, every: float) -> Iterator[GatewayNow | None]:
-    """A look each time that so many seconds have passed; None while nobody answers."""
+    """Yield a look every `every` seconds; None while no gateway answers."""
     before = _read(address)
     while True:
         time.sleep(every)
@@ -175,8 +175,7 @@ def _numbers(found: GatewayNow, history: Sequence[float]) -> Table:
     return grid
 
 
-#: What is said of a subscription beside its name: the heading, the text, and whether only a wide
-#: screen has it.
+#: Columns of a subscription beside its name: heading, text, and whether only a wide screen has it.
 COLUMNS: Sequence[tuple[str, Callable[[SubscriptionNow], str], bool]] = (
     ("delivered/s", lambda one: f"{one.deliveries:,.0f}", False),
     ("settled/s", lambda one: f"{one.settled:,.0f}", True),
@@ -190,7 +189,7 @@ COLUMNS: Sequence[tuple[str, Callable[[SubscriptionNow], str], bool]] = (
 
 
 class _Subscriptions:
-    """The table of subscriptions, as wide as the screen is. Rich draws it."""
+    """The table of subscriptions, as wide as the screen. Rich draws it."""
 
     def __init__(self, found: GatewayNow, sort: Order, lines: int) -> None:
         self._found, self._sort, self._lines = found, sort, lines

@@ -1,7 +1,7 @@
-"""A start on a home without a disk: it is taken over, as if its former owner lived.
+"""A start on a home without a disk: a take-over, always as if its former owner still lived.
 
-The steps and their order are those of `pipeline.object_journal.take_over`; here they are asked of
-the store and the table. What can't be answered now is asked again, until the patience is over.
+`pipeline.object_journal.take_over` decides the steps and their order; this module performs them on
+the store and the table. A request that gets no answer is repeated, PATIENCE_SECONDS at most.
 """
 
 import time
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 _events = structlog.get_logger("gateway")
 
-#: Seconds for which one step of a start is asked for again while the store doesn't answer.
+#: Seconds for which one step of a start is repeated while the store doesn't answer.
 PATIENCE_SECONDS = 60.0
 AGAIN_SECONDS = 0.1
 #: Seconds for which a request about the table is repeated.
@@ -79,7 +79,8 @@ READS = 16
 
 
 def object_table_ahead(home: ObjectHome, settings: Settings) -> TableAhead:
-    """Of the table of a home without a disk. It is asked once: who waits can ask again."""
+    """Return the reading ahead of the table of a home without a disk. Its requests aren't repeated:
+    a standby reads ahead again anyway."""
     url, limits = table_url(home, settings), settings.upkeep.limits
     seconds = settings.journal.put_ms_max / 1_000
     place = ObjectStore(url, home.options, seconds_max=seconds)
@@ -89,9 +90,9 @@ def object_table_ahead(home: ObjectHome, settings: Settings) -> TableAhead:
 def open_object_store(
     home: ObjectHome, settings: Settings, owner: LeaseOwner, ahead: "ReadAhead | None" = None
 ) -> Store:
-    """Take the home over: nobody else can accept or commit anything from then on. `ahead` is what
-    was read of the table before. Raises
-    StoreError, HomeLost when another one takes it over meanwhile, InvalidRequest."""
+    """Take the home over: no other gateway can accept or commit anything from then on. `ahead` is
+    the part of the table that was read before. Raises StoreError, HomeLost when another gateway
+    takes the home over meanwhile, InvalidRequest."""
     began = time.perf_counter()
     url = table_url(home, settings)
     seconds = settings.journal.put_ms_max / 1_000
@@ -136,7 +137,7 @@ class _Opening:
         self._writer = token_bytes(entry.WRITER_BYTES)
 
     def run(self) -> Store:
-        """All steps, in the order of the rules."""
+        """Perform all steps, in the order that `TakeOver` decides."""
         taking = TakeOver(_standing(self._table))
         store: Store | None = None
         former = 0
@@ -157,12 +158,12 @@ class _Opening:
                 case _ as never:
                     assert_never(never)
         assert store is not None  # noqa: S101
-        # Nobody waits for it, and it may be much.
+        # On its own thread, as there may be many objects.
         Thread(target=self._empty, args=(former,), name="former-journal", daemon=True).start()
         return store
 
     def _commit(self, taking: TakeOver, step: Claim | Replay) -> None:
-        """A version before the last one of a start."""
+        """Commit a version of the table before the start's last one: a claim, or a replay."""
         if isinstance(step, Claim):
             if _made(partial(self._table.own, step.epoch, step.at.live)):
                 taking.claimed()
@@ -181,7 +182,8 @@ class _Opening:
             taking.overtaken()
 
     def _seal(self, epoch: int, group: int) -> Kind:
-        """What stands under the name: our seal, or what was put there before."""
+        """Seal a journal at this group; return the kind of the object there: our seal, or an object
+        that was put before."""
         data = entry.encode(Kind.SEAL, self._table.state.epoch, group, self._writer)
 
         def put() -> Kind:
@@ -195,7 +197,8 @@ class _Opening:
         return _asked(put)
 
     def _replay(self, epoch: int, groups: range) -> bool:
-        """Commit these groups, in commits of bounded size; False when somebody else committed."""
+        """Commit these groups, in commits of bounded size; return False when another gateway has
+        committed."""
         self._owner.check()
         with ThreadPoolExecutor(READS) as pool:
             frames = pool.map(partial(self._frame, epoch), groups)
@@ -218,7 +221,8 @@ class _Opening:
         return read.frame
 
     def _prepared(self, epoch: int) -> Store:
-        """What is served with: the marks are durable before the journal of this epoch is live."""
+        """Prepare the store to serve with: the marks are durable before the journal of this epoch
+        is live."""
         table = self._table
         with ThreadPoolExecutor(1) as beside:
             found = beside.submit(_asked, partial(read_marks, self._store, table.state.live))
@@ -248,8 +252,8 @@ class _Opening:
         )
 
     def _empty(self, former: int) -> None:
-        """The former owner's marks and journal mean nothing any more, but for its seal. On a thread
-        of its own; what a process that ends leaves costs what its bytes cost."""
+        """Remove the former owner's marks and journal, all but its seal; on a thread of its own.
+        Objects that remain when the process ends are harmless, and cost only their storage."""
         if not former:
             return
         try:
@@ -275,7 +279,7 @@ def _pace(limits: JournalLimits) -> Pace:
 
 
 def _made(make: Callable[[], None]) -> bool:
-    """Whether the version was made; False when somebody else made it."""
+    """Whether the version was made; False when another gateway has made it."""
     try:
         _asked(make)
     except ForeignCommit:
@@ -284,8 +288,8 @@ def _made(make: Callable[[], None]) -> bool:
 
 
 def _asked(job: Callable[[], T]) -> T:
-    """What the job gives, as soon as the store answers. Raises StoreError when it doesn't, and
-    what no patience helps against at once."""
+    """Return the job's result as soon as the store answers. Raises StoreError when it doesn't; an
+    error that waiting can't mend is raised at once."""
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -299,7 +303,7 @@ def _asked(job: Callable[[], T]) -> T:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether it comes of a store that doesn't answer, for now."""
+    """Whether the error comes of a store that doesn't answer, for now."""
     if isinstance(error, ForeignCommit | HomeLost | JournalBroken):
         return False
     while not isinstance(error, OSError | UndecidedError):

@@ -1,8 +1,8 @@
-"""How a sealed group gets to a store: each one is a put; several are under way, and told in order.
+"""Writing of sealed groups to a store: each is one put; several are under way, reported in order.
 
-Each put has a thread that waits for its answer. One of which nobody knows what became of it is put
-again, the same bytes under the same name, until that is known; what comes after it waits. When the
-journal is closed by another owner, all stops.
+Each put has a thread that waits for its answer. A put with an unknown result is repeated, with the
+same bytes under the same name, until the result is known; later groups wait for it. When another
+owner closes the journal, the gateway stops.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ _events = structlog.get_logger("log")
 
 #: Seconds until a put is tried again, the first time and at most.
 AGAIN_SECONDS, AGAIN_SECONDS_MAX = 0.05, 1.0
-#: Seconds that a group may be under way until it is said that the store takes nothing.
+#: Seconds that a group may be under way until the store counts as full.
 FULL_SECONDS = 2.0
 
 
@@ -43,13 +43,13 @@ class _UnderWay(msgspec.Struct):
 
 
 class PutWriter:
-    """Puts encoded groups into an owner's journal. Implements `Writer`. `written` is told of each
-    on the loop, in order, once. All methods run on the loop's thread."""
+    """Puts encoded groups into an owner's journal. Implements `Writer`. `written` gets each frame's
+    place on the loop, in order, once. All methods run on the loop's thread."""
 
     def __init__(
         self, host: Host, journal: ObjectJournal, writer: bytes, written: Callable[[FrameRef], None]
     ) -> None:
-        """`writer`: random bytes of this process."""
+        """`writer`: random bytes that identify this process."""
         self._host, self._halt, self._counts = host, host.halt, host.counts
         self._journal, self._writer, self._written = journal, writer, written
         self._window = PutWindow(host.settings.journal.puts_max)
@@ -59,11 +59,11 @@ class PutWriter:
         self.full = False  #: the store takes nothing, and groups wait for it
 
     def by_loop(self, _size: int) -> bool:
-        """The loop waits for no store."""
+        """Return False: the loop never waits for a store."""
         return False
 
     def write(self, parts: Sequence[Bytes], *, own_turn: bool = False) -> None:  # noqa: ARG002
-        """Put this frame. Its parts may change again when this returns."""
+        """Put a frame. Its parts may change when this returns."""
         if self._halt.on:
             return
         header = frame.read_header(parts[0])
@@ -94,7 +94,7 @@ class PutWriter:
 
     def _answered(self, worker: Worker[PutAnswer], group: int, result: PutAnswer | Failure) -> None:
         self._idle.append(worker)
-        if isinstance(result, Failure):  # a bug: what can go wrong is an answer
+        if isinstance(result, Failure):  # a bug: expected errors are answers
             self._halt.now(f"{type(result.error).__name__}: {result.error}")
             return
         for effect in self._window.answered(group, result.put):
@@ -130,6 +130,6 @@ class PutWriter:
         one.again_seconds = min(2 * one.again_seconds, AGAIN_SECONDS_MAX)
 
     def stop(self) -> None:
-        """End the threads; requests that are under way are waited for. Blocks."""
+        """End the threads, after their requests that are under way. Blocks."""
         for worker in self._workers:
             worker.stop()

@@ -2,7 +2,7 @@
 when nothing was asked for a while. The gateway may be at one of several addresses: those of its
 home's owner and of the standbys that take it over.
 
-Rule 1: what only reads is asked again on a new connection when the old one turns out to be lost.
+Rule 1: a request that only reads is sent again on a new connection when the old one is lost.
 Rule 2: what changes something is sent once: the connection is looked at before, and what was sent
         and not answered is said to be uncertain.
 Rule 3: after a failed connect nothing is tried for RETRY_SECONDS: pages answer at once meanwhile.
@@ -51,7 +51,7 @@ class GatewayLine:
         attributes: Mapping[str, object] = {},
         log: str = "",
     ) -> dict[str, Any]:
-        """What the answer's body says. Raises Unanswered and Refused."""
+        """Send a request and return the answer's body. Raises Unanswered and Refused."""
         with self._lock:
             there = self._client is not None
             if there and verb not in _READING:

@@ -1,9 +1,9 @@
 """Reads the gateway's metrics for all browsers together, while any of them looks.
 
-Rule 1: it reads at most each `poll_ms`, and so seldom that what a reading took is `poll_part` of
-        the time at most.
-Rule 2: `quiet_seconds` after nobody asked any more it stops; the next one who asks starts it.
-Rule 3: what was known last stays, with its time, when the gateway doesn't answer.
+Rule 1: it reads at most each `poll_ms`, and so seldom that readings take `poll_part` of the time at
+        most.
+Rule 2: it stops `quiet_seconds` after the last page asked; the next page that asks starts it.
+Rule 3: the last reading stays, with its time, when the gateway doesn't answer.
 Rule 4: of several addresses the one is read whose gateway serves; of the others it is asked each
         NEIGHBOUR_SECONDS whether they stand by.
 """
@@ -30,7 +30,7 @@ NEIGHBOUR_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class GatewayState:
-    """What is known of the gateway. Times are seconds since 1970."""
+    """The last known state of the gateway. Times are seconds since 1970."""
 
     found: GatewayNow | None = None  #: as of `at`
     at: float | None = None
@@ -60,7 +60,7 @@ class MetricsPoller:
         self._first = asyncio.Event()
 
     def state(self) -> GatewayState:
-        """What is known now; asking for it keeps it fresh."""
+        """Return the state; each call keeps the readings going."""
         self._look()
         return self._state
 
@@ -72,7 +72,7 @@ class MetricsPoller:
         return self._state
 
     def columns(self, after: float) -> dict[str, list[float | None]]:
-        """What plots show of what came after a moment."""
+        """Return the plots' columns of readings after a moment."""
         self._look()
         return self._series.columns(after)
 
@@ -149,7 +149,7 @@ class MetricsPoller:
         return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
 
     def _others(self) -> tuple[Neighbour, ...]:
-        """What the gateways say that aren't read."""
+        """States of the gateways whose metrics aren't read."""
         others = [one for nth, one in enumerate(self._addresses) if nth != self._at]
         return tuple(Neighbour(one, self._said(one)) for one in others)
 
@@ -177,7 +177,7 @@ class MetricsPoller:
                 return f"http://{address}/metrics answers {answer.status}"
             return reading(time.monotonic(), text)
         except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
-            return f"nobody answers at http://{address}/metrics: {error}"
+            return f"no gateway answers at http://{address}/metrics: {error}"
         except InvalidRequest as error:
             return str(error)
         finally:

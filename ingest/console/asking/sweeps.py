@@ -1,13 +1,13 @@
 """All subscriptions, queues and topics that one user may see, read in parts and remembered.
 
-Rule 1: nothing is read that nobody wants: a sweep begins when a list is asked for and the last one
+Rule 1: only wanted lists are read: a sweep begins when a list is asked for and the last one
         is `sweep_seconds` old; a short list's when asking for it has cost `sweep_part` of the time.
 Rule 2: the first sweep is read at once, and shown as far as it has come; each later one so slowly
-        that asking takes `sweep_part` of the time at most, and what was known before is shown until
-        it ends.
+        that asking takes `sweep_part` of the time at most, and the rows of the last one are shown
+        until it ends.
 Rule 3: `rows_max` rows are kept at most.
-Rule 4: a slow sweep is given up when nobody has asked for `quiet_seconds`: who asks next has
-        another one begun.
+Rule 4: a slow sweep is given up when no page has asked for `quiet_seconds`: the next page that
+        asks begins another one.
 """
 
 import threading
@@ -30,9 +30,9 @@ QUICK_ROWS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of one type. `at` is when its sweep ended, in seconds since 1970, None while
-    the first one is under way; `total` is how many there are, `why` what went wrong last,
-    `missing` why logs of a lake couldn't be asked."""
+    """Known rows of one type. `at` is when its sweep ended, in seconds since 1970, None while the
+    first one is under way; `total` is how many there are, `why` the last error, `missing` why logs
+    of a lake couldn't be asked."""
 
     rows: Sequence[Row] = ()
     at: float | None = None
@@ -48,7 +48,7 @@ class _Type:
     ended: float = -1e9
     quick: bool = False
     wait: float = 0.0  #: seconds until the next sweep
-    asked: float = 0.0  #: when somebody wanted it last
+    asked: float = 0.0  #: when a page wanted it last
     first: threading.Event = field(default_factory=threading.Event)
 
 
@@ -63,8 +63,8 @@ class Sweeps:
         self._closed = threading.Event()
 
     def known(self, entity: Entity) -> Known:
-        """What is known; asking begins a sweep when that is old. Waits FIRST_SECONDS at most where
-        nothing is known."""
+        """Return the known rows, and begin a sweep when they are old. Waits FIRST_SECONDS at most
+        where nothing is known."""
         self.peek(entity)
         one = self._types[entity]
         one.first.wait(FIRST_SECONDS)
@@ -82,8 +82,8 @@ class Sweeps:
         return one.known
 
     def stale(self) -> None:
-        """Something was changed from here: who asks next has it read again, and waits for that
-        where it isn't much."""
+        """Forget that the rows are fresh, after a change by this console: the next page that asks
+        begins a sweep, and waits for a short one."""
         with self._lock:
             for one in self._types.values():
                 one.ended, one.quick = -1e9, one.known.total <= QUICK_ROWS
@@ -133,7 +133,7 @@ class Sweeps:
                 one.began, one.ended, one.quick = None, time.monotonic(), False
 
     def _pause(self, one: _Type, seconds: float) -> bool:
-        """Ask nothing for so long; whether nobody wants the sweep any more: that ends the pause."""
+        """Wait `seconds`; True, and at once, if no page wants the sweep any more."""
         end = time.monotonic() + seconds
         while (now := time.monotonic()) < end and not self._closed.is_set():
             quiet_at = one.asked + self._settings.quiet_seconds

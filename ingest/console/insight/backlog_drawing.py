@@ -1,5 +1,5 @@
-"""A subscription's strip and its backlog over time as shapes, and in words for who doesn't see
-them."""
+"""A subscription's strip and its backlog over time as shapes, and in words for screen
+readers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The backlog: a line (points of SVG), bars of what came, the highest value, and words."""
+    """The backlog: a line (points of SVG), bars of arrivals, the highest value, and words."""
 
     line: str
     area: str
@@ -74,7 +74,7 @@ def boxes(strip: Strip) -> list[Box]:
 
 
 def drawn(history: BacklogHistory) -> Drawn:
-    """The backlog's line where it is known, and what came in each bucket."""
+    """The backlog's line where it is known, and the arrivals in each bucket."""
     owed = [one.owed for one in history.buckets]
     most = max((value for value in owed if value is not None), default=0)
     most_came = max((one.came for one in history.buckets), default=0)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from distributary.pipeline.management.management_messages import Entity
 
-#: What an entity says of itself.
+#: Attributes of an entity.
 Row = Mapping[str, Any]
 
 
@@ -56,7 +56,7 @@ COLUMNS: Final[Mapping[Entity, tuple[Column, ...]]] = {
 }
 #: Behind the name, where there are several logs.
 _LOG: Final = Column("log", "Log", "topic")
-#: What is asked of each type: the attributes that the columns and searches need.
+#: Attributes that the columns and searches of each type need.
 ATTRIBUTES: Final[Mapping[Entity, tuple[str, ...]]] = {
     Entity.SUBSCRIPTION: (
         *("log", "name", "topic", "durable", "shared", "selector", "origin", "paused", "consumers"),
@@ -78,7 +78,7 @@ def columns(entity: Entity, *, several: bool) -> tuple[Column, ...]:
 
 
 def states(row: Row) -> list[str]:
-    """What is out of the ordinary, the worst first."""
+    """Unusual states of a row, the worst first."""
     found = {
         "unreadable": bool(row.get("unreadable")),
         "idle": bool(row.get("backlog")) and not row.get("consumers"),
@@ -90,7 +90,7 @@ def states(row: Row) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which part of a list somebody wants. `page` begins with 1."""
+    """The wanted part of a list. `page` begins with 1."""
 
     search: str = ""
     sort: str = "name"

@@ -24,7 +24,7 @@ from distributary.ingest.console.records.message_life import (
 )
 from distributary.pipeline.model.outcome import Outcome
 
-#: The width that positions refer to, and what is left free on both sides.
+#: The width that positions refer to, and the margin on both sides.
 WIDTH: Final = 1_000.0
 MARGIN: Final = 12.0
 #: The least width of a bar, and the least room between two ticks.
@@ -69,7 +69,7 @@ class Timeline:
 
 
 def timeline(life: MessageLife, now: int) -> Timeline:
-    """The lanes of a life; `now` (microseconds) is where what isn't over yet ends."""
+    """The lanes of a life; `now` (microseconds) is where open stays end."""
     published = life.message.published_at
     scale = _Scale(sorted({published, *_moments(life, now)}))
     lanes = tuple(_lane(lane, scale, now) for lane in life.lanes)
@@ -77,7 +77,7 @@ def timeline(life: MessageLife, now: int) -> Timeline:
 
 
 def kin_words(kin: Kin) -> str:
-    """What another message is to this one."""
+    """Relation of another message to this one, in words."""
     match kin.relation:
         case Relation.DEAD_LETTER_OF:
             return f"This is a dead letter: {kin.subscription} gave up"
@@ -95,7 +95,7 @@ def kin_words(kin: Kin) -> str:
             assert_never(never)
 
 
-#: What was never owed, or nobody can tell, has no bar.
+#: A stay that was never owed, or whose state is unknown, has no bar.
 _NOT_DRAWN: Final = frozenset({StayState.NEVER_OWED, StayState.NOT_SELECTED, StayState.UNKNOWN})
 
 
@@ -205,7 +205,7 @@ def _sentences(stay: Stay, *, first: bool) -> list[str]:
 
 _NEVER: Final = {
     Outcome.LOCAL: "Never owed: its own container published it (no-local).",
-    Outcome.FORBIDDEN: "Never owed: who made the pattern may not consume from this topic.",
+    Outcome.FORBIDDEN: "Never owed: the pattern's creator may not consume from this topic.",
     Outcome.REDRIVEN: "Never owed: it was redriven for another subscription alone.",
 }
 _ENDS: Final = {

@@ -1,4 +1,4 @@
-"""The plots of the first page, each with what it shows in words: for who doesn't see it."""
+"""The plots of the first page, each with its contents in words, for screen readers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from distributary.ingest.console.insight.spoken_numbers import number
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a plot: a column of the series, and what it is called."""
+    """One line of a plot: a column of the series, and its name."""
 
     column: str
     label: str

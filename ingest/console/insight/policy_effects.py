@@ -1,7 +1,7 @@
-"""What another policy of its own will do to a subscription: each key that changes, and whether
+"""Effects of another policy of its own on a subscription: each key that changes, and whether
 messages are or may be dropped by it.
 
-What holds of a key that is taken away isn't known here: the policies' file may say something.
+The value in force after a key is removed isn't known here: the policies file may have one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from typing import Any, Final
 from distributary.ingest.console.insight.spoken_numbers import age, messages, number, size
 from distributary.pipeline.model.policy import Lifetime, Overflow
 
-#: What happens to the oldest messages that are too many, by the policy's word.
+#: The end of the oldest messages of a full backlog, by the policy's value.
 _GONE: Final = {
     Overflow.DROP_OLDEST.value: "the oldest are dropped",
     Overflow.DEAD_LETTER.value: "the oldest become dead letters",
@@ -30,7 +30,7 @@ NO_EFFECTS: Final = PolicyEffects()
 
 
 def policy_effects(row: Mapping[str, Any], wanted: Mapping[str, object]) -> PolicyEffects:
-    """What changes when `wanted` becomes the subscription's own policy."""
+    """Effects when `wanted` becomes the subscription's own policy."""
     before: Mapping[str, object] = row["policy"]
     changed = {key for key in {*before, *wanted} if before.get(key) != wanted.get(key)}
     kept = {key: value for key, value in row["policy_in_force"].items() if key not in before}
@@ -45,14 +45,14 @@ def policy_effects(row: Mapping[str, Any], wanted: Mapping[str, object]) -> Poli
 
 
 def changes(before: Mapping[str, object], wanted: Mapping[str, object]) -> tuple[str, ...]:
-    """What of a subscription's own policy would change, a sentence for each key."""
+    """Changes of a subscription's own policy, a sentence for each key."""
     found = []
     for key in sorted({*before, *wanted}):
         old, new = before.get(key), wanted.get(key)
         if old == new:
             continue
         if key not in wanted:
-            found.append(f"{key}: {old} no more, but what the file says or the default.")
+            found.append(f"{key}: {old} no more, but the file's value or the default.")
         elif key not in before:
             found.append(f"{key}: {new} from now on.")
         else:
@@ -79,7 +79,7 @@ def _too_much(
     if most := _limit(after, "backlog_bytes_max"):
         yield f"Of more than {size(most)} {gone}: it has {size(int(row['backlog_bytes']))}."
     if most := _limit(after, "backlog_age_ms_max"):
-        yield f"Of what waits for longer than {age(most / 1_000)} {gone}."
+        yield f"Of messages that wait for longer than {age(most / 1_000)} {gone}."
 
 
 def _refused(
@@ -92,7 +92,7 @@ def _refused(
 
 
 def _ends(row: Mapping[str, Any], after: Mapping[str, object], changed: set[str]) -> Iterable[str]:
-    """Whether it ends by itself, with what waits for it then. Queues don't."""
+    """Whether the subscription ends by itself, with its backlog. Queues don't."""
     word = str(after.get("expiry", Lifetime.NEVER.value))
     never = word == Lifetime.NEVER.value or str(row["name"]).startswith("queue/")
     if not never and changed & {"expiry", "expiry_seconds"}:
@@ -105,4 +105,4 @@ def _ends(row: Mapping[str, Any], after: Mapping[str, object], changed: set[str]
 
 def _without_copies(after: Mapping[str, object], changed: set[str]) -> Iterable[str]:
     if "dead_letter" in changed and after.get("dead_letter") is False:
-        yield "What is given up from now on is gone: no dead letter keeps it."
+        yield "Messages given up from now on are gone: no dead letter keeps them."

@@ -1,8 +1,9 @@
-"""What an operation will do, in sentences with numbers: shown before anybody says yes.
+"""Effects of an operation, in sentences with numbers: shown before the user confirms it.
 
-Rule 1: numbers are of the moment in which the page was made; the gateway's answer says the real
+Rule 1: numbers are of the moment in which the page was made; the gateway's answer has the real
         ones.
-Rule 2: where messages are or may be dropped the name of what loses them is typed (`is_typed`).
+Rule 2: where messages are or may be dropped the user types the name of the object that loses
+        them (`is_typed`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -87,9 +88,9 @@ OFFERS: Final[Mapping[Offer, Shown]] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found out for a preview: a place with its sequence and how many messages lie from
-    there on (None: it isn't known), how many dead letters wait in which queue, what another policy
-    would do, which consumer is meant (empty: all)."""
+    """Facts for a preview: a place with its sequence and how many messages lie from
+    there on (None: it isn't known), how many dead letters wait in which queue, effects of another
+    policy, the chosen consumer (empty: all)."""
 
     to: str = ""
     sequence: int | None = None
@@ -107,7 +108,7 @@ def is_typed(offer: Offer, found: Found) -> bool:
 
 
 def effects(offer: Offer, row: Row, found: Found) -> list[str]:
-    """What will happen, the most important first."""
+    """Effects of the operation, the most important first."""
     return list(_effects(offer, row, found))
 
 
@@ -116,7 +117,8 @@ def _effects(offer: Offer, row: Row, found: Found) -> Iterable[str]:
     match offer:
         case Offer.PAUSE:
             yield f"Nothing is delivered until it is resumed; {_waiting(row)} already."
-            yield f"{_links(consumers)}; what they hold ({messages(in_flight)}) can be settled."
+            in_hand = messages(in_flight)
+            yield f"{_links(consumers)}; the deliveries that they hold ({in_hand}) can be settled."
         case Offer.RESUME:
             them = _number_of(consumers, "consumer")
             yield f"Delivery goes on: {_waiting(row)} for {them}."
@@ -125,7 +127,7 @@ def _effects(offer: Offer, row: Row, found: Found) -> Iterable[str]:
         case Offer.SKIP:
             yield from _skipped(row, found)
         case Offer.PURGE:
-            yield f"{_dropped(row, backlog)}: it is owed only what comes from now on."
+            yield f"{_dropped(row, backlog)}: it is owed only messages that come from now on."
             yield f"Of these consumers hold {messages(in_flight)}; their outcomes won't count."
             yield "They stay in the log as long as all else: a rewind brings them back."
         case Offer.REDRIVE:
@@ -137,11 +139,11 @@ def _effects(offer: Offer, row: Row, found: Found) -> Iterable[str]:
             ended = _number_of(len(links), "link")
             held = sum(int(one["in_flight"]) for one in links)
             yield f"Ended with amqp:link:detach-forced: {ended}. Clients may come again."
-            yield f"What they hold goes to the next consumer: {messages(held)}."
+            yield f"Their deliveries go to the next consumer: {messages(held)}."
         case Offer.DELETE:
             yield f"It is owed nothing any more. {_dropped(row, backlog)}."
             yield f"Ended with amqp:resource-deleted: {_number_of(consumers, 'link')}."
-            yield "What was published stays in the log as long as all else; its cursor is gone."
+            yield "Published messages stay in the log as long as others; its cursor is gone."
         case _ as never:
             assert_never(never)
 
@@ -154,8 +156,8 @@ def _rewound(row: Row, found: Found) -> Iterable[str]:
             f"It is owed {_at_most(row)}{messages(found.from_there)} from there on: "
             f"{number(again)} more than the {number(row['backlog'])} that wait now."
         )
-    yield "Whatever was settled from there on is delivered again; consumers go on."
-    yield "What it was owed before that place it isn't owed any more."
+    yield "Messages that were settled from there on are delivered again; consumers go on."
+    yield "Messages before that place aren't owed any more."
 
 
 def _skipped(row: Row, found: Found) -> Iterable[str]:
@@ -176,7 +178,7 @@ def _redriven(found: Found) -> Iterable[str]:
         count = found.dead if found.most is None else min(found.dead, found.most)
         yield f"Dead letters in {found.letters}: {number(found.dead)}. Going back: {number(count)}."
         yield "They go to this subscription and to no other, oldest first."
-        yield "What a consumer of the dead letters holds isn't touched."
+        yield "Dead letters that a consumer holds aren't touched."
 
 
 def _waiting(row: Row) -> str:

@@ -1,8 +1,8 @@
-"""What is wrong with a gateway, from its readings: a table of rules, the worst first.
+"""Problems of a gateway, found in its readings by a table of rules, the worst first.
 
 Rule 1: each row of RULES is one thing that can be wrong; it gives a sentence and where to look.
-Rule 2: what is wrong with up to NAMED_MAX subscriptions is said of each by name; of more the number
-        is said, and the list leads to them.
+Rule 2: a problem of up to NAMED_MAX subscriptions names each of them; of more it gives the number,
+        and links to the list.
 Rule 3: subscriptions that the visitor may not see are never named or counted.
 """
 
@@ -41,7 +41,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """Another gateway that the console was told of, and what it says of itself: `stands by`,
+    """Another gateway that the console was told of, and its state: `stands by`,
     `serves`, or nothing (empty)."""
 
     address: str
@@ -50,9 +50,9 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known. Times are milliseconds since 1970; `failed_since`: since when the metrics
-    don't come, and why; `paused`: ids of paused subscriptions; `visible`: which may be seen;
-    `missing`: why logs of a lake can't be asked."""
+    """Known facts of a gateway. Times are milliseconds since 1970; `failed_since`: since when the
+    metrics don't come, and why; `paused`: ids of paused subscriptions; `visible`: those that may
+    be seen; `missing`: why logs of a lake can't be asked."""
 
     found: GatewayNow | None
     at: float | None
@@ -92,7 +92,7 @@ def _missing(facts: Facts, _limits: Thresholds) -> Iterable[Problem]:
 def _standby(facts: Facts, _limits: Thresholds) -> Iterable[Problem]:
     for one in facts.neighbours:
         if not one.state:
-            text = f"The standby at {one.address} doesn't answer: nobody would take over."
+            text = f"The standby at {one.address} doesn't answer: it would not take over."
             yield Problem(text, bad=False)
 
 

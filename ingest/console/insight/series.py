@@ -1,6 +1,6 @@
 """The readings of the last minutes as columns for plots.
 
-A time without a reading is a gap: nobody looked, or the gateway didn't answer.
+A time without a reading is a gap: no page was open, or the gateway didn't answer.
 """
 
 from collections import deque
@@ -49,6 +49,6 @@ class Series:
         return tuple(self._points)
 
     def columns(self, after: float) -> dict[str, list[float | None]]:
-        """What came after a moment, by column."""
+        """Readings after a moment, by column."""
         newer = [point for point in self._points if point.at > after]
         return {name: [getattr(point, name) for point in newer] for name in COLUMNS}

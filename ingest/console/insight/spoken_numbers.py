@@ -64,7 +64,7 @@ def instant(microseconds: float | None) -> str:
 
 
 def _time(microseconds: float) -> datetime | None:
-    """None for what no calendar has: messages may say that they expire then."""
+    """None for a time beyond the calendar: messages may name one as their expiry."""
     try:
         return _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:

@@ -8,12 +8,12 @@ from typing import Any, Final
 from distributary.ingest.console.insight.spoken_numbers import age, messages
 from distributary.pipeline.amqp.dead_letter import PREFIX
 
-#: What an entity says of itself.
+#: Attributes of an entity.
 Row = Mapping[str, Any]
 #: The strip's width in its own units, and of a part that isn't empty the least.
 STRIP_WIDTH: Final = 1_000
 PART_WIDTH_MIN: Final = 14
-#: Of the strip what is settled, of which there is no end.
+#: Settled ranges of the strip, whose number has no limit.
 SETTLED_WIDTH: Final = 160
 #: Seconds for which a consumer may hold a message until that is a reason.
 HELD_SECONDS: Final = 60
@@ -31,7 +31,7 @@ class StripPart:
 
 
 def strip(row: Row, dead: int | None) -> list[StripPart]:
-    """The cursor: what is settled, in flight, read and waiting, not read yet; and the dead letters
+    """The cursor: settled, in flight, read and waiting, not read yet; and the dead letters
     beside it, where they can be seen."""
     in_flight = int(row["in_flight"])
     waiting = max(int(row["outstanding"]) - in_flight, 0)
@@ -113,7 +113,7 @@ def _of_consumers(row: Row, links: Sequence[Row], now_ms: float) -> Iterable[str
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A consumer with its part of what is in flight."""
+    """A consumer with its share of the deliveries in flight."""
 
     link: Row
     part: float
@@ -121,7 +121,7 @@ class Share:
 
 
 def shares(row: Row, now_ms: float) -> list[Share]:
-    """All of its consumers, who holds most first."""
+    """All of its consumers, those that hold most first."""
     total = sum(int(link["in_flight"]) for link in row["links"])
     found = [
         Share(
@@ -138,7 +138,7 @@ def shares(row: Row, now_ms: float) -> list[Share]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLine:
-    """One key of a policy: what holds, and where it was said."""
+    """One key of a policy: the value in force, and its source."""
 
     key: str
     value: str
@@ -147,7 +147,7 @@ class PolicyLine:
 
 
 def policy_lines(in_force: Mapping[str, object], sources: Mapping[str, str]) -> list[PolicyLine]:
-    """The whole policy of a subscription or topic, what somebody has said first."""
+    """The whole policy of a subscription or topic, its own values first, defaults last."""
     lines = [
         PolicyLine(
             key,

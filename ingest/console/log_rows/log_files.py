@@ -19,7 +19,7 @@ from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.data_file import completed
 from distributary.pipeline.tables.topic_log.table_view import Replaced, TableView
 
-#: The bounds of a column in a row group; None where nobody has recorded them.
+#: The bounds of a column in a row group; None where they aren't recorded.
 Bounds = tuple[Any, Any] | None
 
 

@@ -44,7 +44,7 @@ class Snapshot:
 
 
 class LogReader:
-    """Gives snapshots, to any number of threads. What the last second brought isn't in the table
+    """Gives snapshots, to any number of threads. Messages of the last second aren't in the table
     yet, and so in no snapshot."""
 
     def __init__(self, store: Store, events_bytes_max: int = 1 << 30) -> None:
@@ -53,9 +53,9 @@ class LogReader:
         self._last: Snapshot | None = None
 
     def read(self, read: Callable[[Snapshot], T]) -> T:
-        """What `read` gives for the newest snapshot; begun again, a bounded number of times, when
-        the gateway replaced a file under it. Raises StoreError when there is no table, or it can't
-        be read."""
+        """Return the result of `read` for the newest snapshot; it is called again, a bounded number
+        of times, when the gateway replaced a file under it. Raises StoreError when there is no
+        table, or it can't be read."""
 
         def once() -> T:
             return read(self.snapshot())

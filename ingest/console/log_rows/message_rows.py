@@ -12,7 +12,7 @@ from distributary.ingest.console.log_rows.log_files import LogFiles, may_have
 from distributary.pipeline.tables.arrow import topic_log_schema
 from distributary.pipeline.tables.delta.commits import AddedFile
 
-#: What is read of a message.
+#: Columns of a message that are read.
 COLUMNS: Final = (
     "sequence",
     "topic",

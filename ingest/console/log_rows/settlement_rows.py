@@ -1,4 +1,4 @@
-"""What the log says of one message's deliveries: its settlements, for whichever subscription."""
+"""Settlements of one message in the log, for all subscriptions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,9 +31,8 @@ NEVER_OWED: Final = frozenset({Outcome.LOCAL, Outcome.FORBIDDEN, Outcome.REDRIVE
 
 @dataclass(frozen=True, slots=True)
 class SettlementOfOne:
-    """One settlement of one message. `consumer` is empty, and `delivered_at` None, where nobody
-    had it; of what was never owed because of no-local `consumer` is the container that published
-    it."""
+    """One settlement of one message. `consumer` is empty, and `delivered_at` None, where no
+    consumer had it; where no-local left it out `consumer` is the container that published it."""
 
     subscription: str
     consumer: str

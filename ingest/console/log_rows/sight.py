@@ -1,4 +1,4 @@
-"""What the user who looks may see."""
+"""Topics and subscriptions that a visitor may see."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Sight:
     """The topics (a queue is `queue://NAME`) whose messages a user may see, and the subscriptions
-    whose deliveries; None is all. Whoever makes it has asked the gateway, as this user."""
+    whose deliveries; None is all. The maker of a Sight has asked the gateway, as this user."""
 
     topics: frozenset[str] | None = None
     subscriptions: frozenset[str] | None = None
@@ -16,9 +16,9 @@ class Sight:
         return self.topics is None or topic in self.topics
 
     def subscription(self, subscription: str) -> bool:
-        """Whether what became of messages for this subscription may be shown."""
+        """Whether deliveries of this subscription may be shown."""
         return self.subscriptions is None or subscription in self.subscriptions
 
 
-#: Where nobody has to log in, and for a user who may do everything.
+#: Without logins, and for a user who may do everything.
 ALL = Sight()

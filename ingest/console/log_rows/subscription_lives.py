@@ -1,4 +1,5 @@
-"""The lives of subscriptions by their events: what each was owed from when to when, and who did it.
+"""The lives of subscriptions by their events: the incarnations of each, with
+the users that caused them.
 
 An event of BEGINNINGS begins an incarnation and ends the one before; so does `deleted`, and inside
 of one group a beginning wins. A settlement belongs to the incarnation that began in a group before
@@ -39,8 +40,8 @@ _KIND: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to a subscription, in which group, when (microseconds), and which user did it;
-    None if the gateway did, or nobody knows."""
+    """An event of a subscription: its kind, group, time (microseconds) and user; None if the
+    gateway caused it, or the user is unknown."""
 
     what: SubscriptionEvent
     group: int
@@ -50,8 +51,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """What a subscription is owed from an event on until the next that counts: messages of its
-    topic (or pattern) from `floor` on that its selector selects."""
+    """A subscription's claim from one event of BEGINNINGS to the next, or to its end: messages of
+    its topic (or pattern) from `floor` on that its selector selects."""
 
     subscription: str
     topic: str
@@ -73,7 +74,7 @@ class Incarnation:
 
 
 class Lives:
-    """All of them, as columns until somebody asks for one."""
+    """The lives of all subscriptions, kept as columns; rows are made when one is asked for."""
 
     def __init__(self, events: pa.Table) -> None:
         self._events = events

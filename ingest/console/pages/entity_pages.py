@@ -62,7 +62,7 @@ def _wanted(visit: Visit) -> Wanted:
 
 
 async def show_topic(visit: Visit) -> Response:
-    """One topic: who sends to it, who is owed what it brings, its policy."""
+    """One topic: its publishers, its subscriptions, its policy."""
     row = await visit.ask(Verb.READ, Entity.TOPIC, visit.asked("name"))
     policy = policy_lines(row["topic_policy"], row["topic_policy_from"])
     return visit.page("topic.html", "topics", {"row": row, "policy": policy})

@@ -1,4 +1,4 @@
-"""Logging in and out, and what is shown to who isn't logged in."""
+"""Logging in and out, and the pages for browsers without a session."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +28,7 @@ class Door:
     secure: bool
 
     def session_of(self, request: Request) -> Session | None:
-        """Who asks, if somebody is logged in."""
+        """The request's session, if it has one."""
         return self.entrance.sessions.find(request.cookies.get(self.cookie, ""))
 
     def let_in(self, session: Session, answer: Response) -> Response:
@@ -39,8 +39,8 @@ class Door:
         return answer
 
     async def without_session(self, request: Request) -> Session | Response:
-        """A session for who has none, where the gateway takes peers without a login; else the page
-        that says what to do."""
+        """A session for a browser without one, where the gateway takes peers without a login; else
+        the login page, or the page for a gateway that doesn't answer."""
         if request.headers.get("sec-fetch-site") == "cross-site":
             # A link from elsewhere comes without the cookie: the same page asks again with it.
             return HTMLResponse(self.templates.render("again.html", {}))
@@ -57,7 +57,7 @@ class Door:
         return self.page("login.html", {"to": request.query_params.get("to", "/"), "why": ""})
 
     async def log_in(self, request: Request) -> Response:
-        """What the form says, asked of the gateway."""
+        """Log in with the form's user and password, which the gateway checks."""
         said = form_fields(await request.body())
         user, password, to = said.get("user", ""), said.get("password", ""), said.get("to", "/")
         if not user or len(user) > NAME_MAX or len(password) > NAME_MAX:
@@ -87,7 +87,7 @@ class Door:
 
 
 def own_path(to: str) -> str:
-    """A path of this console and nobody else's: what it isn't leads to the first page."""
+    """Return `to` if it is a path of this console, else the path of the first page."""
     parts = urlsplit(to)
     safe = not parts.scheme and not parts.netloc and to.startswith("/")
     return to if safe and not to.startswith(("//", "/\\")) else "/"

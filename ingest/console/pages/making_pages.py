@@ -1,4 +1,4 @@
-"""Making subscriptions and queues, and ending a topic: with what it will do in numbers before."""
+"""Making subscriptions and queues, and ending a topic: the effects are shown in numbers before."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ WILDCARDS = frozenset("*#>")
 
 
 async def show(visit: Visit) -> Response:
-    """The form; when it was filled in, what it will make."""
+    """The form; once it is filled in, the effects of creating."""
     said = {name: visit.asked(name).strip() for name in FIELDS}
     said["type"] = said["type"] if said["type"] in ("queue", "subscription") else "subscription"
     effects, why = list[str](), ""
@@ -76,7 +76,7 @@ async def _effects(visit: Visit, said: Mapping[str, str]) -> list[str]:
 
 
 async def _beginning(visit: Visit, said: Mapping[str, str]) -> str:
-    """Where in the past it begins, with what waits for it then, if that can be told."""
+    """Its beginning in the past, and the messages that will wait for it, if they can be counted."""
     destination = destination_of(said["topic"], None, Kind.TOPIC)
     if isinstance(destination, AmqpError):
         raise InvalidRequest(destination.description)
@@ -98,7 +98,7 @@ async def _beginning(visit: Visit, said: Mapping[str, str]) -> str:
 
 
 async def show_topic_end(visit: Visit) -> Response:
-    """What ending a topic will do."""
+    """Show the effects of ending a topic."""
     row = await visit.ask(Verb.READ, Entity.TOPIC, visit.asked("id"))
     return visit.page("delete_topic.html", "topics", {"row": row, "name": row["name"]})
 

@@ -29,7 +29,7 @@ from distributary.pipeline.model.topic_pattern import is_pattern
 
 #: Sequences have 63 bits; a longer number is none.
 DIGITS_MAX: Final = 18
-#: Subscriptions of one message that the gateway is asked about what is in flight.
+#: Subscriptions of one message whose deliveries in flight the gateway is asked for.
 ASKED_MAX: Final = 20
 #: Times that a page of a pattern is read again, as the visitor may not see some of its topics.
 ROUNDS: Final = 5
@@ -37,7 +37,7 @@ ROUNDS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address asks for; all of it is text, as it was typed."""
+    """The address's parameters; all are text, as typed."""
 
     topic: str
     subscription: str
@@ -159,7 +159,7 @@ async def _query(visit: Visit, asked: Asked) -> tuple[Query, str | None]:
 
 
 async def _seen(visit: Visit, query: Query) -> MessagePage:
-    """A page of what the visitor may see. Raises InvalidRequest for a topic that isn't."""
+    """A page of messages that the visitor may see. Raises InvalidRequest for an unknown topic."""
     records = await visit.records()
     if not is_pattern(query.topic):
         sight = await sight_of(visit, [query.topic])
@@ -240,7 +240,7 @@ async def _life(visit: Visit, sequence: int) -> MessageLife | None:
 
 
 async def _held(visit: Visit, life: MessageLife) -> list[Held]:
-    """What of it is in flight now, as far as the gateway says it: what is closed says nothing."""
+    """Deliveries of it in flight now; subscriptions whose question is refused are skipped."""
     waiting = [lane.subscription for lane in life.lanes if lane.state is StayState.WAITING]
     found: list[Held] = []
     for name in waiting[:ASKED_MAX]:

@@ -1,4 +1,4 @@
-"""The page that comes first: what is wrong, and what the gateway does at this moment."""
+"""The first page: problems, and the gateway's work at this moment."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def show_part(visit: Visit) -> Response:
-    """What of it changes each second."""
+    """The part of the page that changes each second."""
     return visit.part("now_part.html", _values(visit))
 
 
@@ -35,7 +35,7 @@ async def show_busy(visit: Visit) -> Response:
 
 
 async def words(visit: Visit) -> Response:
-    """What a plot shows, in words."""
+    """A plot's contents in words."""
     found = plot_words.plots(visit.console.poller.points())
     text = next((one.words for one in found if one.plot.name == visit.asked("plot")), "")
     return PlainTextResponse(text)

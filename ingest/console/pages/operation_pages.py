@@ -1,5 +1,5 @@
-"""What is done to a subscription from its page: first a page that says in numbers what will happen,
-then it is done, by the gateway, as the user who has logged in."""
+"""Operations on a subscription from its page: first a page shows the effects in numbers, then the
+gateway does it, as the user who has logged in."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.management.management_messages import Entity, Verb
 
 _SUBSCRIPTION = Entity.SUBSCRIPTION
-#: What needs nothing said to be done: then it is done to all.
+#: Operations that need no argument: without one they concern all.
 _READY_EMPTY = frozenset({Offer.REDRIVE, Offer.CLOSE})
 
 
 async def show(visit: Visit) -> Response:
-    """What an operation will do."""
+    """Show the effects of an operation."""
     offer, name = _meant(visit)
     row = await visit.ask(Verb.READ, _SUBSCRIPTION, name)
     shown = OFFERS[offer]
@@ -59,7 +59,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def perform(visit: Visit) -> Response:
-    """Do it, and say what the gateway says of it."""
+    """Do it, and show the gateway's answer."""
     offer, name = _meant(visit)
     form = await visit.form()
     shown = OFFERS[offer]
@@ -131,7 +131,7 @@ def _policy_text(policy: Mapping[str, object]) -> str:
 
 
 async def _found(visit: Visit, offer: Offer, row: dict[str, Any], said: str) -> tuple[Found, str]:
-    """What the preview is made of, and why there is none, in a sentence."""
+    """Facts for the preview, and the reason in a sentence if there are none."""
     try:
         match offer:
             case Offer.REWIND | Offer.SKIP if said:

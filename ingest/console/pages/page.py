@@ -1,4 +1,4 @@
-"""What a page is: a path, and the function that answers its visits."""
+"""A page: a path, and the function that answers its visits."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

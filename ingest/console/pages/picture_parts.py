@@ -12,7 +12,7 @@ from distributary.jobs.client.management_client import Refused, Unanswered
 from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.management.management_messages import Entity, Verb
 
-#: Windows that can be looked at, by what the address says.
+#: Windows that can be looked at, by the address's parameter.
 WINDOWS: Final = {"1": 3_600, "6": 21_600, "24": 86_400}
 #: Sequences in flight that the strip tells from those that wait.
 HELD_MAX: Final = 100

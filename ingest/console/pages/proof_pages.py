@@ -1,4 +1,4 @@
-"""Proof: the last audits, one that runs, and what each has found, with the messages."""
+"""Proof: the last audits, one that runs, and the findings of each, with the messages."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log_names import MAIN
 from distributary.pipeline.tables.home.audit_reports import AuditReport
 
-#: Who may begin an audit, in sentences.
+#: Users who may begin an audit, in sentences.
 WHO = "users who may manage every topic and queue (`*` and `queue://*`)"
 
 
@@ -33,7 +33,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def show_running(visit: Visit) -> Response:
-    """What of it changes while one runs."""
+    """The part of the page that changes while an audit runs."""
     return visit.part("proof_part.html", _running(visit))
 
 
@@ -50,7 +50,7 @@ async def show_report(visit: Visit) -> Response:
 
 
 async def start(visit: Visit) -> Response:
-    """Begin an audit, if none is running. It reads everything: only who manages all may."""
+    """Begin an audit, if none is running. It reads everything: only a user who manages all may."""
     await visit.form()
     if not await manages_all(visit):
         raise Refused(403, f"an audit is for {WHO}: it reads all that there is")
@@ -70,8 +70,8 @@ def _running(visit: Visit) -> dict[str, object]:
 
 
 async def _sight(visit: Visit, reports: Sequence[AuditReport]) -> Sight:
-    """What the visitor may see of what is named in findings. Whatever names neither subscription
-    nor topic is for those alone who see all that is named."""
+    """Objects named in findings that the visitor may see. A finding without subscription and
+    topic is only for visitors who may see all named objects."""
     subscriptions = {name: topic for name, topic in _named(reports) if name and topic}
     topics = {topic for name, topic in _named(reports) if topic}
     sight = await sight_of(visit, topics, subscriptions)

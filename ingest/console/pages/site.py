@@ -1,4 +1,4 @@
-"""All pages as one application: each visit has a session, and what goes wrong is a page, too."""
+"""All pages as one application: each visit has a session, and errors are pages, too."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,7 +29,7 @@ from distributary.ingest.console.web.visit import Console, Visit
 from distributary.jobs.client.management_client import LoginRefused, Refused, Unanswered
 from distributary.pipeline.errors import InvalidRequest, StoreError
 
-#: All pages for who is logged in.
+#: All pages of a session.
 PAGES: Final[tuple[Page, ...]] = (
     *now_page.PAGES,
     *entity_pages.PAGES,

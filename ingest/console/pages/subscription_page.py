@@ -1,4 +1,4 @@
-"""One subscription or queue: how far it has come, who consumes, why it stands still, its policy."""
+"""One subscription or queue: its position, its consumers, why it stands still, its policy."""
 
 import time
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def show_part(visit: Visit) -> Response:
-    """What of it changes each second."""
+    """The part of the page that changes each second."""
     return visit.part("subscription_part.html", await _values(visit, visit.asked("id")))
 
 

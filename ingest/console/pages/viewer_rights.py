@@ -1,4 +1,4 @@
-"""What the visitor may see of the records and do with them, asked of the gateway in the visitor's
+"""The visitor's rights to see records and to operate. The gateway is asked in the visitor's
 name."""
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from distributary.pipeline.model.topic_pattern import is_pattern
 
 #: Names in one question: fewer than management.query_count_max is by default.
 NAMES_TOGETHER: Final = 50
-#: Names that are asked for, for one page; what is beyond isn't shown.
+#: Names that are asked for, for one page; further ones aren't shown.
 NAMES_MAX: Final = 1_000
 
 
@@ -26,9 +26,9 @@ async def manages_all(visit: Visit) -> bool:
 
 
 async def may_count(visit: Visit, topic: str) -> bool:
-    """Whether the visitor may know how many messages of a topic there are: who may consume from it
-    or manage it; of a pattern, which has those of many topics, who manages all. Raises Unanswered
-    and Refused."""
+    """Whether the visitor may know how many messages a topic has: needs the right to consume from
+    it or to manage it; for a pattern, which has many topics, to manage all. Raises Unanswered and
+    Refused."""
     if is_pattern(topic):
         return await manages_all(visit)
     names = {"consume": [topic], "manage": [topic]}

@@ -1,9 +1,9 @@
-"""Audits: one that runs now, as a child process, and what the last ones have found.
+"""Audits: one that runs now, as a child process, and the findings of the last ones.
 
 Rule 1: one audit runs at a time. It is `distributary jobs audit`, which keeps its report in the
         home; a console that ends lets it go on to its end.
-Rule 2: who may not see everything sees of a report which checks were made and how many violations
-        they have; the findings whose subscription and topic they may see, and no others.
+Rule 2: a user who may not see everything sees which checks a report has and how many violations
+        each found, and only those findings whose subscription and topic the user may see.
 """
 
 import json
@@ -19,9 +19,9 @@ from typing import Any, Final
 from distributary.ingest.console.log_rows.sight import Sight
 from distributary.pipeline.tables.home.audit_reports import AuditReport
 
-#: Checks that an audit makes: what there is to do, until it says otherwise.
+#: Checks that an audit makes, until it reports another number.
 CHECKS: Final = 16
-#: Characters of what a failed audit says.
+#: Characters of a failed audit's message.
 WORDS_MAX: Final = 2_000
 #: Exit codes of the job that mean that it came to its end.
 _DONE: Final = (0, 1)
@@ -168,7 +168,7 @@ def _seen(check: Mapping[str, Any], sight: Sight) -> SeenCheck:
 
 
 def _may_see(example: Mapping[str, Any], sight: Sight) -> bool:
-    """What says neither subscription nor topic is about the log as a whole."""
+    """Whether a finding may be shown; one without subscription and topic is about the whole log."""
     subscription, topic = example.get("subscription"), example.get("topic")
     if subscription is None and topic is None:
         return sight.topics is None and sight.subscriptions is None

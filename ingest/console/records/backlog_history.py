@@ -1,9 +1,10 @@
-"""A subscription's backlog over the last hours, from the log: what came and what was settled in
-each bucket of time, and how much waited at its end.
+"""A subscription's backlog over the last hours, from the log: the messages that came and were
+settled in each bucket of time, and how many waited at its end.
 
-Counted backwards from what waits now: at the end of a bucket there was as much as at the end of the
-next one, less what came in that, and what was settled in it. With a selector it is the most that it
-can be: what isn't selected counts as come, and as waiting until the floor passes it.
+Counted backwards from the messages that wait now: as many waited at the end of a bucket as at the
+end of the next one, less those that came in the next one, plus those that were settled in it. With
+a selector it is an upper bound: messages that aren't selected count as come, and as waiting until
+the floor passes them.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A subscription's cursor as ranges, to be drawn: what is settled, given up, in flight, waiting.
+"""A subscription's cursor as ranges, to be drawn: settled, given up, in flight, waiting.
 
 A range is a stretch of the messages of the subscription's topics: sequences of other topics between
 them don't count. Where there are more ranges than can be drawn, the short ones beside each other
@@ -50,8 +50,8 @@ class StripRange:
 @dataclass(frozen=True, slots=True)
 class Strip:
     """`ranges` by sequence, from a little before the floor to `covered` (all up to `head` if that
-    is as much). `at_most`: with a selector what isn't selected counts as waiting until the floor
-    passes it. `given_up` are the newest of those that nobody accepted."""
+    is as much). `at_most`: with a selector messages that it doesn't select count as waiting until
+    the floor passes them. `given_up`: the newest messages settled finally without an accept."""
 
     floor: int
     head: int
@@ -72,7 +72,7 @@ class Strip:
 
 #: Dead messages that are named.
 NAMED_MAX = 20
-#: Messages before the floor that are drawn: so many at least, and a quarter of what lies above.
+#: Messages before the floor that are drawn: so many at least, and a quarter of those above.
 BEFORE_MIN = 100
 
 
@@ -159,7 +159,7 @@ def ranges_of(
 
 def _longest(begins: Int64s, count: int, ranges_max: int) -> Int64s:
     """Where ranges begin when only the longest stay by themselves: half as many as there may be,
-    and one range for what lies between two of them."""
+    and one range between any two of them."""
     lengths = np.diff(begins, append=count)
     keep = np.zeros(len(begins), np.bool_)
     keep[np.argsort(-lengths, kind="stable")[: max((ranges_max - 1) // 2, 1)]] = True

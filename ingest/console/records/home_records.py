@@ -68,8 +68,8 @@ class HomeRecords:
         self.audits = AuditRuns(home.root) if home is not None and own else None
 
     async def ask(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What one of the methods gives; as many run at once as there may be requests together, so
-        that those who wait take no thread from the pages that ask the gateway."""
+        """Run one of the methods on a thread of this pool, and return its result. The pool is as
+        large as `requests_together`, so waiting requests take no thread from other pages."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, partial(method, *args, **kwargs))
 
@@ -131,7 +131,7 @@ class HomeRecords:
         return self._read(lambda snapshot: sequence_at(snapshot, time_us))
 
     def incarnation(self, subscription: str) -> Incarnation | None:
-        """What a durable subscription claims now; None if the log knows none that lives."""
+        """A durable subscription's current incarnation; None if it doesn't exist."""
         return self._read(lambda snapshot: snapshot.lives.current(subscription))
 
     def waiting(self, incarnation: Incarnation) -> Query | None:

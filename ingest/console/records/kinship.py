@@ -1,8 +1,8 @@
-"""Where a message came from, and what was made of it: dead letters, redriven messages, routes.
+"""The origin and the copies of a message: dead letters, redriven messages, routes.
 
 Each of these is one group: a dead letter's copy lies in the group of its settlement, so does what
 is redriven, and a routed copy in the group of its message, with the same bytes. So a relation is
-known by what the log has, not by what policies say today.
+known by the log's rows, not by today's policies.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ CANDIDATES_MAX = 200
 
 
 class Relation(StrEnum):
-    """What another message is to this one."""
+    """Relation of another message to this one."""
 
     DEAD_LETTER_OF = "dead letter of"  #: this one is the copy of that
     DEAD_LETTER = "dead letter"  #: that one is the copy of this
@@ -78,7 +78,7 @@ def _origins(message: StoredMessage) -> Iterator[Kin]:
 
 
 def _moved(files: LogFiles, message: StoredMessage, group: int) -> Iterator[Kin]:
-    """What became of it in the group of a settlement."""
+    """Its copy or original in the group of a settlement."""
     where = origin(message.data)
     for other in messages_of_group(files, group):
         if other.sequence == message.sequence:

@@ -41,8 +41,8 @@ class LakeRecords:
         return None if more else log
 
     def of(self, log: str) -> HomeRecords:
-        """The records of a log. Whoever uses them makes sure that they are those of the gateway
-        that is asked. Raises InvalidRequest for a log that isn't there, StoreError."""
+        """The records of a log. The caller makes sure that they are those of the gateway that it
+        asks. Raises InvalidRequest for a log that isn't there, StoreError."""
         if log == MAIN or self.lake is None:
             return self.main
         found = self._others.get(log)

@@ -26,7 +26,7 @@ from distributary.pipeline.codec.sections import Message, decode
 
 #: Bytes in a line of hexadecimal.
 HEX_LINE: Final = 16
-#: Levels of a value that are shown; what lies deeper is counted.
+#: Levels of a value that are shown; deeper values are counted.
 DEPTH_MAX: Final = 32
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -41,7 +41,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A list or a map: what is in it by name, and how much `more` isn't shown."""
+    """A list or a map: its values by name, and how much `more` isn't shown."""
 
     kind: str
     items: "tuple[tuple[str, Node], ...]"
@@ -191,7 +191,7 @@ def _data(value: bytes, content_type: str, says: str, room: _Room, limits: Recor
 def _text(
     text: str, size: int, says: str, content_type: str, room: _Room, limits: RecordLimits
 ) -> Body:
-    """JSON becomes a tree, also where nobody says that it is, if all of it may be shown."""
+    """JSON becomes a tree, also without a content type that says so, if all of it may be shown."""
     cut = len(text) > limits.body_bytes_max
     looks = text.lstrip()[:1] in ("{", "[") or "json" in content_type
     if looks and not cut:
@@ -205,7 +205,7 @@ def _text(
 
 
 def _bytes(value: bytes, says: str, limits: RecordLimits) -> Body:
-    """A quarter of what may be shown as text: a byte takes four characters."""
+    """A quarter of the bytes that may be shown as text: a byte takes four characters."""
     shown = value[: limits.body_bytes_max // 4]
     lines = (hex_line(at, shown[at : at + HEX_LINE]) for at in range(0, len(shown), HEX_LINE))
     cut = len(shown) < len(value)
@@ -213,7 +213,7 @@ def _bytes(value: bytes, says: str, limits: RecordLimits) -> Body:
 
 
 def hex_line(at: int, some: bytes) -> str:
-    """One line: where it begins, up to HEX_LINE bytes, and what of them are letters."""
+    """One line: its offset, up to HEX_LINE bytes, and those of them that are letters."""
     letters = "".join(chr(one) if 32 <= one < 127 else "." for one in some)
     return f"{at:06x}  {some.hex(' '):<{3 * HEX_LINE - 1}}  {letters}"
 

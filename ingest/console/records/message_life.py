@@ -51,7 +51,7 @@ class Held:
 class StayState(StrEnum):
     """How it stands between a message and one incarnation of a subscription."""
 
-    WAITING = "waiting"  #: owed, and nobody holds it
+    WAITING = "waiting"  #: owed, and no consumer holds it
     IN_FLIGHT = "in flight"
     SETTLED = "settled"
     ENDED = "ended"  #: it was owed when its incarnation ended
@@ -107,10 +107,10 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class MessageLife:
-    """All that is known of a message, from the log, or if that has it no more from Spark's tables:
-    then the message's bytes are empty. `publisher` is empty if nobody knows it. `lanes` are those
-    that the user may see, and no more than may be shown: there are `hidden` more that he may not
-    see or that don't fit. `looked_up_to` is the last group whose settlements were looked at."""
+    """All that is known of a message, from the log, or, once the log has removed it, from Spark's
+    tables: then the message's bytes are empty. `publisher` is empty if it is unknown. `lanes` are
+    those that the user may see, up to a limit; `hidden` counts the others. `looked_up_to` is the
+    last group whose settlements were read."""
 
     message: StoredMessage
     content: Content
@@ -252,8 +252,8 @@ def _stay(
     deliveries = _deliveries(rows)
     final = next((row for row in rows if row.final), None)
     if final is not None:
-        nobody = None if final.delivered_at is not None else final
-        return Stay(one, StayState.SETTLED, since, deliveries, nobody)
+        undelivered = None if final.delivered_at is not None else final
+        return Stay(one, StayState.SETTLED, since, deliveries, undelivered)
     match selections.by(one):
         case None:
             state = StayState.UNKNOWN
@@ -264,12 +264,12 @@ def _stay(
     return Stay(one, state, since, deliveries)
 
 
-#: States of what has no final settlement.
+#: States of stays without a final settlement.
 _OPEN = frozenset({StayState.WAITING, StayState.ENDED})
 
 
 def _with_floors(lane: Lane, message: StoredMessage, floors: Floors) -> Lane:
-    """What isn't settled may be passed by the floor."""
+    """The lane with its open stays checked against the subscription's floor."""
     return Lane(lane.subscription, tuple(_with_floor(one, message, floors) for one in lane.stays))
 
 
@@ -290,7 +290,7 @@ def _never(row: SettlementOfOne, message: StoredMessage) -> bool:
 
 
 def _deliveries(rows: Sequence[SettlementOfOne]) -> tuple[Delivery, ...]:
-    """The rows of what was handed over; the two of a last failure are one."""
+    """The deliveries in these rows; the two rows of a last failure are one."""
     found: list[Delivery] = []
     for row in rows:
         if row.delivered_at is None:

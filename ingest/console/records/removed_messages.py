@@ -46,7 +46,7 @@ _ACKS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RemovedMessage:
-    """A message without its bytes, what it said, and its settlements by group, as of `group`."""
+    """A message without its bytes: decoded columns and settlements by group, as of `group`."""
 
     message: StoredMessage
     content: Content

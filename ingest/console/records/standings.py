@@ -1,4 +1,4 @@
-"""Where subscriptions stand by the log: the floor, what is settled above it, what was given up.
+"""Where subscriptions stand by the log: the floor, the settled and the given-up sequences.
 
 The fold is that of a start (`pipeline.tables.arrow.settlement_fold`). What was folded for a
 subscription is kept, and goes on with the groups that came since; the first time Spark's `cursors`
@@ -29,7 +29,7 @@ from distributary.pipeline.tables.arrow.settlement_fold import COLUMNS, Settleme
 #: Subscriptions whose state is kept: some hundred bytes each, more where much is settled above a
 #: floor.
 KEPT_MAX: Final = 256
-#: The final outcomes of what nobody has accepted, though it was owed.
+#: The final outcomes of owed messages that no consumer accepted.
 _GIVEN_UP: Final = pa.array(
     [one.value for one in Outcome if one is not Outcome.ACCEPTED and one not in NEVER_OWED],
     pa.string(),
@@ -49,7 +49,7 @@ class KnownStanding:
     given_up_since: int = 0
 
     def waits(self, sequences: Int64s) -> npt.NDArray[np.bool_]:
-        """Which of these aren't settled: what it was never owed isn't known here."""
+        """Those of these sequences that aren't settled; some of them may never have been owed."""
         waits: npt.NDArray[np.bool_] = sequences >= self.floor
         if self.settled and waits.any():
             above = np.array(self.settled.to_array(), np.int64)
@@ -149,6 +149,6 @@ def _folded(files: LogFiles, known: KnownStanding) -> KnownStanding | None:
 
 
 def _given_up(rows: pa.Table) -> Bitmap:
-    """Those of final rows that nobody accepted."""
+    """Sequences of final settlements that aren't accepts."""
     some = rows.filter(pc.and_(rows["final"], pc.is_in(rows["outcome"], value_set=_GIVEN_UP)))
     return bitmap_of(np.sort(pc.list_flatten(some["sequences"]).to_numpy()))

@@ -66,7 +66,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(file: Path | None = None) -> ConsoleSettings:
-    """The settings in force. Raises InvalidRequest naming the file, the key and what is wrong."""
+    """The settings in force. Raises InvalidRequest naming the file, the key and the error."""
     text = resources.files("distributary.conf").joinpath("console.toml").read_text()
     tree: Tree = tomllib.loads(text)
     if file is not None:

@@ -1,4 +1,4 @@
-"""What every page of the console stands on: who asks, what may come in, how pages are written.
+"""The base of every page of the console: sessions, checks of requests, templates.
 
 May import: Starlette, Jinja2, `asking`, settings. Begin with `visit`.
 """

@@ -1,6 +1,6 @@
 """Logging in: the gateway decides, by its own users.
 
-Who comes without a session gets one at once where the gateway takes peers without a login.
+A browser without a session gets one at once where the gateway takes peers without a login.
 """
 
 import asyncio
@@ -26,9 +26,8 @@ class Entrance:
         self._logins = asyncio.Semaphore(settings.sessions.logins_together)
 
     async def log_in(self, user: str, password: str) -> Session:
-        """A session of this user, both empty for nobody in particular. The gateway is asked each
-        time: a password that was right an hour ago may be no more. Raises LoginRefused and
-        Unanswered."""
+        """A session of this user; both empty: an anonymous one. The gateway is asked each time: a
+        password may have changed. Raises LoginRefused and Unanswered."""
         gateways = tuple(replace(one, user=user, password=password) for one in self._gateways)
         same = [one for one in self.sessions.accounts() if one.gateways == gateways]
         if same and not user:
@@ -43,7 +42,7 @@ class Entrance:
         return self.sessions.begin(Account(gateways, line, sweeps))
 
     async def tidy(self) -> None:
-        """End what is old and close what is idle, for as long as the console runs."""
+        """End old sessions and close idle connections, for as long as the console runs."""
         while True:
             await asyncio.sleep(self._asking.line_seconds / 3)
             before = self.sessions.accounts()

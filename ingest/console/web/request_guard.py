@@ -1,10 +1,10 @@
-"""What may come in from a browser, and the headers of every answer.
+"""Checks of requests from browsers, and the headers of every answer.
 
 Rule 1: the Host of a request is an IP address, `localhost`, or a name that `--name` gives: a page
-        of somebody else whose name was pointed at this address reads nothing here (DNS rebinding).
-Rule 2: what changes something comes from a page of the console: its Origin is the Host.
-Rule 3: a body is `form_bytes_max` long at most, what stands before it `head_bytes_max`.
-Rule 4: no answer lets a browser run, load or send anything but what the console itself serves.
+        of another site whose name was pointed at this address reads nothing here (DNS rebinding).
+Rule 2: a request that changes something comes from a page of the console: its Origin is the Host.
+Rule 3: a body is `form_bytes_max` long at most, the head before it `head_bytes_max`.
+Rule 4: no answer lets a browser run, load or send anything that the console itself doesn't serve.
 """
 
 import ipaddress
@@ -90,7 +90,7 @@ class RequestGuard:
         if _head_bytes(scope) > self._head_bytes_max:
             why = f"A request's line and headers have {self._head_bytes_max} bytes at most."
         answer = PlainTextResponse(f"{why}\n", 400) if why else self._app
-        with suppress(ClientDisconnect):  # in the middle of a form: nobody waits for an answer
+        with suppress(ClientDisconnect):  # in the middle of a form: no browser waits for an answer
             await answer(scope, receive, send_with_headers)
 
 

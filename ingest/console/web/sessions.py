@@ -1,4 +1,4 @@
-"""Who is logged in. Sessions live in memory: they end with the console.
+"""Sessions of logged-in users. Sessions live in memory: they end with the console.
 
 Rule 1: a session is made by a login that the gateway has taken, or where it takes peers without
         one. Its rights are those that the gateway gives its user.
@@ -24,7 +24,7 @@ NOTES_MAX: Final = 5
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """One login, with what is asked in its name. `gateways`: where the gateway may be, each with
+    """One login, with its connections and lists. `gateways`: where the gateway may be, each with
     this login."""
 
     gateways: tuple[Gateway, ...]
@@ -56,7 +56,7 @@ class Account:
             line.close_if_idle()
 
     def close(self) -> None:
-        """Nobody has this account any more."""
+        """Close the lines of an account without a session."""
         self.sweeps.close()
         for line in (self.line, *list(self.lines.values())):
             line.close()
@@ -79,7 +79,7 @@ class Session:
         self.notes = [*self.notes, sentence][-NOTES_MAX:]
 
     def take_notes(self) -> list[str]:
-        """What is to be shown now; it is shown once."""
+        """Return the sentences to be shown now, and forget them."""
         notes, self.notes = self.notes, []
         return notes
 
@@ -89,7 +89,7 @@ class Session:
 
 
 def _silent(session: Session) -> tuple[bool, float]:
-    """Who makes room first: who isn't logged in, and was silent for longest."""
+    """Order of removal: sessions without a user first, then those idle for longest."""
     return bool(session.account.user), session.used
 
 

@@ -14,8 +14,8 @@ from distributary.ingest.console.web.static_assets import ASSETS, StaticAssets
 
 
 class _Compiled(BytecodeCache):
-    """What this process has compiled. It takes most of a second: a process that is forked from one
-    that has done it doesn't do it again."""
+    """Templates that this process has compiled. Compiling takes most of a second; a process forked
+    afterwards needn't do it again."""
 
     def __init__(self) -> None:
         self._codes: dict[str, CodeType] = {}
@@ -67,6 +67,6 @@ class Templates:
 
 
 def link(path: str, values: Mapping[str, object] | None = None) -> str:
-    """An address of the console: a path and what it is asked, None left out."""
+    """An address of the console: a path and its parameters, without those that are None."""
     said = {key: value for key, value in (values or {}).items() if value is not None}
     return f"{path}?{urlencode(said)}" if said else path

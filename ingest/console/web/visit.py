@@ -1,5 +1,5 @@
-"""One request of somebody who is logged in: who asks, what the gateway says to them, and the page
-that is written for them."""
+"""One request of a session: its user, the gateway's answers to that user, and the page that is
+written for it."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ FIELDS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """What all visits share."""
+    """Parts that all visits share."""
 
     settings: ConsoleSettings
     templates: Templates
@@ -44,11 +44,11 @@ class Visit:
     request: Request
     session: Session
     console: Console
-    #: The log where what is asked for is, once that is known; else the address may name it.
+    #: The log that has the page's object, once it is known; until then the address may name it.
     placed: str = ""
 
     def asked(self, name: str, default: str = "") -> str:
-        """What the address asks under this name."""
+        """Value of this parameter of the address."""
         return self.request.query_params.get(name, default)
 
     @property
@@ -64,8 +64,7 @@ class Visit:
     async def ask(
         self, verb: Verb, entity: Entity, name: str = "", attributes: Mapping[str, object] = {}
     ) -> dict[str, Any]:
-        """What the gateway answers to this visitor, of this visit's log. Raises Refused,
-        Unanswered."""
+        """Ask the gateway as this visitor, about this visit's log. Raises Refused, Unanswered."""
         line = self.session.account.line
         if self.log:
             line = self.session.account.line_of(self.log, self.console.records.logs)
@@ -116,13 +115,13 @@ class Visit:
         return HTMLResponse(self.console.templates.render(template, {**common, **values}))
 
     def done(self, sentence: str, to: str) -> Response:
-        """What was asked is done: a sentence on the page that comes next."""
+        """Lead on after an operation: `sentence` is shown on the next page."""
         self.session.note(sentence)
         return RedirectResponse(to, status_code=303)
 
 
 def form_fields(body: bytes) -> dict[str, str]:
-    """The fields of a form. Raises InvalidRequest for what is none."""
+    """The fields of a form. Raises InvalidRequest if the body isn't a form."""
     try:
         pairs = parse_qsl(
             body.decode(),

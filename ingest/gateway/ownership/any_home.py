@@ -1,4 +1,4 @@
-"""What a gateway asks of its home, whether that is a folder or objects of a store."""
+"""The gateway's interface to its home, be it a folder or objects of a store."""
 
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
@@ -15,7 +15,7 @@ class HomeOwner(Protocol):
 
     @property
     def taken(self) -> bool:
-        """Whether the former owner may still live without knowing."""
+        """Whether the home was taken from an owner that may still live without knowing it."""
 
     @property
     def beats(self) -> int:
@@ -23,24 +23,25 @@ class HomeOwner(Protocol):
 
     def beat(self) -> None:
         """Show that this owner lives. Raises HomeLost and OSError when the home is lost, BeatFailed
-        when it isn't known."""
+        when that isn't known."""
 
     def leave(self, heir: int = NOBODY) -> float:
-        """Say that the home will be given back soon, and who is to take it first. After so many
-        seconds whoever waits for it has seen that; 0: nobody waits. Blocks. Raises as `beat`."""
+        """Announce that the home will be given back soon, and the heir that is to take it first.
+        Return the seconds after which each standby has seen that; 0: there is none. Blocks. Raises
+        as `beat`."""
 
     def stay(self) -> None:
-        """Say that the home won't be given back soon, after all. Blocks. Raises as `beat`."""
+        """Withdraw the announcement of `leave`. Blocks. Raises as `beat`."""
 
     def check(self) -> None:
-        """Raises HomeLost when the home has another owner; then it is lost for ever."""
+        """Raises HomeLost when the home has another owner; this one never gets it back."""
 
     def release(self) -> None:
-        """Give the home back. A second time does nothing."""
+        """Give the home back. A second call does nothing."""
 
 
 class OwnedHome(msgspec.Struct, frozen=True):
-    """A home that is ours: where it is, its owner, and what opens it."""
+    """A home that this process owns: its address, its owner, and the function that opens it."""
 
     address: str
     owner: HomeOwner
@@ -51,7 +52,7 @@ OwnerT_co = TypeVar("OwnerT_co", bound=HomeOwner, covariant=True)
 
 
 class _Waits(Protocol):
-    """What whoever waits for a home knows of it."""
+    """A standby's knowledge of the home for which it waits."""
 
     @property
     def seconds(self) -> float:
@@ -59,42 +60,42 @@ class _Waits(Protocol):
 
     @property
     def leaving(self) -> bool:
-        """Whether its owner said, when it was last looked at, that it will give it back soon, and
-        to nobody else."""
+        """Whether the owner, at the last look, was to give the home back soon, and named no other
+        heir."""
 
     @property
     def named(self) -> bool:
-        """Whether its owner has named this one as its heir, when it was last looked at."""
+        """Whether the owner, at the last look, had named this standby as its heir."""
 
     @property
     def owner_pid(self) -> int:
-        """The pid of its owner when it was last looked at; 0 when it isn't known."""
+        """The owner's pid at the last look; 0 when it isn't known."""
 
     def close(self) -> None:
-        """Wait no more. A second time does nothing."""
+        """Wait no more. A second call does nothing."""
 
 
 class _Standby(_Waits, Protocol[OwnerT_co]):
-    """What waits for a home, of either kind."""
+    """A standby for a home of one kind: a folder, or objects of a store."""
 
     def attempt(self, clock: Callable[[], float], /) -> OwnerT_co | None:
-        """Its new owner, if the former one is gone or has shown no life for a lease."""
+        """Take the home, if its owner is gone or has shown no sign of life for a lease."""
 
 
 class Waiting(_Waits, Protocol):
-    """Waits for a home."""
+    """A standby for a home of either kind."""
 
     def read_ahead(self) -> None:
-        """Read what a start needs of the home's table: the start goes on from there. Blocks; one
-        thread at a time."""
+        """Read the part of the home's table that a start needs: the start goes on from there.
+        Blocks; one thread at a time."""
 
     def attempt(self, clock: Callable[[], float], /) -> OwnedHome | None:
-        """The home, if its owner is gone or has shown no life for a lease; `clock` says seconds and
-        runs evenly. Raises StoreError."""
+        """Take the home, if its owner is gone or has shown no sign of life for a lease. `clock`
+        returns seconds and is monotonic. Raises StoreError."""
 
 
 class WaitingHome(Generic[OwnerT_co]):
-    """A home that one waits for. Implements `Waiting`."""
+    """A standby for one home. Implements `Waiting`."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class WaitingHome(Generic[OwnerT_co]):
         owned: Callable[[OwnerT_co], OwnedHome],
         read_ahead: Callable[[], None],
     ) -> None:
-        """`owned`: the home of such an owner; `read_ahead` reads for it."""
+        """`owned` makes the home of its new owner; `read_ahead` reads its table before."""
         self._standby, self._owned, self._read_ahead = standby, owned, read_ahead
 
     @property
@@ -112,26 +113,26 @@ class WaitingHome(Generic[OwnerT_co]):
 
     @property
     def leaving(self) -> bool:
-        """Whether its owner said, when it was last looked at, that it will give it back soon."""
+        """Whether the owner, at the last look, was to give the home back soon."""
         return self._standby.leaving
 
     @property
     def named(self) -> bool:
-        """Whether its owner has named this one as its heir, when it was last looked at."""
+        """Whether the owner, at the last look, had named this standby as its heir."""
         return self._standby.named
 
     @property
     def owner_pid(self) -> int:
-        """The pid of its owner when it was last looked at; 0 when it isn't known."""
+        """The owner's pid at the last look; 0 when it isn't known."""
         return self._standby.owner_pid
 
     def attempt(self, clock: Callable[[], float]) -> OwnedHome | None:
-        """The home, if its owner is gone or has shown no life for a lease."""
+        """Take the home, if its owner is gone or has shown no sign of life for a lease."""
         owner = self._standby.attempt(clock)
         return None if owner is None else self._owned(owner)
 
     def read_ahead(self) -> None:
-        """Read what a start needs of the home's table."""
+        """Read the part of the home's table that a start needs."""
         self._read_ahead()
 
     def close(self) -> None:
@@ -140,14 +141,14 @@ class WaitingHome(Generic[OwnerT_co]):
 
 
 class AnyHome(Protocol):
-    """Where a gateway's home is."""
+    """A home of either kind, not owned yet."""
 
     @property
     def address(self) -> str:
-        """As it is shown."""
+        """The address as it is shown."""
 
     def acquire(self) -> OwnedHome:
-        """Own it now. Raises HomeLocked, InvalidRequest, StoreError."""
+        """Take the home now. Raises HomeLocked, InvalidRequest, StoreError."""
 
     def standby(self, me: int = NOBODY) -> Waiting:
-        """Wait for it; `me` is the number by which an owner may name this one as its heir."""
+        """Wait for the home; an owner may name this standby as its heir by the number `me`."""

@@ -1,6 +1,6 @@
-"""A gateway's part in the fleet of its lake, to what waits for a home and to what serves it.
+"""A gateway's part in the fleet of its lake: the interface for a standby and for an owner.
 
-`ingest.fleet` has it; it is loaded where a home has several logs.
+`ingest.fleet` implements it, and is loaded where a home has several logs.
 """
 
 from typing import Protocol
@@ -12,8 +12,8 @@ from distributary.pipeline.fleet.heirs import NOBODY
 
 
 class MachineSeen(msgspec.Struct, frozen=True):
-    """What a machine of the fleet has, as this gateway sees it: owners of logs, gateways that stand
-    by, and such that own no log."""
+    """The gateways of a machine, as this one sees them: numbers of owners of logs, of standbys, and
+    of gateways that own no log."""
 
     machine: str
     owners: int
@@ -22,57 +22,55 @@ class MachineSeen(msgspec.Struct, frozen=True):
 
 
 class FleetPart(Protocol):
-    """All methods run on the loop's thread."""
+    """A gateway's membership in a fleet. All methods run on the loop's thread."""
 
     @property
     def number(self) -> int:
-        """By which an owner may name this gateway as its heir."""
+        """The number by which an owner may name this gateway as its heir."""
 
     @property
     def heir(self) -> int:
-        """To whom it gives its log, once it hands over."""
+        """The number of the gateway to which this one hands over its log."""
 
     def waits(self) -> None:
-        """It stands by, from now on."""
+        """Report that this gateway stands by, from now on."""
 
     def ready(self, *, ready: bool) -> None:
-        """As a standby: an owner has named it as its heir and it has read ahead; or not any
-        more."""
+        """Report whether an owner has named this standby as its heir, and it has read ahead."""
 
     def serves(self, log: str, owner: HomeOwner) -> None:
-        """It serves this log, from now on."""
+        """Report that this gateway serves a log, from now on."""
 
     async def rest(self) -> None:
-        """It looks no more whether its log is to move, and names nobody any more: before its owner
-        leaves."""
+        """Stop looking for moves of the log, and stop naming heirs: before the owner leaves."""
 
     def seen(self) -> list[MachineSeen]:
-        """The machines, by their names."""
+        """Return the machines, by their names."""
 
     async def close(self) -> None:
-        """It is no member any more."""
+        """End the membership."""
 
 
 class NoFleet:
-    """That of a gateway whose home has one log."""
+    """The part of a gateway whose home has one log: there is no fleet, and it does nothing."""
 
     number = heir = NOBODY
 
     def waits(self) -> None:
-        """Nobody looks."""
+        """Do nothing."""
 
     def ready(self, *, ready: bool) -> None:
-        """Nobody names it."""
+        """Do nothing: no owner names heirs."""
 
     def serves(self, log: str, owner: HomeOwner) -> None:
-        """Nobody asks it to hand over."""
+        """Do nothing: no log moves."""
 
     async def rest(self) -> None:
-        """It never looks."""
+        """Do nothing."""
 
     def seen(self) -> list[MachineSeen]:
-        """Nobody says anything."""
+        """Return no machines."""
         return []
 
     async def close(self) -> None:
-        """There is nothing."""
+        """Do nothing."""

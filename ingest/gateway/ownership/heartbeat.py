@@ -1,9 +1,9 @@
 """The owner's sign of life, and the engine's proof that the home is still ours.
 
-While the loop is alive a small thread shows it in the lock file. A standby takes over when it has
-seen no sign for a whole lease; so for most of a lease after a sign this owner needn't look. When
-a longer pause is behind it (the process was stopped, the machine slept), it looks before it lets
-one byte out: what an owner says that isn't one any more can't be taken back.
+While the loop is alive a small thread writes signs of life to the lock file. A standby takes over
+when it has seen no sign for a whole lease; so for most of a lease after a sign this owner needn't
+look at the file. After a longer pause (the process was stopped, the machine slept), it looks before
+it sends any byte: bytes that a former owner sends can't be taken back.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ from distributary.pipeline.errors import BeatFailed
 
 _events = structlog.get_logger("owner")
 
-#: How much sooner than a sign of life would be due one that failed is tried again.
+#: A failed sign of life is tried again after the period divided by this number.
 AGAIN = 4
-#: The part of a lease after a sign in which no standby can have taken over, with room for clocks
-#: that don't run alike.
+#: The part of a lease after a sign in which no standby can have taken over, even if the machines'
+#: clocks run at slightly different speeds.
 SURE = 2 / 3
 
 
 def _clock() -> float:
-    """Seconds, also those in which the machine slept."""
+    """Return seconds, including those in which the machine slept."""
     return clock_gettime(CLOCK_BOOTTIME)
 
 
 class Heartbeat:
-    """Keeps a home for as long as the loop turns. When somebody else has it `sure` is False, and
-    all stops."""
+    """Keeps a home for as long as the loop turns. When another process owns the home `sure` is
+    False, and the gateway stops."""
 
     def __init__(self, host: Host, owner: HomeOwner) -> None:
         self._loop, self._halt, self._owner = host.loop, host.halt, owner
@@ -49,7 +49,7 @@ class Heartbeat:
         self._thread.start()
 
     def started(self) -> None:
-        """What was done in one piece at the start is done: from now on the loop must turn."""
+        """End the start, which blocks the loop: from now on the loop must turn."""
         self._turn()
         self._starting = False
 
@@ -62,7 +62,7 @@ class Heartbeat:
         return self._reason is None
 
     def stop(self) -> None:
-        """No more signs of life; before the home is given back."""
+        """End the signs of life; call it before the home is given back."""
         self._end.set()
         self._thread.join()
         if self._timer is not None:
@@ -82,12 +82,12 @@ class Heartbeat:
                     shown, wait = 0.0, self._period / AGAIN
 
     def _look(self, since: float) -> bool:
-        """Show that we live, then look whose the home is; on the heartbeat's thread or the loop's.
-        False when that isn't known: then it is tried again while the home is ours all the same.
+        """Write a sign of life, then check that the home is still ours; on the heartbeat's thread
+        or the loop's. Return False when that isn't known, and the home is ours for now anyway.
 
-        `since` is a moment at which the loop was alive, before the sign. A pause may have come
-        while a sign was under way: it fails then, whoever has the home. So the last word has one
-        that begins behind the pause.
+        `since` is a moment at which the loop was alive, before the sign. A pause of the process can
+        make a sign that is under way fail, whether the home is ours or not. So only a failed sign
+        that began after the pause loses the home.
         """
         asked = _clock()
         try:
@@ -115,4 +115,4 @@ class Heartbeat:
         if not self._said:
             self._said = True
             _events.error("owner.lost", reason=self._reason)
-            self._halt.now(self._reason or "the home is somebody else's")
+            self._halt.now(self._reason or "the home has another owner")

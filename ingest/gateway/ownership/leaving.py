@@ -1,10 +1,10 @@
-"""An owner's planned end, as long as it serves: a hand-over to whoever waits for the home.
+"""The first part of an owner's planned end, while it still serves: a hand-over to a standby.
 
-Rule 1: who waits is told that the home will be free soon, and looks often from then on.
-Rule 2: meanwhile clients are served, and what is durable goes into the table: when nobody is
-        served any more little is left to do.
-Rule 3: the home is given back as ever, when the last commit is durable and nothing is written
-        any more. What was said before is a hint, and whoever takes it wrongly loses nothing.
+Rule 1: standbys are told that the home will be free soon, and look often from then on.
+Rule 2: meanwhile clients are served, and durable groups are committed to the table, so that little
+        is left to do when the gateway serves no more.
+Rule 3: the home is given back as at any end, when the last commit is durable and nothing is written
+        any more. The announcement is only a hint: a standby that mistakes it loses nothing.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from distributary.pipeline.errors import BeatFailed, HomeLost
 
 _events = structlog.get_logger("gateway")
 
-#: Seconds that all of it may take: a disk that is slow is no reason to serve for ever.
+#: Seconds that this part may take: a slow disk must not delay the end without limit.
 SECONDS_MAX: Final = 5.0
-#: Seconds between two looks how far it is.
+#: Seconds between two checks whether the table has caught up.
 _LOOK_SECONDS: Final = 0.005
 
 
@@ -29,16 +29,16 @@ class Catching(Protocol):
     """A log whose table catches up with its journal."""
 
     def catch_up(self) -> Callable[[], bool]:
-        """Commit what was begun until now, before the end; whether that is done."""
+        """Commit all groups that were begun until now; the result tells whether that is done."""
 
 
 async def leave(owner: HomeOwner, heir: int, log: Catching, halt: Halt) -> str | None:
-    """Prepare the end of an owner that somebody wants to end, if somebody waits for its home; an
-    heir is to have it first. The reason if it has to stop at once meanwhile, as `Halt.ended`."""
+    """Prepare the planned end of an owner, if a standby waits for its home; `heir` is to take it
+    first. Return the reason if the gateway has to stop at once meanwhile, as `Halt.ended`."""
     loop = asyncio.get_running_loop()
     try:
         seconds = await loop.run_in_executor(None, owner.leave, heir)
-    except (OSError, BeatFailed, HomeLost):  # a hint; the heartbeat finds out what it means
+    except (OSError, BeatFailed, HomeLost):  # only a hint; the heartbeat finds out the cause
         return halt.reason
     if not seconds:
         return halt.reason

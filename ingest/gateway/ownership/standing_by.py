@@ -1,7 +1,7 @@
 """A standby: it waits for a home, ready to serve it.
 
-What a start has to do anyhow and needs no home for is done while it waits: most of the time from
-the end of an owner to its standby's first accept would be the loading of Arrow.
+While it waits it does the part of a start that needs no home: loading Arrow would take most of the
+time from the end of an owner to its standby's first accept.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from distributary.ingest.runtime.host import Host
 
 _events = structlog.get_logger("gateway")
 
-#: What a gateway loads when it opens a home with rows, and serves its first peers. The last three
-#: Arrow imports, once it makes anything.
+#: Modules that a gateway loads when it opens a home with rows and serves its first peers. Arrow
+#: imports the last three when it first makes an array.
 LOADED: Final = (
     "distributary.pipeline.tables.topic_log.table_work",
     "distributary.pipeline.tables.topic_log.commit_files",
@@ -30,17 +30,17 @@ LOADED: Final = (
 )
 
 
-#: Seconds until what was read ahead is read anew: so much of the log a start reads after a crash.
+#: Seconds until a standby reads ahead again: a start after a crash reads the log of this time.
 AHEAD_SECONDS: Final = 300.0
-#: Seconds that a home which is ours waits for what is just being read.
+#: Seconds that a start waits for reading ahead that is still under way.
 _READ_SECONDS_MAX: Final = 0.5
-#: Seconds between two looks whether it is read.
+#: Seconds between two checks whether reading ahead is done.
 _LOOK_SECONDS: Final = 0.005
 
 
 async def stand_by(home: AnyHome, host: Host, fleet: FleetPart) -> OwnedHome | None:
-    """Wait for the home; None when it is to end before. An owner that has named it as heir hears
-    when it is ready. Raises StoreError."""
+    """Wait for the home, and take it; None when the process is to end before. An owner that has
+    named this standby as heir is told when it is ready. Raises StoreError."""
     standby = home.standby(fleet.number)
     fleet.waits()
     ahead = Ahead(standby)
@@ -65,9 +65,8 @@ async def stand_by(home: AnyHome, host: Host, fleet: FleetPart) -> OwnedHome | N
 
 
 class Ahead:
-    """When the home's table is read ahead: at first, now and then, and when its owner leaves. It is
-    read on a thread that nobody waits for at the end: a long table, or a store that doesn't answer,
-    is no reason to stay."""
+    """Reads the home's table ahead: at first, periodically, and when its owner leaves. It reads on
+    a daemon thread, so that a long table or a store that doesn't answer can't delay the end."""
 
     def __init__(self, standby: Waiting) -> None:
         self._standby = standby
@@ -76,9 +75,9 @@ class Ahead:
         self._due, self._left = 0.0, False
 
     def look(self) -> None:
-        """Begin to read, if it is time and it isn't read just now."""
+        """Begin to read if it is time, unless reading is under way."""
         leaves = self._standby.leaving
-        self._left = self._left and leaves  # the next one that leaves is another one
+        self._left = self._left and leaves  # the next owner that leaves is another one
         if self._reading is not None and self._reading.is_alive():
             return
         if self._bug is not None:
@@ -96,11 +95,11 @@ class Ahead:
 
     @property
     def done(self) -> bool:
-        """Whether it was read since an owner has begun to leave."""
+        """Whether the table was read since an owner has begun to leave."""
         return self._left and (self._reading is None or not self._reading.is_alive())
 
     async def finish(self) -> None:
-        """Wait for what is being read, a little."""
+        """Wait for reading that is under way, _READ_SECONDS_MAX at most."""
         last = time.monotonic() + _READ_SECONDS_MAX
         while (reading := self._reading) is not None and reading.is_alive():
             if time.monotonic() > last:
@@ -109,6 +108,6 @@ class Ahead:
 
 
 def load() -> None:
-    """Import what a start of a home with rows imports. Blocks, for half a second."""
+    """Import the modules that a start of a home with rows needs. Blocks, for half a second."""
     for name in LOADED:
         import_module(name)

@@ -1,4 +1,4 @@
-"""A peer's frames beside Proton's engine: what of them reaches it, and what it says of broken ones.
+"""A peer's frames before they reach Proton's engine, and the engine's errors about broken frames.
 
 It may import `runtime` and `native`. Start with `frame_scanner`.
 """

@@ -1,7 +1,7 @@
 """Errors of the engine about a peer's bytes.
 
-Such an error quotes the bytes as they came, and cuts them where its room ends: in the middle of a
-character, too.
+Such an error quotes the peer's bytes unchanged, and cuts them where its buffer ends, perhaps in the
+middle of a character.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from proton import ProtonException
 
 from distributary.pipeline.errors import DistributaryError
 
-#: What Proton's Python getters raise on a peer's broken values.
+#: Exceptions of Proton's Python getters on a peer's broken values.
 BROKEN_VALUES = (
     ProtonException,
     UnicodeError,
@@ -29,19 +29,19 @@ class BrokenFrame(DistributaryError):
 
 
 class EngineError(msgspec.Struct, frozen=True):
-    """A condition and a sentence."""
+    """An error of the engine: a condition and a sentence."""
 
     condition: str
     description: str
 
 
-#: Where the engine has no word for what is wrong.
+#: The error where the engine reports none.
 NO_FRAME = EngineError("amqp:connection:framing-error", "what came is no AMQP frame")
 
 
 def engine_error(transport: Any) -> EngineError | None:
-    """The error for which the engine has ended a transport (its C object), if it has one. What is
-    no text of its sentence is left out, also of what the engine says in its own close."""
+    """Return the error for which the engine has ended a transport (its C object), if any. Bytes
+    that aren't UTF-8 are left out of its sentence, also in the engine's own close."""
     error = proton.pn_transport_condition(transport)
     if not proton.pn_condition_is_set(error):
         return None

@@ -1,9 +1,9 @@
 """A connection's frames, walked before the engine has them and after it has written them.
 
-What the states of a peer's endpoints don't allow never reaches the engine (`ingest.native.guard`).
-Of a few frames the engine understands, or can say, less than AMQP does. `Inflow` stops at these and
-reads them (`pipeline.amqp.performative`), `Outflow` puts into attaches and flows what the engine
-can't; all other bytes pass through C (`walk.c`) untouched.
+A frame that the states of a peer's endpoints don't allow never reaches the engine
+(`ingest.native.guard`). A few frames have AMQP fields that the engine can't read or write. `Inflow`
+stops at such frames and reads them (`pipeline.amqp.performative`), `Outflow` adds missing fields to
+attaches and flows; all other bytes pass through C (`walk.c`) untouched.
 """
 
 from collections import deque
@@ -38,36 +38,37 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Acting(Protocol):
-    """What acts on a connection's frames: `Inbound` is it. All but `links_on` raise BrokenFrame
-    from frames that came before."""
+    """The handler of a connection's frames: `Inbound` is it. All methods but `links_on` raise
+    BrokenFrame for earlier frames."""
 
     turn: PeerTurn
-    #: Attaches that were walked, until the engine tells of their links, in the same order.
+    #: Walked attaches whose links the engine hasn't reported yet, in the same order.
     coming: deque[WalkedAttach]
     #: Flows that want an answer: their channels, and their handles if they have one.
     echoes: dict[tuple[int, int | None], None]
 
     def process(self) -> bool:
-        """Act on all that the engine has."""
+        """Handle all events that the engine has."""
 
     def covered(self) -> bool:
-        """Act on dispositions that cover many deliveries; whether more may come in this turn."""
+        """Handle dispositions that cover many deliveries; return whether this turn allows more
+        input."""
 
     def links_on(self, channel: int) -> int:
-        """How many links the session on a channel of the peer's has, ended ones too."""
+        """Return the number of links, also ended ones, of the session on the peer's channel."""
 
     def refuse_transfer(self, channel: int, handle: int, condition: str, description: str) -> None:
-        """End the link on which a message is about to come."""
+        """End the link of a message that the gateway doesn't take, before the engine has it."""
 
     def began_in_transaction(self, channel: int, handle: int) -> bool:
-        """Whether the message that goes on here said, where it began, that it is part of one."""
+        """Whether the first transfer of the message that goes on here named a transaction."""
 
 
 class Inflow:
-    """What a peer sends, on its way to the engine.
+    """A peer's bytes on their way to the engine.
 
-    A frame that can't be judged yet is held back until it can. After a `fault` nothing more
-    reaches the engine, nor does what comes behind the peer's close.
+    A frame that can't be judged yet is held back until it can. After a `fault`, or after the peer's
+    close, no more bytes reach the engine.
     """
 
     def __init__(self, transport: int, inbound: Acting, limits: Amqp) -> None:
@@ -80,13 +81,13 @@ class Inflow:
         self._held = bytearray()
         self._needed = 0
         self.fault: Fault | None = None
-        self._no_more = False  #: the engine takes nothing any more
-        #: The peer has had its part of this turn: feed nothing more, and go on in the next one.
+        self._no_more = False  #: the engine takes no more bytes
+        #: The peer has used its part of this turn: feed nothing more, and go on in the next one.
         self.waits = False
 
     def feed(self, data: Any, size: int) -> bool:
-        """Hand bytes on. False when the engine wants no more: the peer has closed, or what it sent
-        can't be read. Raises BrokenFrame from frames that had to be understood on the way."""
+        """Hand bytes to the engine. Return False when it takes no more: the peer has closed, or its
+        bytes can't be read. Raises BrokenFrame for frames that were read on the way."""
         self.waits = False
         if self._no_more:
             return False
@@ -131,11 +132,11 @@ class Inflow:
                 return self.keep(data + at, size - at)
         return True
 
-    #: Behind these stops nothing more is walked over for now, or ever.
+    #: Stops after which the walk ends, for now or for good.
     _LAST = frozenset({lib.WALK_CLOSED, lib.WALK_SHORT, lib.WALK_VIOLATION})
 
     def _passed(self, stop: int, data: Any, size: int) -> bool:
-        """What is left is the beginning of a frame, or what the engine will never have."""
+        """Keep the remaining bytes if they begin a frame; else they never reach the engine."""
         if stop == lib.WALK_SHORT:
             self._held[:] = ffi.buffer(data, size)
             self._needed = self._walk.size
@@ -144,13 +145,13 @@ class Inflow:
         return True
 
     def keep(self, data: Any, size: int) -> bool:
-        """Keep these bytes until the loop has turned."""
+        """Keep these bytes until the next turn of the loop."""
         self._held += ffi.buffer(data, size)
         self._needed, self.waits = 0, True
         return True
 
     def _judge(self, stop: int, frame: bytes) -> bool:
-        """Read a frame that stopped the walk, and let the engine have what it can read of it."""
+        """Read a frame that stopped the walk, and hand the engine the part that it can read."""
         try:
             match stop:
                 case lib.WALK_ATTACH:
@@ -177,14 +178,14 @@ class Inflow:
         return pump.feed(self._transport, pump.pointer(frame), len(frame))
 
     def _write(self) -> None:
-        """Have what came until now answered, and the answers written: our channels and handles that
-        it gave back are free again. Without a free one the engine would stop without a word."""
+        """Have earlier frames answered, and the answers written: then our channels and handles that
+        the peer has released are free again. Without a free one the engine would stop silently."""
         self._inbound.process()
         lib.pump_write(self._transport)
 
     def _end(self, frame: bytes) -> bool:
-        """Answered in one breath with its begin, a session would be one of our own; and a begin in
-        one breath with the end before it needs its channel."""
+        """Handle an end by itself. If begin and end were handled together, the engine would answer
+        as if the session were ours; and a begin right after an end needs that end's channel."""
         self._write()
         more = self._push(frame)
         self._write()
@@ -204,8 +205,8 @@ class Inflow:
         return attach.frame
 
     def _flow(self, frame: bytes) -> bytes:
-        """What came before is acted on first: two by which a sender gives back credit could have
-        the engine's count of it wrap around."""
+        """Handle earlier frames before a flow: two flows by which a sender gives back credit could
+        make the engine's count of it wrap around."""
         flow = performative.flow(frame)
         self._inbound.process()
         if flow.acquires and flow.handle is not None:
@@ -216,7 +217,8 @@ class Inflow:
         return flow.frame
 
     def _transfer(self, frame: bytes) -> bytes:
-        """Nothing is taken for what it isn't: the link ends before the engine has the message."""
+        """End the link of a message whose format or state isn't served, before the engine has the
+        message."""
         odd = performative.transfer(frame)
         if odd.message_format:
             condition = NOT_IMPLEMENTED
@@ -240,10 +242,10 @@ class Inflow:
 
 
 class Outflow:
-    """What the engine has written, on its way to the peer.
+    """The engine's bytes on their way to the peer.
 
-    `due` says that an attach among it must say more than the engine could. `tell` has the next flow
-    of a session speak of a link of it, too.
+    `due` says that fields must be added to a frame. `tell` adds a link's state to the next flow of
+    its session.
     """
 
     def __init__(self, frame_bytes_max: int = 0xFFFFFFFF) -> None:
@@ -255,8 +257,8 @@ class Outflow:
         self.due = False
 
     def tell(self, link: int, delivery_count: int, credit: int, *, drain: bool) -> None:
-        """Set what the next flow of the link's session says of the link; nothing for a link
-        whose attach the engine has kept back."""
+        """Set the link's state that the next flow of its session tells; do nothing for a link whose
+        attach the engine hasn't written yet."""
         if (place := self._places.get(link)) is not None:
             channel, handle = place
             state = LinkState(handle, delivery_count, credit, drain)
@@ -264,13 +266,13 @@ class Outflow:
             self.due = True
 
     def forget(self, link: int) -> None:
-        """The link has ended."""
+        """Forget a link that has ended."""
         self._places.pop(link, None)
 
     def passed(self, chunk: bytes | memoryview, *, last: bool) -> bytes | memoryview:
-        """The chunk with all that its attaches and flows must say. `last`: the engine has no more
-        for now, so that the chunk ends with a frame. Otherwise a cut frame may be held back until
-        the next one."""
+        """Return the chunk with the added fields of its attaches and flows. `last`: the engine has
+        no more for now, so that the chunk ends with a frame. Otherwise a cut frame may be held back
+        until the next chunk."""
         if last and not self.due:
             self._walk.left, held = 0, self._held
             self._held = b""

@@ -1,3 +1,3 @@
-"""The owners of other logs, to a gateway: where they are, one connection to each, a client's
-sessions on it, what an attach says there. Start with `owner_connection.py`.
+"""The owners of other logs, as a gateway sees them: their addresses, one connection to each, a
+client's sessions on it, the attaches there. Start with `owner_connection.py`.
 """

@@ -1,9 +1,9 @@
-"""The sessions of clients at owners, and the connections to those.
+"""Sessions of clients at owners, and the connections to the owners.
 
-Rule 1: a log of the lake has its connection from the first link on. One of a gateway without a log
-        has it while it is connected, or a client has a session for it: clients may name as many of
-        those as they like.
-Rule 2: of such logs a client has links to so many at the same time.
+Rule 1: the connection to the owner of a lake's log is kept from the first link on. The one to a
+        gateway without a log is kept while it is connected or a client has a session for it:
+        clients may name any number of such gateways.
+Rule 2: a client has links to at most `fleet.private_logs_max` such gateways at the same time.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -17,8 +17,8 @@ from distributary.ingest.runtime.host import Host
 
 
 class ClientSessions:
-    """All of a gateway's, by client. `logs` are the lake's; `finish_pass` hands on what came of an
-    owner."""
+    """All sessions of a gateway at owners, by client. `logs` are the lake's; `finish_pass` hands on
+    frames that came from an owner."""
 
     def __init__(
         self,
@@ -34,7 +34,8 @@ class ClientSessions:
         self._of: dict[Peer, dict[tuple[int, str], RelayedSession]] = {}
 
     def of(self, client: Peer, number: int, log: str) -> RelayedSession:
-        """A client's session, by its number, at the owner of a log; it may say a `refusal`."""
+        """Return a client's session, by its number, at the owner of a log; it may have a
+        `refusal`."""
         sessions = self._of.setdefault(client, {})
         session = sessions.get((number, log))
         if session is not None:
@@ -52,11 +53,11 @@ class ClientSessions:
         return session
 
     def of_gateway(self, log: str) -> RelayedSession:
-        """One more session of this gateway itself at the owner of a log; its caller ends it."""
+        """Return a new session of this gateway itself at the owner of a log; the caller ends it."""
         return RelayedSession(self._owner(log))
 
     def _forget_idle(self, sessions: dict[tuple[int, str], RelayedSession]) -> None:
-        """Those of gateways without a log that no link is on."""
+        """Forget sessions at gateways without a log that have no links."""
         for key, session in tuple(sessions.items()):
             if key[1] not in self._logs and session.idle:
                 del sessions[key]
@@ -78,24 +79,24 @@ class ClientSessions:
         return log not in self._logs and not owner.users and owner.wire is None
 
     def ended(self, client: Peer, number: int) -> None:
-        """The client has ended this session; its links have left."""
+        """End a session that the client has ended; its links have left."""
         sessions = self._of.get(client, {})
         for key in [one for one in sessions if one[0] == number]:
             sessions.pop(key).end()
 
     def closed(self, client: Peer) -> None:
-        """The client's connection has ended, or is about to; its links have left."""
+        """End all sessions of a client whose connection ends; its links have left."""
         for session in self._of.pop(client, {}).values():
             session.end()
 
     def seen(self) -> Iterator[OwnerSeen]:
-        """The owners of the lake's logs to which links were relayed so far, and the gateways
-        without a log that are connected."""
+        """Yield the owners of the lake's logs to which links were relayed so far, and the connected
+        gateways without a log."""
         for log, owner in self._owners.items():
             if log in self._logs or owner.wire is not None:
                 yield owner.seen()
 
     def close(self) -> None:
-        """The gateway ends."""
+        """Close all connections to owners."""
         for owner in self._owners.values():
             owner.close()

@@ -1,5 +1,4 @@
-"""What the lake says of the owners of its logs, asked on a thread: a disk or a store may take
-long."""
+"""Looks into the lake for the owners of its logs, on a thread: a disk or a store may take long."""
 
 import asyncio
 
@@ -11,7 +10,7 @@ from distributary.pipeline.tables.lake.lake import Lake, OwnerAddress
 
 
 class FoundOwner(msgspec.Struct, frozen=True):
-    """Where a log's owner says that it listens, and what gateways of the lake log in with."""
+    """Address at which a log's owner listens, and the secret by which gateways log in there."""
 
     address: OwnerAddress
     secret: str
@@ -26,10 +25,10 @@ class LakeLooks:
         self._worker: Worker[FoundOwner | None] = Worker("lake", loop)
 
     async def owner(self, log: str) -> FoundOwner | None:
-        """The owner of a log; None if none has said where it listens. Raises StoreError."""
+        """Return the owner of a log; None if none has said where it listens. Raises StoreError."""
         if private_number(log) is None:
             return await self._worker.ask(lambda: self._look(log))
-        # Clients may name as many of these as they like: others wait behind one of them at most.
+        # Clients may name any number of private logs: other looks wait behind one of them at most.
         async with self._private:
             return await self._worker.ask(lambda: self._look(log))
 

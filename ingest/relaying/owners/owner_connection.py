@@ -1,9 +1,9 @@
 """The connection to the owner of one log, for all links that are relayed there.
 
 Rule 1: it is made when a link needs it, and made again while any link does.
-Rule 2: while the owner is away, or doesn't answer, links wait for `fleet.owner_wait_ms`; where the
-        owner is says the lake, whose word may be old: who isn't the owner refuses, and who doesn't
-        let in is given up as soon as the lake says another address.
+Rule 2: while the owner is away, or doesn't answer, links wait for `fleet.owner_wait_ms`. The lake
+        says the owner's address, which may be old: a gateway that isn't the owner refuses links,
+        and a dial is given up as soon as the lake says another address.
 Rule 3: links are attached again in the order in which they came.
 """
 
@@ -39,18 +39,18 @@ SESSIONS_MAX = 32_000
 #: Seconds of the connection's opening, login included.
 _OPEN_SECONDS = 5.0
 #: Seconds between two looks when the owner was lost just now, and for how long: where a standby
-#: waits the log has another one soon.
+#: waits the log has a new owner soon.
 _SOON_SECONDS, _SOON_FOR_SECONDS = 0.02, 2.0
-#: Seconds that a connection lives at least until its loss is one of the owner's: who isn't it any
-#: more lets gateways in, and refuses their links.
+#: Seconds that a connection must live for its loss to count as a loss of the owner: a gateway that
+#: isn't the owner any more lets gateways in, and refuses their links.
 _GOOD_SECONDS = 1.0
 
 
 class Waiting(Protocol):
-    """What waits for an owner, or for its answer."""
+    """A link or session that waits for an owner, or for its answer."""
 
     def give_up(self, reason: str) -> None:
-        """It has waited for too long, and does no more. There may be an owner all the same."""
+        """Stop waiting: it took too long. The owner may be there all the same."""
 
 
 class WaitingLink(ClientLink, Waiting, Protocol):
@@ -58,8 +58,8 @@ class WaitingLink(ClientLink, Waiting, Protocol):
 
 
 class OwnerConnection:
-    """To the owner of `log`. `finish_pass` hands on what came of it. All methods run on the loop's
-    thread."""
+    """The connection to the owner of `log`. `finish_pass` hands on frames that came from it. All
+    methods run on the loop's thread."""
 
     def __init__(
         self, host: Host, log: str, looks: LakeLooks, finish_pass: Callable[[], None]
@@ -74,31 +74,31 @@ class OwnerConnection:
         self._settings = ConnectionSettings(
             open_seconds=_OPEN_SECONDS,
             close_seconds=_OPEN_SECONDS,
-            # Who is silent for a lease is no owner any more; it waits for us longer than that.
+            # A peer that is silent for a lease is no owner any more; it waits longer for us.
             idle_timeout_ms=host.settings.owner.lease_ms,
             frame_bytes_max=amqp.frame_bytes_max,
             message_bytes_max=amqp.message_bytes_max,
             scram_iterations_max=1_000_000,
         )
         self._links: dict[WaitingLink, None] = {}
-        #: What waits, since when (`loop.time`): the one that has waited longest first.
+        #: Waiting links and sessions, since when (`loop.time`): the longest wait first.
         self._waiting: dict[Waiting, float] = {}
         self.wire: Wire | None = None
-        #: Sessions that it has, and those that may want one.
+        #: Sessions on this connection; clients' sessions that may need one.
         self.sessions = self.users = self._losses = 0
         self._lost_at = 0.0
         self._why = "it isn't connected yet"
-        #: Since when the lake knows of none, for a log that only one gateway ever has.
+        #: Since when the lake knows no owner, for a log that only one gateway ever has.
         self._gone_since: float | None = None
         self._gone_seconds = fleet.member_ms / 1_000
-        self._doubted = ""  #: who wasn't the owner, where the last connection was to that one
+        self._doubted = ""  #: the last connection's peer, if it wasn't the owner
         self._closing = False
         self._work = WhileWanted(self._serve, self._wanted, host.loop, "relaying")
 
     # Links.
 
     def join(self, link: WaitingLink) -> None:
-        """Attach it at the owner, now or when there is one; on each connection again, until
+        """Attach the link at the owner, now or when there is one; on each connection again, until
         `leave`."""
         self._links[link] = None
         self.awaits(link)
@@ -108,39 +108,39 @@ class OwnerConnection:
             self._work.begin()
 
     def leave(self, link: WaitingLink) -> None:
-        """It is nobody's any more."""
+        """Forget a link."""
         self._links.pop(link, None)
         self.answered(link)
 
     def awaits(self, one: Waiting) -> None:
-        """It waits for the owner or for its answer, from now on or since before; until `answered`,
-        or until it is given up."""
+        """Have it wait for the owner or its answer, from now or from its first call on; until
+        `answered`, or until it is given up."""
         self._waiting.setdefault(one, self._loop.time())
 
     def answered(self, one: Waiting) -> None:
-        """It doesn't wait any more."""
+        """End its wait."""
         self._waiting.pop(one, None)
 
     def refused(self, link: WaitingLink) -> None:
-        """Who is connected isn't the log's owner: the link waits, and the lake is asked again."""
+        """The connected peer isn't the log's owner: have the link wait, and ask the lake again."""
         self.awaits(link)
         if self.wire is not None:
             self._doubted = str(self.wire)
             self.wire.abort(ConnectionFailed(f"{self._doubted} isn't the owner of {self.log}"))
 
     def seen(self) -> OwnerSeen:
-        """How it is."""
+        """Return the connection's state for reports."""
         return OwnerSeen(self.log, self.wire is not None, len(self._links), self._losses)
 
     def close(self) -> None:
-        """The gateway ends."""
+        """Close the connection: the gateway ends."""
         self._closing = True
         self._work.close()
         if self.wire is not None:
             self.wire.abort(ConnectionFailed("the gateway ends"))
 
     def passed(self) -> None:
-        """What came in one read was told to its links."""
+        """Hand on frames after one read: its links have taken theirs."""
         self._finish_pass()
 
     # The connection.
@@ -149,7 +149,7 @@ class OwnerConnection:
         return bool(self._links) and not self._closing
 
     async def _serve(self) -> None:
-        """Have a connection while links want one."""
+        """Keep a connection while links want one."""
         told = False
         while self._wanted():
             try:
@@ -157,7 +157,7 @@ class OwnerConnection:
                 told = False
             except (ClientError, InvalidRequest, StoreError) as error:
                 self._why = str(error)
-                if not told:  # once, however long it is away
+                if not told:  # once, however long the owner is away
                     _events.warning("relay.waits", log=self.log, reason=self._why)
                 told = True
                 self._give_up()
@@ -165,13 +165,13 @@ class OwnerConnection:
             await asyncio.sleep(self._pause())
 
     def _pause(self) -> float:
-        """Seconds until the lake is asked again."""
+        """Return the seconds until the lake is asked again."""
         if monotonic() - self._lost_at < _SOON_FOR_SECONDS:
             return min(_SOON_SECONDS, self._look_seconds)
         return self._look_seconds
 
     async def _dial(self) -> Wire:
-        """Raises ClientError, InvalidRequest, StoreError."""
+        """Connect to the owner. Raises ClientError, InvalidRequest, StoreError."""
         found = await self._looks.owner(self.log)
         if found is not None:
             self._gone_since = None
@@ -186,23 +186,23 @@ class OwnerConnection:
             if dialing.done():
                 return dialing.result()
             moved.result()
-            raise ConnectionFailed(f"another one than {found.address.url} is the owner now")
+            raise ConnectionFailed(f"the owner is no longer at {found.address.url}")
         finally:
             dialing.cancel()
             moved.cancel()
 
     async def _moved(self, found: FoundOwner) -> None:
-        """Until the lake says that the owner is elsewhere."""
+        """Wait until the lake says that the owner is elsewhere."""
         while True:
             await asyncio.sleep(self._look_seconds)
             with suppress(InvalidRequest, StoreError):
                 other = await self._looks.owner(self.log)
-                # Since when it is there changes each time that a gateway without a log says so.
+                # The time in the address changes each time a gateway without a log renews it.
                 if other is None or _dialled(other) != _dialled(found):
                     return
 
     async def _dial_at(self, found: FoundOwner) -> Wire:
-        """Raises ClientError, InvalidRequest."""
+        """Connect to this address. Raises ClientError, InvalidRequest."""
         identity = Identity(GATEWAY, found.secret, mechanism=MECHANISM)
         url = found.address.url
         files = Files(self._authority) if url.startswith("amqps:") else Files()
@@ -210,8 +210,8 @@ class OwnerConnection:
         return await Dialing((server,), self._container, self._settings).dial()
 
     async def _live(self, wire: Wire) -> None:
-        """Until the connection is lost. Raises ConnectionFailed where that is soon, and the last
-        one was to somebody there who isn't the owner: the owner didn't come back."""
+        """Serve links until the connection is lost. Raises ConnectionFailed if it is lost soon and
+        the last peer wasn't the owner: the owner didn't come back."""
         self.wire, self.sessions, began = wire, 0, monotonic()
         wire.watch(self)
         for link in tuple(self._links):
@@ -234,8 +234,8 @@ class OwnerConnection:
         self._give_up()
 
     async def _lost(self, wire: Wire) -> ClientError:
-        """Why the connection was lost, when it is. Each answer has its time, which begins with the
-        connection at the earliest."""
+        """Wait for the connection's loss and return its reason. Each awaited answer has its time,
+        which begins with the connection at the earliest."""
         began = now = self._loop.time()
         while not wire.lost.done():
             due = max(began, next(iter(self._waiting.values()), now)) + self.wait_seconds
@@ -247,14 +247,14 @@ class OwnerConnection:
 
     @property
     def late(self) -> str:
-        """What is said to who has waited for too long."""
+        """Return the error text for links that have waited for too long."""
         seconds = f"{self.wait_seconds:g} s (fleet.owner_wait_ms)"
         if self.wire is not None:
             return f"the owner of the log '{self.log}' didn't answer for {seconds}"
         return f"the owner of the log '{self.log}' was away for {seconds}: {self._why}"
 
     def _give_up(self) -> None:
-        """Those that have waited for too long."""
+        """Give up links and sessions that have waited for too long."""
         overdue = self._loop.time() - self.wait_seconds
         while self._waiting and next(iter(self._waiting.values())) <= overdue:
             one = next(iter(self._waiting))
@@ -263,8 +263,8 @@ class OwnerConnection:
         self._finish_pass()
 
     def _refuse_gone(self) -> None:
-        """A gateway without a log says in the lake that it is there when it begins. One that isn't
-        there after that time is gone for good, with its clients' temporary destinations."""
+        """Refuse links to a gateway without a log that is gone for good, with its clients'
+        temporary destinations: it enters itself in the lake when it begins."""
         if self._gone_since is None or self._loop.time() < self._gone_since + self._gone_seconds:
             return
         text = f"there is no gateway of the log '{self.log}' any more"
@@ -274,5 +274,5 @@ class OwnerConnection:
 
 
 def _dialled(found: FoundOwner) -> tuple[str, str]:
-    """What a connection is made with."""
+    """Return address and secret of a connection."""
     return found.address.url, found.secret

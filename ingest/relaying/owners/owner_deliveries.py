@@ -9,7 +9,7 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 class _Row:
     """Deliveries whose numbers follow each other; 0 for one that isn't held any more. `left` counts
-    the others."""
+    the held ones."""
 
     __slots__ = ("deliveries", "first", "left")
 
@@ -22,8 +22,8 @@ class _Row:
 
 
 class OwnerDeliveries:
-    """Of one link. Numbers are given in order, and mostly given back so: what came together lies in
-    one row until all of it is gone."""
+    """Deliveries of one link. Numbers are given in order, and mostly given back in order:
+    deliveries that came together lie in one row until all of them are gone."""
 
     __slots__ = ("_rows",)
 
@@ -31,11 +31,11 @@ class OwnerDeliveries:
         self._rows: list[_Row] = []
 
     def add(self, first: int, deliveries: "array[int]") -> None:
-        """So many more, the first one under a number above all that were added so."""
+        """Add deliveries, the first one under a number above all numbers that were added so."""
         self._rows.append(_Row(first, deliveries))
 
     def have_again(self, number: int, delivery: int) -> None:
-        """One under a number of before."""
+        """Add a delivery under a number that was taken before."""
         nth = self._nth(number)
         if nth >= 0 and number < self._rows[nth].stop:
             row = self._rows[nth]
@@ -45,7 +45,7 @@ class OwnerDeliveries:
             self._rows.insert(nth + 1, _Row(number, array("Q", (delivery,))))
 
     def take(self, numbers: Run) -> "array[int]":
-        """Those with these numbers, 0 where none is held; they aren't any more."""
+        """Remove and return the deliveries with these numbers, 0 where none is held."""
         if not isinstance(numbers, range) or numbers.step != 1:
             return array("Q", map(self._take_one, numbers))
         found, at = array("Q"), numbers.start
@@ -67,7 +67,8 @@ class OwnerDeliveries:
         return found
 
     def _take(self, start: int, stop: int) -> "array[int]":
-        """Those from one number on, of one row at most, or as many as aren't there."""
+        """Take deliveries from `start` on, of one row at most; zeros for numbers before that
+        row."""
         nth = self._nth(start)
         row = self._rows[nth] if nth >= 0 else None
         if row is None or start >= row.stop:
@@ -83,13 +84,13 @@ class OwnerDeliveries:
         return found
 
     def take_all(self) -> "tuple[array[int], array[int]]":
-        """The numbers of all that are held, and the deliveries; none is any more."""
+        """Remove all held deliveries; return their numbers and the deliveries."""
         pairs = list(self._pairs())
         self._rows.clear()
         return array("Q", [number for number, _ in pairs]), array("Q", [one for _, one in pairs])
 
     def clear(self) -> None:
-        """None is held any more."""
+        """Remove all deliveries."""
         self._rows.clear()
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
@@ -99,7 +100,7 @@ class OwnerDeliveries:
                     yield number, delivery
 
     def _nth(self, number: int) -> int:
-        """The last row that doesn't begin behind this number; -1 if all do."""
+        """Return the index of the last row that begins at or below this number; -1 if none does."""
         return bisect_right(self._rows, number, key=_first) - 1
 
 

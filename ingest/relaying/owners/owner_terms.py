@@ -1,7 +1,7 @@
-"""A link's attach as it is made anew at the owner of its log, and what the owner answers.
+"""A link's attach as it is made anew at the owner of its log, and the owner's answer.
 
-It is written from values that were read (`pipeline.subscriptions.attach_intent`), never copied: of
-a peer's own data the engine couldn't write everything.
+It is written from values that were read (`pipeline.subscriptions.attach_intent`), never copied: the
+engine can't write all data that a peer may send.
 """
 
 from collections.abc import Mapping
@@ -30,21 +30,21 @@ from distributary.pipeline.subscriptions.attach_intent import (
 )
 
 _PRIORITY = "priority"
-#: The capabilities of a source or target that mean anything: whatever else a peer says stays here,
-#: so that no attach of its is more than the owner reads of a frame.
+#: The capabilities of a source or target that have a meaning: others aren't passed on, so that no
+#: attach is larger than the frames that the owner reads.
 _WORDS = frozenset({*Kind, "shared", "global"})
 #: Likewise those that a link desires.
 DESIRED_WORDS = frozenset({"shared", "global", RELEASES})
 #: Bytes of the address of a subscription that is browsed.
 ADDRESS_BYTES_MAX = 8_192
-#: A consumer's priority beyond this is as good as this.
+#: Limit to which a consumer's priority is cut.
 INT64 = (1 << 63) - 1
 
 
 class OwnerTerms(msgspec.Struct, frozen=True):
-    """What a relayed link asks of the owner: the attach of its client, the word of the log for its
-    destination (None: it has none), and for whom it is. `durable`: the owner has what it is on
-    after a restart, under the same sequences."""
+    """Terms of a relayed link: its client's attach, its topic as the log writes it (None: it has
+    none), and the client it is for (`said`). `durable`: after a restart the owner still has the
+    subscription, under the same sequences."""
 
     attach: Attach
     topic: str | None
@@ -53,7 +53,7 @@ class OwnerTerms(msgspec.Struct, frozen=True):
 
 
 class OwnerAnswer(msgspec.Struct, frozen=True):
-    """What the owner says of the source of a consumer's link."""
+    """The owner's answer about the source of a consumer's link."""
 
     expiry: Expiry
     durable: bool
@@ -61,7 +61,7 @@ class OwnerAnswer(msgspec.Struct, frozen=True):
 
 
 def open_producer(session: Any, link: Link, terms: OwnerTerms) -> Any:
-    """The owner's end of a client's link that sends; Proton's pointer."""
+    """Open the link at the owner for a client's link that sends; return Proton's pointer."""
     made = cproton.pn_sender(session, link.name)
     target = proton.pn_link_target(made)
     if terms.topic is not None:
@@ -70,7 +70,7 @@ def open_producer(session: Any, link: Link, terms: OwnerTerms) -> Any:
 
 
 def open_consumer(session: Any, link: Link, terms: OwnerTerms) -> Any:
-    """The owner's end of a client's link that receives; Proton's pointer."""
+    """Open the link at the owner for a client's link that receives; return Proton's pointer."""
     made = cproton.pn_receiver(session, link.name)
     source, attach = proton.pn_link_source(made), terms.attach
     if not attach.present:
@@ -94,7 +94,7 @@ def open_consumer(session: Any, link: Link, terms: OwnerTerms) -> Any:
 
 
 def open_coordinator(session: Any, name: str, said: RelayedFor) -> Any:
-    """A link to the owner's coordinator of transactions, for a client; Proton's pointer."""
+    """Open a link to the owner's coordinator of transactions; return Proton's pointer."""
     made = cproton.pn_sender(session, name)
     proton.pn_terminus_set_type(proton.pn_link_target(made), cproton.PN_COORDINATOR)
     proton.pn_link_set_snd_settle_mode(made, cproton.PN_SND_UNSETTLED)
@@ -107,14 +107,14 @@ def open_coordinator(session: Any, name: str, said: RelayedFor) -> Any:
 
 
 def open_requests(session: Any, name: str, said: RelayedFor) -> Any:
-    """A link to the owner's node `$management`, for a client; Proton's pointer."""
+    """Open a link to the owner's node `$management`; return Proton's pointer."""
     made = cproton.pn_sender(session, name)
     cproton.pn_terminus_set_address(proton.pn_link_target(made), NODE)
     return _opened_to_node(made, said)
 
 
 def open_answers(session: Any, name: str, said: RelayedFor) -> Any:
-    """The link by which that node sends answers to the address `name`."""
+    """Open the link by which that node sends answers to the address `name`."""
     made = cproton.pn_receiver(session, name)
     cproton.pn_terminus_set_address(proton.pn_link_source(made), NODE)
     cproton.pn_terminus_set_address(proton.pn_link_target(made), name)
@@ -130,7 +130,7 @@ def _opened_to_node(made: Any, said: RelayedFor) -> Any:
 
 
 def consumer_answer(made: Any) -> OwnerAnswer:
-    """What the owner has answered to a consumer."""
+    """Return the owner's answer to a consumer."""
     source = _source(made)
     settles = proton.pn_link_remote_snd_settle_mode(made)
     return OwnerAnswer(
@@ -141,7 +141,8 @@ def consumer_answer(made: Any) -> OwnerAnswer:
 
 
 def found_answer(made: Any) -> tuple[Definition, bool]:
-    """The durable subscription that the owner has found, and whether it is all clients'."""
+    """Return the durable subscription that the owner has found, and whether it is global: without a
+    client id."""
     source = _source(made)
     words = termini.words_of(source.capabilities)
     selectors = [one for one in termini.selectors_of(source.filter) if isinstance(one, str)]
@@ -196,8 +197,7 @@ def _put(data: Any, key: str, value: str | int | bool) -> None:
 
 
 def _put_address(terminus: Any, topic: str, attach: Attach) -> None:
-    """The word of the log, and of what kind it is: what a bare address means isn't the same at
-    every gateway."""
+    """Write the topic's address and its kind: gateways may differ in the kind of bare addresses."""
     cproton.pn_terminus_set_address(terminus, topic)
     words = sorted(attach.capabilities & _WORDS)
     if said_by(words) is None:
@@ -206,7 +206,7 @@ def _put_address(terminus: Any, topic: str, attach: Attach) -> None:
 
 
 def _put_filters(data: Any, attach: Attach) -> None:
-    """A selector and no-local; what else a client asked for isn't honoured anyhow."""
+    """Write a selector and no-local; no other filters are honoured."""
     selectors = [one for one in attach.selectors if isinstance(one, str)]
     no_local = not NO_LOCAL_DESCRIPTORS.isdisjoint(attach.filters)
     if not selectors and not no_local:

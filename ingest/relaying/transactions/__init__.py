@@ -1,3 +1,3 @@
-"""Transactions whose work is in another gateway's log: their owner has them, by a number of its
-own, and ends them. Start with `relayed_work.py`.
+"""Transactions whose work is in another gateway's log: the log's owner has them under its own
+numbers, and ends them. Start with `relayed_work.py`.
 """

@@ -9,9 +9,9 @@ from distributary.ingest.relaying.transactions.relayed_work import RelayedWork
 
 class ClientMessages:
     """Messages that came together: `first` is the number of the first one on the owner's link, when
-    they are sent. `deliveries` are the client's, 0 for what has its outcome. `work` is the
-    transaction that they are part of, if any: all of it has an outcome of the owner's, for its end
-    waits for that. `again`: an owner that was lost may have written them."""
+    they are sent. `deliveries` are the client's, 0 for a message with an outcome. `work`: their
+    transaction, if any; all of its messages get an outcome from the owner, as its end waits for
+    them. `again`: an owner that was lost may have written them."""
 
     __slots__ = (
         "again",
@@ -36,18 +36,18 @@ class ClientMessages:
     ) -> None:
         self.blob, self.offsets, self.deliveries = blob, offsets, deliveries
         self.work, self.again = work, again
-        #: Whether nobody wants an outcome; how many were sent, and how many wait for theirs.
+        #: Whether they need no outcome; how many were sent, and how many have no outcome yet.
         self.settled = not deliveries[0] and work is None
         self.first = self.sent = 0
         self.left = len(deliveries)
 
     @property
     def size(self) -> int:
-        """Bytes of its messages."""
+        """Bytes of the messages."""
         return self.offsets[-1] - self.offsets[0]
 
     def unanswered(self) -> "list[ClientMessages]":
-        """What of them has no outcome, as runs that weren't sent."""
+        """Return the messages without an outcome, as runs that weren't sent."""
         waiting = len(self.deliveries) - self.deliveries.count(0)
         blob, offsets, deliveries, work = self.blob, self.offsets, self.deliveries, self.work
         sent = self.again or self.sent > 0
@@ -61,7 +61,8 @@ class ClientMessages:
 
 
 def alike(deliveries: "array[int]", waiting: int) -> Iterator[tuple[int, int]]:
-    """Where those begin and end that all wait for an outcome, as so many do, or all don't."""
+    """Yield begin and end of stretches of deliveries that are all unsettled or all settled;
+    `waiting` are unsettled."""
     if waiting in (0, len(deliveries)):
         yield 0, len(deliveries)
         return

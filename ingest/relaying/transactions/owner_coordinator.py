@@ -1,7 +1,9 @@
-"""A client's link to the coordinator of transactions at the owner of one log: beside its own link
-to the coordinator here, in a session of its own there. It is made with the client's first
-transaction that has work in the log, or its first subscription that lasts as long as its
-connection, and stays as long as the client: that one is there as long as it has a session.
+"""A client's link to the coordinator of transactions at the owner of one log.
+
+It is there beside the client's own link to the coordinator here, in a session of its own. It is
+made with the client's first transaction that has work in the log, or its first subscription that
+lasts as long as its connection. It stays as long as the client: to the owner a client is there as
+long as it has a session.
 """
 
 from collections import deque
@@ -33,11 +35,11 @@ _NAME = "transactions"
 
 
 class OwnedTransaction(Protocol):
-    """A client's transaction, to the coordinator at its owner."""
+    """A client's transaction, as the coordinator at its owner uses it."""
 
     @property
     def waiting(self) -> bool:
-        """Whether no owner has heard of it."""
+        """Whether no owner was told of it."""
 
     @property
     def there(self) -> int:
@@ -45,20 +47,20 @@ class OwnedTransaction(Protocol):
 
     @property
     def global_id(self) -> str:
-        """Under which its commit prepares it; empty: it commits it."""
+        """The global id under which its commit prepares it; empty: the commit commits it."""
 
     @property
     def decides(self) -> tuple[str, tuple[str, ...]]:
-        """The id of what its commit will decide, and the other logs with branches of it."""
+        """The id of the decision that its commit makes, and the other logs with branches of it."""
 
     def declare(self) -> None:
-        """There is an owner to be asked."""
+        """Have it declared: there is an owner."""
 
     def declared(self, there: int) -> None:
-        """The owner has it, under this number."""
+        """The owner has declared it, under this number."""
 
     def named(self, refusal: AmqpError | None) -> None:
-        """The owner knows what its commit decides, or says why that can't be."""
+        """The owner knows the decision of its commit, or says why that can't be."""
 
     def ended(self, refusal: AmqpError | None) -> None:
         """The owner has ended it, or says why it didn't commit."""
@@ -68,7 +70,7 @@ class OwnedTransaction(Protocol):
 
 
 class _Command(msgspec.Struct, frozen=True, eq=False):
-    """A message to the coordinator."""
+    """Command to the coordinator."""
 
     transaction: OwnedTransaction
     step: Step
@@ -88,7 +90,8 @@ class _Command(msgspec.Struct, frozen=True, eq=False):
 
 
 class OwnerCoordinator:
-    """Implements the client engine's `ClientLink`. Commands are answered each by itself."""
+    """The link to the owner's coordinator. Implements the client engine's `ClientLink`. Each
+    command is answered by itself."""
 
     def __init__(self, session: RelayedSession, said: RelayedFor) -> None:
         self._session, self._said = session, said
@@ -96,7 +99,7 @@ class OwnerCoordinator:
         self.pointer: Any = None
         self.error: ClientError | None = None
         self._wire: Wire | None = None
-        self.joined = self._ready = False  #: it is there or comes; it is attached
+        self.joined = self._ready = False  #: its session has the link; it is attached
         self._transactions: dict[OwnedTransaction, None] = {}
         self._commands: deque[_Command] = deque()
         self._asked: dict[Any, _Command] = {}
@@ -105,10 +108,10 @@ class OwnerCoordinator:
     def __str__(self) -> str:
         return f"the coordinator of {self._session.owner.log}"
 
-    # What transactions ask.
+    # For transactions.
 
     def add(self, transaction: OwnedTransaction) -> None:
-        """Declare it at the owner, now or when there is one."""
+        """Declare a transaction at the owner, now or when there is one."""
         if why := self._session.refusal:
             transaction.lose(AmqpError(LIMIT_EXCEEDED, why))
             return
@@ -120,23 +123,24 @@ class OwnerCoordinator:
             self._session.owner.awaits(self)
 
     def stay(self) -> None:
-        """Be there, or come when there is an owner."""
+        """Have the link made, now or when there is an owner."""
         if not self.joined and not self._session.refusal:
             self.joined = True
             self._session.join(self)
 
     def ask(self, transaction: OwnedTransaction, step: Step) -> None:
-        """Have the owner declare it, or hear what it decides, or end it: it has all of its work."""
+        """Have the owner declare a transaction, take its decision, or end it: the owner has all of
+        its work."""
         self._commands.append(_Command(transaction, step))
         if self._wire is not None:
             self._wire.touch(self)
 
     def forget(self, transaction: OwnedTransaction) -> None:
-        """It has ended, or no owner has it any more."""
+        """Forget a transaction that has ended, or that no owner has any more."""
         self._transactions.pop(transaction, None)
 
     def close(self) -> None:
-        """The client has gone, and the session of the link was ended with it."""
+        """End with the client, whose sessions were ended."""
         self._session.owner.leave(self)
         self._disconnected()
         self._transactions.clear()
@@ -156,14 +160,14 @@ class OwnerCoordinator:
                 transaction.declare()
 
     def received(self, received: Received) -> None:
-        """Nothing comes on it."""
+        """Do nothing: no messages come on it."""
 
     def settled(self, outcomes: Outcomes) -> None:
-        """Its deliveries have no context, so the pump leaves them to `passed`."""
+        """Do nothing: its deliveries have no context, so the pump leaves them to `passed`."""
 
     def perform(self) -> None:
-        """Send what commands there are, behind all that was said before: the engine writes one
-        session's outcomes and another one's messages in whatever order."""
+        """Send waiting commands, after all earlier frames are written: the engine doesn't keep the
+        order between one session's outcomes and another one's messages."""
         wire = self._wire
         if wire is None or not self._ready or not self._commands:
             return
@@ -180,7 +184,7 @@ class OwnerCoordinator:
             wire.watch(self)
 
     def passed(self) -> None:
-        """All that came in one read was told: commands may be answered."""
+        """Tell transactions the answers to their commands after one read."""
         answers = []
         for delivery, command in tuple(self._asked.items()):
             state = proton.pn_delivery_remote_state(delivery)
@@ -199,7 +203,7 @@ class OwnerCoordinator:
             case int():
                 command.transaction.declared(answer)
             case AmqpError() if command.step is Step.DECLARE:
-                self.forget(command.transaction)  # there is nothing to be lost with the owner
+                self.forget(command.transaction)  # nothing of it can be lost with the owner
                 command.transaction.lose(answer)
             case _ if command.step is Step.NAME:
                 command.transaction.named(answer)
@@ -215,7 +219,7 @@ class OwnerCoordinator:
         self._lose(AmqpError(UNKNOWN_ID, text), waiting=False)
 
     def fail(self, error: ClientError) -> None:
-        """The owner has ended or refused the link."""
+        """Lose the transactions: the owner has ended or refused the link."""
         self._disconnected()
         said = error if isinstance(error, Refused) else Refused(str(error), "", "")
         if said.condition == NOT_OWNER:
@@ -227,7 +231,7 @@ class OwnerCoordinator:
         self._lose(AmqpError(said.condition or UNKNOWN_ID, text), waiting=True)
 
     def give_up(self, reason: str) -> None:
-        """What no owner has heard of is lost; the link goes on where one has yet to answer it."""
+        """Lose the transactions that no owner was told of; the link goes on if it is attached."""
         if self._wire is None:
             self._session.leave(self)
             self.joined = False
@@ -242,7 +246,7 @@ class OwnerCoordinator:
         self._asked.clear()
 
     def _lose(self, reason: AmqpError, *, waiting: bool) -> None:
-        """What an owner has heard of is lost with it; and what none has (`waiting`)."""
+        """Lose the transactions that the owner was told of; with `waiting` all of them."""
         for transaction in tuple(self._transactions):
             if waiting or not transaction.waiting:
                 del self._transactions[transaction]
@@ -250,7 +254,7 @@ class OwnerCoordinator:
 
 
 def _answer(delivery: Any, state: int) -> int | AmqpError | None:
-    """A declared transaction's number; why a command was rejected; None for what is done."""
+    """Return a declared transaction's number, why a command was rejected, or None for done."""
     remote = proton.pn_delivery_remote(delivery)
     if state == Descriptor.DECLARED:
         data = proton.pn_disposition_data(remote)

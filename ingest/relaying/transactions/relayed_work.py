@@ -1,7 +1,7 @@
 """The work of clients' transactions in the logs of other gateways.
 
-Each is a machine (`pipeline.lake.relayed_transaction`) with the links that have work of it, and the
-client's coordinator at the owner. A transaction has one for each log with work of it.
+A `RelayedWork` is a machine (`pipeline.lake.relayed_transaction`) with the links that have work of
+the transaction, and the client's coordinator at the owner. There is one for each log with work.
 """
 
 from collections.abc import Callable
@@ -27,17 +27,18 @@ class WorkLink(Protocol):
     """A relayed link that has work of transactions."""
 
     def pass_work(self, work: "RelayedWork") -> None:
-        """What waits for this transaction goes to the owner."""
+        """Pass the waiting work of this transaction to the owner."""
 
     def drop_work(self, work: "RelayedWork") -> None:
-        """Messages of it that weren't sent never are; those that were, neither, if it is `lost`."""
+        """Drop unsent messages of the transaction; sent ones without an outcome, too, if it is
+        `lost`."""
 
     def give_back_work(self, work: "RelayedWork") -> None:
-        """Deliveries that were given an outcome in it, of which the owner wasn't told, are held for
-        it no longer."""
+        """Hold no longer the deliveries that got an outcome in it and of which the owner wasn't
+        told."""
 
     def work_ended(self, work: "RelayedWork") -> None:
-        """It has ended, and is `committed` or not, or nobody knows (`in_doubt`)."""
+        """Take its end: `committed`, rolled back, or unknown (`in_doubt`)."""
 
 
 class RelayedWork:
@@ -51,19 +52,19 @@ class RelayedWork:
         clients: ClientTransactions,
         coordinator: OwnerCoordinator,
     ) -> None:
-        """`number` is the client's."""
+        """`number`: the client's number for the transaction."""
         self.client, self.number = client, number
         self._clients, self._coordinator = clients, coordinator
         self._machine = RelayedTransaction(log)
         self._links: dict[WorkLink, None] = {}
         self._named: Callable[[AmqpError | None], None] | None = None
         self._then: Callable[[Ending], None] | None = None
-        #: What its commit will decide, once the owner has heard it.
+        #: The decision of its commit and the other logs, once the owner was told.
         self.decides: tuple[str, tuple[str, ...]] = "", ()
-        #: Under which its commit prepares it at the owner; empty: it commits it.
+        #: The global id under which its commit prepares it; empty: the commit commits it.
         self.global_id = ""
 
-    # What links ask.
+    # For links.
 
     @property
     def there(self) -> int:
@@ -77,7 +78,7 @@ class RelayedWork:
 
     @property
     def waiting(self) -> bool:
-        """Whether no owner has heard of it."""
+        """Whether no owner was told of it."""
         return self._machine.state is Owned.WAITING
 
     @property
@@ -87,12 +88,12 @@ class RelayedWork:
 
     @property
     def reason(self) -> AmqpError | None:
-        """Why it can only be rolled back."""
+        """The reason if the transaction can only be rolled back."""
         return self._machine.reason
 
     @property
     def ending(self) -> Ending:
-        """How it has ended."""
+        """The transaction's end at the owner."""
         return self._machine.answer
 
     @property
@@ -102,37 +103,37 @@ class RelayedWork:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether nobody knows if the owner has committed it."""
+        """Whether it is unknown if the owner has committed it."""
         return isinstance(self._machine.answer, InDoubt)
 
     def take(self, link: WorkLink, messages: int) -> Step:
-        """Messages on this link are part of it, or (none) outcomes of deliveries."""
+        """Take messages on this link as part of it, or (0 messages) outcomes of deliveries."""
         self._links[link] = None
         return self._machine.work(messages)
 
     def hold(self, deliveries: int) -> None:
-        """So many were given an outcome in it, of which the owner isn't told now."""
+        """Count deliveries that got an outcome in it, of which the owner isn't told now."""
         self._clients.hold(self.client, self.number, deliveries)
 
     def answered(self, messages: int) -> None:
-        """So many messages have the owner's outcome, or will never be sent."""
+        """Count messages that have the owner's outcome, or will never be sent."""
         self._perform(self._machine.answered(messages))
 
-    # What the client's coordinator says.
+    # For the client's coordinator.
 
     def spoil(self, reason: AmqpError) -> None:
-        """A part of it can't be done: it can only be rolled back."""
+        """Let it only be rolled back: a part of it can't be done."""
         self._clients.spoil(self.client, self.number, reason)
         self._perform(self._machine.spoil(reason))
 
     def give_up(self) -> None:
-        """It has taken too long, so it has at the owner; or too much of it is held here."""
+        """Let go held deliveries: it has taken too long, as at the owner, or holds too many."""
         for link in tuple(self._links):
             self.client.attempt(partial(link.give_back_work, self))
 
     def end(self, *, commit: bool, global_id: str, then: Callable[[Ending], None]) -> None:
-        """The client ends it, or prepares it under a global id: so does the owner of the log; then
-        do this."""
+        """Have the owner end it, or prepare it under a global id, as the client asked; then call
+        `then`."""
         self._then, self.global_id = then, global_id
         self._perform(self._machine.end(commit=commit))
 
@@ -146,18 +147,18 @@ class RelayedWork:
         self._named, self.decides = then, (decision, logs)
         self._perform(self._machine.name())
 
-    # What the owner says.
+    # Answers of the owner.
 
     def declare(self) -> None:
-        """There is an owner to be asked."""
+        """Have it declared: there is an owner."""
         self._perform(self._machine.declare())
 
     def declared(self, there: int) -> None:
-        """The owner has it, under this number."""
+        """The owner has declared it, under this number."""
         self._perform(self._machine.declared(there))
 
     def named(self, refusal: AmqpError | None) -> None:
-        """The owner knows what its commit decides, or says why that can't be."""
+        """The owner knows the decision of its commit, or says why that can't be."""
         self._perform(self._machine.named(refusal))
 
     def ended(self, refusal: AmqpError | None) -> None:
@@ -194,7 +195,7 @@ class RelayedWork:
             self.client.attempt(partial(link.drop_work, self))
 
     def _finish(self) -> None:
-        """Its end is known."""
+        """Tell its end, which is known now."""
         self._drop()
         self._coordinator.forget(self)
         links, self._links = self._links, {}
@@ -205,21 +206,21 @@ class RelayedWork:
 
 
 class RelayedWorks:
-    """All of them, of one gateway."""
+    """All relayed work of one gateway."""
 
     def __init__(
         self,
         clients: ClientTransactions,
         coordinator: Callable[[Link, str], OwnerCoordinator],
     ) -> None:
-        """`coordinator` is the client's at the owner of a log."""
+        """`coordinator` gives a client's coordinator at the owner of a log."""
         self._clients, self._coordinator = clients, coordinator
 
     def take(
         self, link: Link, number: int, log: str, holder: WorkLink, messages: int
     ) -> tuple[RelayedWork, Step] | None:
-        """Work came on a client's link to a topic of this log, in a transaction by its number.
-        None: there is no such transaction, and the link has ended."""
+        """Take work that came on a client's link to a topic of this log, in the transaction of this
+        number. Return None if there is no such transaction: the link has ended."""
         if not self._knows(link, number):
             return None
         work = self._clients.elsewhere(number, log)
@@ -230,7 +231,7 @@ class RelayedWorks:
         return work, work.take(holder, messages)
 
     def refuse(self, link: Link, received: Received, reason: AmqpError) -> None:
-        """Messages of a transaction that go to no log: it can only be rolled back."""
+        """Refuse messages of a transaction that go to no log: it can only be rolled back."""
         number, condition, text = received.transaction, reason.condition, reason.description
         if self._knows(link, number):
             self._clients.spoil(link.connection, number, reason)
@@ -248,8 +249,8 @@ class RelayedWorks:
         return found
 
     def stay(self, link: Link, log: str) -> None:
-        """The client has a subscription in this log that lasts as long as its connection: it isn't
-        gone there with its last session."""
+        """Keep the client known in this log after its last session there: it has a subscription
+        that lasts as long as its connection."""
         self._coordinator(link, log).stay()
 
     def _begin(self, link: Link, number: int, log: str) -> RelayedWork:

@@ -1,9 +1,10 @@
 """Deliveries of one relayed consumer that were given an outcome in transactions.
 
-Rule 1: the owner hears the outcome when it has the transaction; where the client waits for our
-        word, that is the owner's word on the whole transaction.
-Rule 2: what a transaction can't have any more is held until the transaction ends, and then given
-        back as failed: given back at once it would come to the same client again and again.
+Rule 1: the owner is told the outcome when it has the transaction; a client that waits for our
+        settlement gets it when the owner has ended the whole transaction.
+Rule 2: a delivery that can't be part of its transaction any more is held until the transaction
+        ends, and then given back as failed: given back at once, it would come to the same client
+        again and again.
 """
 
 from array import array
@@ -24,9 +25,9 @@ CODES = {outcome: int(code) for code, outcome in OUTCOMES.items()}
 
 
 class Retired(msgspec.Struct, eq=False):
-    """An outcome that a client gave to deliveries: the numbers by which it has them, the owner's
-    deliveries (0: the owner has it no more), its own if it waits for our word, else none. `step` is
-    what becomes of it: SEND where the owner was told."""
+    """An outcome that a client gave to deliveries: the client's numbers of them, the owner's
+    deliveries (0: the owner has it no more), the client's if it waits for our settlement, else
+    none. `step`: SEND where the owner was told the outcome."""
 
     numbers: "array[int]"
     owners: "array[int]"
@@ -36,33 +37,33 @@ class Retired(msgspec.Struct, eq=False):
 
 
 class RetiredDeliveries:
-    """Those of one consumer."""
+    """Retired deliveries of one consumer."""
 
     def __init__(self, token: int) -> None:
-        """`token` is the delivery time that its client's deliveries have."""
+        """`token`: the delivery time that all deliveries of the client have."""
         self._token = token
         self._of: dict[RelayedWork, list[Retired]] = {}
 
     @property
     def held(self) -> bool:
-        """Whether an owner has yet to be told of some."""
+        """Whether the owner must still be told some outcomes."""
         return any(one.step is Step.HOLD for kept in self._of.values() for one in kept)
 
     @property
     def awaited(self) -> bool:
-        """Whether the client waits for our word on some."""
+        """Whether the client waits for our settlement of some deliveries."""
         return any(one.clients for kept in self._of.values() for one in kept)
 
     def add(self, work: RelayedWork, retired: Retired) -> None:
-        """Some more."""
+        """Add an outcome, and pass it on if the owner has the transaction."""
         if retired.step is Step.SEND:
             _pass(work, retired)
             if not retired.clients:
-                return  # the owner has them
+                return  # the owner has the outcome, and the client doesn't wait
         self._of.setdefault(work, []).append(retired)
 
     def pass_on(self, work: RelayedWork) -> None:
-        """The owner has the transaction."""
+        """Pass held outcomes to the owner, which has the transaction."""
         kept = self._of.pop(work, [])
         for one in kept:
             if one.step is Step.HOLD:
@@ -72,8 +73,8 @@ class RetiredDeliveries:
             self._of[work] = kept
 
     def give_back(self, work: RelayedWork) -> "array[int]":
-        """Those of which the owner wasn't told aren't held any longer. What the client still has of
-        them, as pairs of its number and the owner's delivery."""
+        """Let go deliveries of which the owner wasn't told. Return those that the client still has,
+        as pairs of its number and the owner's delivery."""
         kept = self._of.pop(work, [])
         passed = [one for one in kept if one.step is Step.SEND]
         if passed:
@@ -85,38 +86,39 @@ class RetiredDeliveries:
         return pairs
 
     def committed(self, work: RelayedWork) -> None:
-        """The owner has committed it: who waits hears it."""
+        """Settle the deliveries: the owner has committed the transaction."""
         for one in self._of.pop(work, ()):
             dispositions.dispose(one.owners, 0)
             pumping.settle(one.clients.tobytes(), 0)
 
     def rolled_back(self, work: RelayedWork) -> "array[int]":
-        """The owner has undone it. As `give_back`."""
+        """Undo the outcomes: the owner has rolled back the transaction. Return as `give_back`."""
         pairs = array("Q")
         for one in self._of.pop(work, ()):
             pairs.extend(self._undo(one))
         return pairs
 
     def leave(self) -> None:
-        """The client's link has ended, and its deliveries with it: what it had settled, and the
-        owner doesn't know of, fails."""
+        """End with the client's link: deliveries that it had settled, of which the owner wasn't
+        told, fail."""
         for kept in self._of.values():
             for one in kept:
                 if one.step is not Step.SEND and not one.clients:
                     self._undo(one)
 
     def clear(self) -> None:
-        """The owner is lost, or the client's link is: nobody has them any more."""
+        """Forget all: the owner or the client's link is lost."""
         self._of.clear()
 
     def works(self) -> tuple[RelayedWork, ...]:
-        """The transactions of which an owner has yet to be told something."""
+        """Return the transactions with outcomes of which the owner must still be told."""
         return tuple(
             work for work, kept in self._of.items() if any(one.step is Step.HOLD for one in kept)
         )
 
     def _undo(self, one: Retired) -> "array[int]":
-        """The client may give another outcome to what it hasn't settled; the rest fails."""
+        """Let the client give another outcome to deliveries that it hasn't settled; the others
+        fail, or are released if the client released them."""
         pairs, back = array("Q"), array("Q")
         if one.clients:
             settled = transactional.restore(one.clients.tobytes(), self._token)

@@ -1,5 +1,5 @@
-"""Arrow's and numpy's arrays under names of ours: types, the columns of
-`topic_log`, bitmaps and ranges of sequences; and the fold of settlements.
+"""Our names for Arrow's and numpy's arrays: types, the columns of `topic_log`, bitmaps and ranges
+of sequences; and the fold of settlements.
 
 It may import `sequences`, `model`, `log` and the columns' names. Start with `arrow_types`.
 """

@@ -1,4 +1,4 @@
-"""Names for Arrow's and numpy's arrays as this room's signatures have them, and how Arrow starts.
+"""Names for Arrow's and numpy's arrays in this room's signatures, and how Arrow starts.
 
 pyarrow's types are generic for the type checker only, so the two sides are named apart.
 """
@@ -27,7 +27,7 @@ else:
 
 
 class _NoPandas(MetaPathFinder):
-    """Says of pandas that it isn't installed."""
+    """An import finder that reports pandas as not installed."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -39,10 +39,10 @@ class _NoPandas(MetaPathFinder):
 
 
 def without_pandas() -> None:
-    """Let pyarrow never use pandas in this process.
+    """Keep pyarrow from using pandas in this process.
 
-    It imports pandas, if it is installed, when it sees its first Python list: half a second in
-    which no other thread runs, and 50 MB. It looks once; nothing here gives it pandas' types.
+    pyarrow imports an installed pandas when it sees its first Python list: half a second in which
+    no other thread runs, and 50 MB. It tries once; no code here needs pandas' types.
     """
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)

@@ -1,4 +1,4 @@
-"""Bitmaps and columns of sequences as the core's sets: numpy's and roaring's way in, without a loop
+"""Bitmaps and columns of sequences turned into the core's sets by numpy and roaring, without a loop
 over sequences.
 """
 
@@ -16,9 +16,9 @@ from distributary.pipeline.sequences.chunks import ALL_BUT, CHUNK, FEW
 from distributary.pipeline.sequences.sequence_set import SequenceSet
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 
-#: A set of sequences as it lies in Spark's table, for rooms that don't know who makes it.
+#: A set of sequences as Spark's table stores it, for rooms that don't import roaring.
 Bitmap: TypeAlias = BitMap64
-#: Sequences that are looked at at once: four containers of roaring's.
+#: Sequences in one step of `set_of`: four containers of roaring's.
 WINDOW = 1 << 18
 
 _Bytes = npt.NDArray[np.uint8]
@@ -26,25 +26,25 @@ _Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
-    """Members of a set as `pipeline.sequences.chunks` packs them: of each chunk its lane, none
-    empty or full, and stretches of full chunks."""
+    """Members of a set as `pipeline.sequences.chunks` packs them: a lane for each chunk that is
+    neither empty nor full, and stretches of full chunks."""
 
     packed: dict[int, bytes] = field(default_factory=dict)
     full: list[range] = field(default_factory=list)
 
     def add_mask(self, first: int, mask: _Bytes) -> None:
-        """Put in those of `first`, `first + 1`, ... of which the mask has a 1, and not a 0."""
+        """Add `first + i` for each i where the mask has a 1."""
         before = first % CHUNK
         after = -(before + len(mask)) % CHUNK
         rows = np.pad(mask, (before, after)).reshape(-1, CHUNK)
         self._add_rows(first // CHUNK + np.arange(len(rows)), rows)
 
     def add(self, sequences: Int64s) -> None:
-        """Put these in: ascending, and no chunk that has any before."""
+        """Add ascending sequences; none of their chunks may have members yet."""
         self._add_places(sequences, 1)
 
     def add_all_but(self, start: int, stop: int, others: Int64s) -> None:
-        """Put in all from `start` to `stop - 1`, both at borders of chunks, but for these:
+        """Add `start` to `stop - 1`, both at borders of chunks, except the sequences `others`:
         ascending, and at least one."""
         own = self._add_places(others, 0)
         ends = [start // CHUNK - 1, *own.tolist(), stop // CHUNK]
@@ -55,7 +55,7 @@ class Lanes:
         )
 
     def _add_places(self, sequences: Int64s, which: int) -> Int64s:
-        """Chunks by their ones, or by their zeros; which chunks these are."""
+        """Pack chunks by their ones (`which` = 1) or zeros (0); return the chunks' numbers."""
         chunk_of = sequences // CHUNK
         places = sequences - chunk_of * CHUNK
         begins = np.flatnonzero(np.diff(chunk_of, prepend=-1))
@@ -75,7 +75,7 @@ class Lanes:
         return chunks
 
     def _add_rows(self, chunks: Int64s, rows: _Bytes) -> None:
-        """Chunks by a byte for each sequence."""
+        """Pack chunks from rows with one byte for each sequence."""
         counts = np.count_nonzero(rows, axis=1)
         bits = np.packbits(rows, axis=1)
         for nth, (chunk, count) in enumerate(zip(chunks.tolist(), counts.tolist(), strict=True)):
@@ -89,7 +89,7 @@ class Lanes:
                 self.packed[chunk] = _places(rows[nth])
 
     def into(self, members: SequenceSet) -> None:
-        """Put all of it into a set."""
+        """Add all members to a set."""
         members.add_packed(self.packed, self.full)
 
 
@@ -98,18 +98,18 @@ def _places(lane: npt.NDArray[np.bool_] | _Bytes) -> bytes:
 
 
 def read_bitmap(data: bytes) -> Bitmap:
-    """The set in a portable 64-bit roaring bitmap. Raises ValueError for what is none."""
+    """Read a portable 64-bit roaring bitmap. Raises ValueError for other bytes."""
     return BitMap64.deserialize(data)
 
 
 def bitmap_of(values: Int64s) -> BitMap64:
-    """The set of these sequences, best in ascending order; repeated ones count once."""
-    # Of what it takes, an array of this type is the only one that isn't read number by number.
+    """Make a set of these sequences, best in ascending order; repeated ones count once."""
+    # An array of this type is the only argument that BitMap64 doesn't read number by number.
     return BitMap64(array("Q", values.tobytes()))
 
 
 def set_of(bitmap: BitMap64) -> SequenceSet:
-    """The same set; what is dense costs neither time nor memory."""
+    """Convert a bitmap into a SequenceSet; dense parts cost neither time nor memory."""
     lanes = Lanes()
     for start, stop in _windows(bitmap):
         if bitmap.contains_range(start, stop):
@@ -131,7 +131,7 @@ def _sequences(bitmap: BitMap64) -> Int64s:
 
 
 def _windows(bitmap: BitMap64) -> Iterator[tuple[int, int]]:
-    """The windows in which there are any, full ones behind each other as one."""
+    """Return the windows that have members; adjacent full windows are one."""
     start = int(bitmap.min()) // CHUNK * CHUNK if bitmap else 0
     end = (int(bitmap.max()) // CHUNK + 1) * CHUNK if bitmap else 0
     while start < end:
@@ -147,7 +147,7 @@ def _windows(bitmap: BitMap64) -> Iterator[tuple[int, int]]:
 
 
 def _full_up_to(bitmap: BitMap64, start: int) -> int:
-    """The end of the last whole window from `start` on before which all are members."""
+    """Return the end of the last whole window after `start` up to which all are members."""
     step = WINDOW
     while bitmap.contains_range(start, start + step):
         start += step

@@ -1,4 +1,4 @@
-"""The errors of Arrow and deltalake, for those who may run before these are loaded."""
+"""The errors of Arrow and deltalake, for code that may run before these libraries are loaded."""
 
 import sys
 from typing import Final
@@ -7,8 +7,8 @@ _ERRORS: Final = (("pyarrow", "ArrowException"), ("deltalake.exceptions", "Delta
 
 
 def library_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
-    """These, and what Arrow and deltalake raise; nothing of one that isn't loaded, as then nothing
-    can raise it. To be asked where an exception is caught: `except library_errors(OSError)`."""
+    """Return `others` and the errors of Arrow and deltalake; a library that isn't loaded can raise
+    none and is left out. Call it where an exception is caught: `except library_errors(OSError)`."""
     known = tuple(
         getattr(sys.modules[module], name) for module, name in _ERRORS if module in sys.modules
     )

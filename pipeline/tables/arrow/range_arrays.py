@@ -1,4 +1,4 @@
-"""Sequences as stretches of consecutive ones, in two arrays, without a loop over sequences."""
+"""Sequences as stretches of consecutive numbers, in two arrays, without a loop over sequences."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ class Stretches:
 
     @classmethod
     def of(cls, ascending: Int64s) -> "Stretches":
-        """The set of these sequences, which ascend; repeated ones count once."""
+        """Return the set of these ascending sequences; repeated ones count once."""
         if not len(ascending):
             return cls()
         cuts = np.flatnonzero(np.diff(ascending) > 1)

@@ -1,15 +1,15 @@
-"""The settlement rows of a log, summed up for many subscriptions at once.
+"""The settlement rows of a log, summed up for many subscriptions together.
 
-The one fold of settlements into cursors: a restart of the gateway and the job `materialize` both
-use it. `verify` and the audit fold by themselves, on purpose: they judge what comes out of here.
+The product's only fold of settlements into cursors: the gateway's restart and the job `materialize`
+use it. `verify` and the audit have folds of their own, so that they can judge this one.
 
 Rule 1: a settlement belongs to the incarnation that began in a group before its own, or to none.
-Rule 2: a message that came back has as many failed attempts behind it as the record says were
-        before it, and one more if it came back as modified; it counts for as long as it is owed.
-        The highest count is right: with each delivery it can only grow. A message that came back
-        from a lost consumer is in doubt for as long as it is owed.
-Rule 3: rows may come in whatever order. A million sequences take a fraction of a second, and memory
-        is taken for what is settled above the floors only.
+Rule 2: the failed attempts of a returned message are the count in its record, plus one if it came
+        back as modified; they count for as long as the message is owed. The highest count is right:
+        each delivery can only raise it. A message that came back from a lost consumer is in doubt
+        for as long as it is owed.
+Rule 3: rows may come in any order. A million sequences take a fraction of a second; only settled
+        sequences above the floors take memory.
 """
 
 from collections.abc import Mapping
@@ -38,17 +38,17 @@ COLUMNS: Final = [
 ]
 #: Failed deliveries that are held, at most: some 40 bytes each.
 FAILED_MAX: Final = 1 << 20
-#: After so many settled sequences the bitmaps are looked through for stretches, which cost little.
+#: Settled sequences after which the bitmaps are compressed again: stretches take little memory.
 STRETCHES_EVERY: Final = 1 << 24
 
 
 @dataclass(slots=True)
 class Standing:
-    """A subscription while it is folded: settlements of groups after `group` are added to it.
+    """A subscription's state during the fold: settlements of groups after `group` are added to it.
 
-    `settled` are final ones from the floor on. `failures` are of sequences that came back with
-    failed attempts behind them, `lost` those that came back from lost consumers; of one that is
-    settled or below the floor they mean nothing. After the last `add` comes a `trim`.
+    `settled` are final settlements from the floor on. `failures` are sequences that came back with
+    failed attempts, `lost` those that came back from lost consumers; entries of settled sequences
+    and of those below the floor mean nothing. Call `trim` after the last `add`.
     """
 
     group: int
@@ -58,7 +58,7 @@ class Standing:
     lost: BitMap64 = field(default_factory=BitMap64)
 
     def add(self, more: "Standing") -> None:
-        """Add what settlements of the same incarnation come to."""
+        """Add the sum of other settlements of the same incarnation."""
         self.floor = max(self.floor, more.floor)
         self.settled |= more.settled
         self.lost |= more.lost
@@ -66,7 +66,7 @@ class Standing:
             self.failures[sequence] = max(one, self.failures.get(sequence, one))
 
     def trim(self) -> None:
-        """Leave out what says nothing: below the floor, and what is said of the settled."""
+        """Remove all entries below the floor, and failures and losses of settled sequences."""
         self.settled.remove_range(0, self.floor)
         if self.lost:
             self.lost.remove_range(0, self.floor)
@@ -80,7 +80,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Failed:
-    """Deliveries that came back with failed attempts behind them, in columns."""
+    """Deliveries that came back with failed attempts, in columns."""
 
     of: Int64s
     sequence: Int64s
@@ -89,8 +89,8 @@ class _Failed:
 
 
 class Settlements:
-    """Sums up rows for subscriptions: of each the group after which rows belong to its incarnation,
-    and the lowest floor that matters. Of others it takes no notice."""
+    """Sums up rows for the subscriptions in `since`: for each the group after which rows belong to
+    its incarnation, and the lowest floor that matters. Rows of other subscriptions are ignored."""
 
     def __init__(self, since: Mapping[str, tuple[int, int]]) -> None:
         self._names = pa.array(since, pa.string())
@@ -102,7 +102,7 @@ class Settlements:
         self._settled_count = 0
 
     def add(self, rows: pa.Table) -> pa.Table:
-        """Rows with the columns COLUMNS. Returns those of them that count."""
+        """Add rows with the columns COLUMNS. Returns the rows that counted."""
         of_row = self._indices(rows["subscription"])
         late = of_row >= 0
         late[late] = rows["group"].to_numpy()[late] > self._since[of_row[late]]
@@ -121,7 +121,7 @@ class Settlements:
         return rows
 
     def sums(self) -> dict[str, Standing]:
-        """All rows were added: what they come to, of each subscription that has any."""
+        """Return the sum of each subscription that has rows; call it after the last `add`."""
         failed = _latest(self._failed)
         for of, sequence, count, group in zip(
             failed.of.tolist(),
@@ -137,12 +137,12 @@ class Settlements:
         return {self._names[nth].as_py(): one for nth, one in self._sums.items()}
 
     def _indices(self, column: Chunked) -> Int64s:
-        """For each row the index of its subscription, -1 if it isn't asked for."""
+        """Return the index of each row's subscription, -1 for subscriptions not in `since`."""
         found = cast("Chunked", pc.index_in(column, self._names))
         return found.fill_null(pa.scalar(-1, pa.int32())).to_numpy().astype(np.int64)
 
     def _add_final(self, lists: Chunked, of_row: Int64s) -> None:
-        """Each subscription's lists together into its bitmap, without what is below its floor."""
+        """Add each subscription's lists to its bitmap, without sequences below its floor."""
         if not len(of_row):
             return
         order = np.argsort(of_row, kind="stable")
@@ -192,13 +192,13 @@ class Settlements:
 
 
 def _flat(rows: pa.Table, of_row: Int64s) -> tuple[Int64s, Int64s]:
-    """The rows' sequences behind each other, and whose each one is."""
+    """Return the rows' sequences in one array, and the subscription index of each sequence."""
     counts = pc.list_value_length(rows["sequences"]).to_numpy()
     return np.repeat(of_row, counts), pc.list_flatten(rows["sequences"]).to_numpy()
 
 
 def _latest(parts: list[_Failed]) -> _Failed:
-    """Of each sequence of each subscription the highest count, as of the last group that says
+    """Return the highest count of each subscription's sequence, with the last group that records
     it."""
     nothing = np.zeros(0, np.int64)
     of = np.concatenate([nothing, *(part.of for part in parts)])

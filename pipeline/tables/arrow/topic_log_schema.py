@@ -1,4 +1,4 @@
-"""The columns of `topic_log` (`pipeline.topic_log_columns`) as Arrow has them."""
+"""The columns of `topic_log` (`pipeline.topic_log_columns`) as Arrow types."""
 
 from typing import Final
 
@@ -46,7 +46,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 }
 
 SCHEMA: Final[pa.Schema] = pa.schema([pa.field(c.name, _TYPES[c.type]) for c in COLUMNS])
-#: The schemas of before, the first one first.
+#: The schemas of former formats, the first one first.
 FORMER_SCHEMAS: Final[tuple[pa.Schema, ...]] = tuple(
     pa.schema([SCHEMA.field(name) for name in names]) for names in FORMATS[:-1]
 )
@@ -63,12 +63,12 @@ _OWN: Final = {
         "origin created_by dropped by message"
     ),
 }
-#: What the rows of each record are in memory: the day tells which partition they belong to.
+#: The columns of each record's rows in memory: the day is the partition of a row.
 ROWS: Final[dict[str, pa.Schema]] = {
     record: pa.schema([SCHEMA.field(name) for name in ["day", "group", *names.split()]])
     for record, names in _OWN.items()
 }
-#: What a data file of each record holds.
+#: The columns of each record's data files.
 FILES: Final[dict[str, pa.Schema]] = {
     record: pa.schema([f for f in kind if f.name not in PARTITIONS])
     for record, kind in ROWS.items()

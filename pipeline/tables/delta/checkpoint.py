@@ -1,9 +1,9 @@
 """A checkpoint of a table: one Parquet file that stands for all entries of the log up to a version.
 
 It is made from the state in memory, so its cost follows the files that the table has, not its
-past. Files that were removed are in it as tombstones, which Delta's protocol asks for until they
-expire: who vacuums the table spares them. They are taken over from the checkpoint before, as a
-column, so that they cost next to nothing.
+past. It also lists removed files as tombstones, which Delta's protocol asks for until they expire:
+a vacuum of the table spares those files. They are copied from the checkpoint before, as a column,
+so they cost next to nothing.
 """
 
 import json
@@ -22,12 +22,12 @@ from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.delta.table_log import TableHead, checkpoint_name
 from distributary.pipeline.tables.delta.table_state import TableState
 
-#: Where readers look first. Without it, or if it is torn, they list the log.
+#: The file that readers open first. Without it, or if it is torn, they list the log.
 POINTER: Final = f"{LOG}/_last_checkpoint"
 
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
 _NAMES: Final = pa.list_(pa.string())
-#: What an action of each kind has, as the Delta protocol lays it out.
+#: The fields of each kind of action, as the Delta protocol lays them out.
 _KINDS: Final[dict[str, dict[str, pa.DataType]]] = {
     "txn": {"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()},
     "add": {
@@ -68,15 +68,15 @@ _KINDS: Final[dict[str, dict[str, pa.DataType]]] = {
 _REMOVE: Final = pa.struct(list(_KINDS["remove"].items()))
 #: An array of remove actions.
 Tombstones: TypeAlias = "pa.StructArray"
-#: Of more removed files than so many the oldest have no tombstone: each checkpoint has all of them,
-#: and where nobody materializes the log a week may have a million.
+#: Tombstones of a checkpoint, at most: older removed files have none. Each checkpoint has all of
+#: them, and where no job materializes the log, a week may remove a million files.
 TOMBSTONES_MAX: Final = 20_000
 SCHEMA: Final = pa.schema([(kind, pa.struct(list(has.items()))) for kind, has in _KINDS.items()])
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a table is apart from its files; it never changes while we have it open."""
+    """A table's description apart from its files; it never changes while we have the table open."""
 
     id: str
     schema_text: str
@@ -91,18 +91,18 @@ class Identity:
 
 
 def pointed(store: Store) -> int:
-    """The version of the checkpoint that readers look at first. Raises OSError, ValueError,
-    KeyError or TypeError when nothing says it."""
+    """Return the version of the checkpoint that readers look at first. Raises OSError, ValueError,
+    KeyError or TypeError when no pointer says it."""
     return pointed_by(store.read(POINTER))
 
 
 def pointed_by(pointer: bytes) -> int:
-    """The version that these bytes of a pointer say. Raises as `pointed`, but for OSError."""
+    """Return the version in a pointer's bytes. Raises as `pointed`, but for OSError."""
     return int(json.loads(pointer)["version"])
 
 
 def tombstones(store: Store, version: int) -> Tombstones:
-    """Those of the checkpoint with that version; none if it isn't there, or damaged."""
+    """Return the tombstones in the checkpoint of `version`; none if it is absent or damaged."""
     try:
         with store.parquet(checkpoint_name(version)) as file:
             found = file.read(["remove"])["remove"].combine_chunks()
@@ -112,7 +112,7 @@ def tombstones(store: Store, version: int) -> Tombstones:
 
 
 def tombstones_of(removes: Iterable[Mapping[str, object]]) -> Tombstones:
-    """Remove actions, as entries have them."""
+    """Return remove actions of the log's entries as an array."""
     return cast("Tombstones", pa.array([_as_laid_out(one) for one in removes], _REMOVE))
 
 
@@ -122,14 +122,14 @@ def _as_laid_out(remove: Mapping[str, object]) -> dict[str, object]:
 
 
 def kept(found: Tombstones, since: int) -> Tombstones:
-    """Of tombstones, oldest first, those of files that went since then (milliseconds): the newest
-    TOMBSTONES_MAX of them."""
+    """Return the newest TOMBSTONES_MAX of those tombstones (oldest first) whose files were removed
+    at `since` (milliseconds) or later."""
     late = pc.greater_equal(pc.struct_field(found, "deletionTimestamp"), pa.scalar(since))
     return found.filter(late)[-TOMBSTONES_MAX:]
 
 
 def write(store: Store, identity: Identity, state: TableState, removed: Tombstones) -> None:
-    """Write down the table as it is, durable before anything points to it."""
+    """Write a checkpoint of the table's state, durable before the pointer names it."""
     actions = _actions(identity, state)
     table = pa.concat_tables(
         [

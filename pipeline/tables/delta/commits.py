@@ -1,9 +1,9 @@
-"""What a Delta commit says: files added, files removed, versions of applications, as JSON lines.
+"""The content of a Delta commit: files added, files removed, versions of applications, as JSON
+lines.
 
-A commit is made by creating its file, which somebody else may have done before. All that it names
-is on the disk by then, so a commit that can be seen is whole. This is the one place that reads or
-writes an entry of the log; only Spark reads many of them at once by itself
-(`pipeline.transforms.materialize.log_versions`).
+A commit is made by creating its file, which another writer may have created before. All files that
+it names are on the disk by then, so a visible commit is whole. No other module reads or writes an
+entry of the log; only Spark reads many of them at once by itself
 """
 
 import datetime as dt
@@ -21,18 +21,18 @@ from distributary.pipeline.tables.delta.store import Store
 
 LOG: Final = "_delta_log"
 ENGINE: Final = "distributary"
-#: The application of each of Spark's tables; its version is the last group that is wholly in.
+#: Spark's application in each of its tables; its version is the last group that is wholly in.
 SPARK_APP: Final = "distributary"
-#: What the names of our data files begin with, before the tier.
+#: First letter of our data files' names, before the tier.
 _TIER: Final = "t"
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class FileAttributes(msgspec.Struct, frozen=True):
-    """What a file's messages are like, so that it needs not be read to know that they are plain.
+    """Attributes of a file's messages, so that it needn't be read to know that they are plain.
 
     `published_low` and `published_high` are microseconds, rounded outward to whole milliseconds;
-    `expiring` is how many of the messages expire.
+    `expiring` is the number of messages that expire.
     """
 
     priority_low: int
@@ -65,19 +65,19 @@ class AddedFile(msgspec.Struct, frozen=True):
 
     @property
     def tier(self) -> int:
-        """How often its rows were merged; 0 for a commit's own file, of whatever writer."""
+        """How often its rows were merged; 0 for a commit's own file, by any writer."""
         head = self.path.rpartition("/")[2].partition("-")[0]
         return int(head[1:]) if head[:1] == _TIER and head[1:].isdigit() else 0
 
 
 class CommitFile(msgspec.Struct, frozen=True):
-    """One commit as its JSON says it."""
+    """One commit, parsed from its JSON."""
 
     added: tuple[AddedFile, ...]
     removed: tuple[str, ...]
     transactions: dict[str, int]
-    changed: tuple[AddedFile, ...]  #: those of `added` that bring rows: the others rearrange them
-    made_at: int  #: milliseconds; 0 if it doesn't say
+    changed: tuple[AddedFile, ...]  #: files of `added` with new rows: the others rearrange rows
+    made_at: int  #: milliseconds; 0 if the commit doesn't say
 
 
 def file_name(tier: int, unique: str) -> str:
@@ -85,7 +85,7 @@ def file_name(tier: int, unique: str) -> str:
 
 
 def partition(record: str, day: str) -> str:
-    """The folder of a partition's files."""
+    """Return the folder of a partition's files."""
     return f"record={record}/day={day}"
 
 
@@ -98,7 +98,7 @@ def json_path(root: Path, version: int) -> Path:
 
 
 def read_commit(store: Store, version: int) -> CommitFile:
-    """The commit with that version. Raises StoreError when it is absent or damaged."""
+    """Read the commit with that version. Raises StoreError when it is absent or damaged."""
     path = json_name(version)
     try:
         return parse(store.read(path))
@@ -107,18 +107,18 @@ def read_commit(store: Store, version: int) -> CommitFile:
 
 
 def actions_of(text: bytes, kind: str) -> Iterator[dict[str, Any]]:
-    """What a commit of ours says of one kind; quicker than all that it says."""
+    """Return one kind of actions in a commit of ours; quicker than `parse`."""
     head = f'{{"{kind}"'.encode()
     return (json.loads(line)[kind] for line in text.splitlines() if line.startswith(head))
 
 
 def made_at(text: bytes) -> int:
-    """When a commit was made, microseconds; long ago if it doesn't say."""
+    """Return when a commit was made, microseconds; 0 if it doesn't say."""
     return next((_milliseconds(info) * 1_000 for info in actions_of(text, "commitInfo")), 0)
 
 
 def parse(text: bytes) -> CommitFile:
-    """A commit, whoever wrote it. Raises ValueError, KeyError or TypeError when it is damaged."""
+    """Parse a commit by any writer. Raises ValueError, KeyError or TypeError when it is damaged."""
     actions = [json.loads(line) for line in text.splitlines()]
     adds = [action["add"] for action in actions if "add" in action]
     added = [file_of(add) for add in adds]
@@ -136,7 +136,7 @@ def _milliseconds(info: Mapping[str, Any]) -> int:
 
 
 def file_of(add: Mapping[str, object]) -> AddedFile:
-    """The file of an add action. Raises ValueError, KeyError or TypeError when it is damaged."""
+    """Return the file of an add action. Raises ValueError, KeyError or TypeError when damaged."""
     stats = json.loads(str(add.get("stats") or "{}"))
     lows, highs = stats.get("minValues", {}), stats.get("maxValues", {})
     values = add["partitionValues"]
@@ -162,7 +162,7 @@ def file_of(add: Mapping[str, object]) -> AddedFile:
 def attributes_of(
     lows: Mapping[str, object], highs: Mapping[str, object], nulls: Mapping[str, object], rows: int
 ) -> FileAttributes | None:
-    """What statistics by column name say of messages; None if they don't say all of it."""
+    """Read message attributes from statistics by column name; None if some are missing."""
     match lows.get("priority"), highs.get("priority"), nulls.get("expires_at"):
         case int(low), int(high), int(lasting):
             published = microseconds(lows["published_at"]), microseconds(highs["published_at"])
@@ -171,13 +171,13 @@ def attributes_of(
 
 
 def microseconds(time: object) -> int:
-    """A time as statistics have it: text in the log, a datetime from deltalake."""
+    """Convert a time in statistics: text in the log, a datetime from deltalake."""
     at = time if isinstance(time, dt.datetime) else dt.datetime.fromisoformat(str(time))
     return (at - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def time_text(time: int) -> str:
-    """A time in microseconds as statistics have it, in whole milliseconds."""
+    """Format a time in microseconds as statistics have it, in whole milliseconds."""
     milliseconds = dt.timedelta(milliseconds=time // 1_000)
     return (_EPOCH + milliseconds).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -194,9 +194,9 @@ def encode(
     transactions: Mapping[str, int] | None = None,
     data_change: bool = True,
 ) -> bytes:
-    """A commit of these actions, made at `at` (microseconds).
+    """Encode a commit of these actions, made at `at` (microseconds).
 
-    Without `data_change` the same rows lie in other files: readers of changes pass it over.
+    Without `data_change` the commit only rearranges rows: readers of changes skip it.
     """
     milliseconds = at // 1_000
     actions: list[object] = [_info(operation, milliseconds, data_change=data_change)]
@@ -270,17 +270,17 @@ def _remove_action(file: AddedFile, milliseconds: int, data_change: bool) -> obj
 
 
 def check_whole(store: Store, version: int, entry: bytes | None = None) -> None:
-    """Refuse a last commit whose files aren't there as it says; `entry` is it, if it was read.
+    """Raise StoreError when a file of the last commit is missing or has another size.
 
-    Our commits are whole when they appear; one by an earlier version of the program may not be.
-    Its earlier commits were synced before the next one began. On a store every file has stood
-    before its commit.
+    `entry` is that commit, if it was read. Our commits are whole when they appear; one by an
+    earlier version of the program may not be. Its earlier commits were synced before the next one
+    began. On an object store every file was there before its commit.
     """
     if store.answers_late:
         return
     if entry is None:
         if not store.exists(json_name(version)):
-            return  # cleaned up, so a checkpoint stands for it
+            return  # cleaned up: a checkpoint replaces it
         entry = store.read(json_name(version))
     for added in parse(entry).added:
         size = store.size(added.path)

@@ -1,8 +1,8 @@
-"""One Parquet file of `topic_log`: how its rows are laid out, and what the log says about it.
+"""One Parquet file of `topic_log`: the layout of its rows, and its entry in the log.
 
-Rows of messages lie by topic and sequence, others by group. A row group is what paging reads at
-once, so its rows and bytes are bounded, and it holds one topic alone where that has rows enough.
-Everything that is long here runs inside of Arrow, without the interpreter.
+Rows of messages are sorted by topic and sequence, others by group. Paging reads one row group at a
+time, so its rows and bytes are bounded, and it has one topic alone where that has rows enough.
+The long computations here run inside of Arrow, without the interpreter.
 """
 
 import time
@@ -26,17 +26,17 @@ ROW_GROUP_ROWS_MAX: Final = 4096
 ROW_GROUP_ROWS_MIN: Final = 16
 #: Bytes of messages in a row group, about.
 ROW_GROUP_BYTES: Final = 8 << 20
-#: Rows from which on a topic has row groups to itself: a smaller one would cost a reader of all
-#: topics more in footers than it saves a reader of this one.
+#: Rows from which on a topic has row groups of its own: smaller groups would cost a reader of all
+#: topics more in footers than they save a reader of one topic.
 TOPIC_ROWS_MIN: Final = 256
-#: Bytes from which on a row group of small topics ends with a topic. Less makes footers dear, which
-#: are read for each topic; more makes every topic's reader decode its neighbours.
+#: Bytes from which on a row group of small topics ends with a topic. With less, footers get big,
+#: and each topic's reader reads them; with more, each topic's reader decodes its neighbours.
 TOPICS_BYTES: Final = 512 << 10
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
 #: Values that repeat too seldom for a dictionary.
 _NO_DICTIONARY: Final = ("message", "sequence")
-#: Columns whose bounds, or nulls, tell which row groups needn't be read, or which columns of them.
+#: Columns whose bounds or null counts tell which row groups, or columns of them, to skip.
 _BOUNDED: Final = (
     "topic",
     "sequence",
@@ -49,9 +49,9 @@ _BOUNDED: Final = (
 
 
 def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) -> AddedFile:
-    """Put these rows, which are sorted, into a new file of a partition; durable on return.
+    """Write sorted rows into a new file of a partition; durable on return.
 
-    Raises OSError when there is no room, and then there is no file.
+    Raises OSError when there is no room; then no file is left.
     """
     file, data = described(table, record=record, day=day, tier=tier)
     store.put(file.path, memoryview(data))
@@ -59,8 +59,8 @@ def write(store: Store, table: pa.Table, *, record: str, day: str, tier: int) ->
 
 
 def described(table: pa.Table, *, record: str, day: str, tier: int) -> tuple[AddedFile, pa.Buffer]:
-    """These rows, which are sorted, as a new file of a partition: what the log says about it, and
-    its bytes. Nothing is written."""
+    """Encode sorted rows as a new file of a partition; return its entry in the log and its bytes.
+    Nothing is written."""
     path = f"{commits.partition(record, day)}/{commits.file_name(tier, str(uuid.uuid4()))}"
     data = encode(table, record)
     topic, group = _bounds(table["topic"]), _bounds(table["group"])
@@ -99,7 +99,7 @@ def _bounds(column: Chunked) -> tuple[Any, Any]:
 
 
 def encode(table: pa.Table, record: str) -> pa.Buffer:
-    """The rows as a Parquet file; each page with its checksum, which our readers verify."""
+    """Encode the rows as a Parquet file; each page has a checksum, which our readers verify."""
     kind = topic_log_schema.FILES[record]
     table = table.select(kind.names)
     sink = pa.BufferOutputStream()
@@ -123,8 +123,8 @@ def _dictionary_columns(kind: pa.Schema) -> list[str]:
 
 
 def completed(table: pa.Table, kind: pa.Schema) -> pa.Table:
-    """The table with all columns of `kind`: one that its file leaves out is null, as for all who
-    read Delta."""
+    """Return the table with all columns of `kind`: a column that is absent from the file is null,
+    as for all readers of Delta."""
     if table.schema.equals(kind):
         return table
     for name in kind.names:
@@ -136,7 +136,7 @@ def completed(table: pa.Table, kind: pa.Schema) -> pa.Table:
 
 
 def _cuts(table: pa.Table, record: str) -> list[int]:
-    """Where row groups begin, and the end."""
+    """Return the first row of each row group, and the number of rows."""
     count = table.num_rows
     if record != topic_log_schema.MESSAGE:
         return [*range(0, count, ROW_GROUP_ROWS_MAX), count]
@@ -150,13 +150,13 @@ def _cuts(table: pa.Table, record: str) -> list[int]:
 
 
 def _topic_ends(topic: Chunked) -> Int64s:
-    """Behind which rows another topic begins; rows lie by topic."""
+    """Return the end of each topic's rows; rows are sorted by topic."""
     codes = topic.combine_chunks().dictionary_encode().indices.to_numpy()
     return np.concatenate([np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
 
 
 def _stretches(ends: Int64s, enough: int) -> list[int]:
-    """The borders of big topics; small ones lie together, about `enough` rows of them."""
+    """Return the borders of big topics; small ones share stretches of about `enough` rows."""
     counts = np.diff(ends, prepend=0)
     big = counts >= TOPIC_ROWS_MIN
     filled = np.diff(ends // enough, prepend=0) > 0

@@ -1,9 +1,8 @@
-"""A table of a former format becomes one of ours: a commit that says the new schema, and nothing
-else.
+"""Evolution: a commit with the new schema alone turns a table of a former format into one of ours.
 
-Columns are only added, at the end, and null in the rows that there are: no file is touched, and who
-reads an older version reads it as before. The commit is one file that appears whole, so a process
-that dies finds the table as it was or as it is to be.
+Columns are only added, at the end, and null in the existing rows: no file is touched, and a reader
+of an older version reads it as before. The commit is one file that appears whole: a process that
+dies leaves the table with the former schema or with the new one.
 """
 
 from typing import Final
@@ -22,7 +21,7 @@ OPERATION: Final = "ADD COLUMNS"
 def evolve(store: Store, log: TableLog, now: int) -> None:
     """Make the version in which the table has all columns; durable on return.
 
-    If somebody else made a version meanwhile nothing is done: the caller opens the table anew, and
+    Does nothing if another writer made a version meanwhile: the caller opens the table anew and
     asks again. `now` is in microseconds. Raises StoreError when it can't be written.
     """
     text = encode(log.head, now)
@@ -33,7 +32,7 @@ def evolve(store: Store, log: TableLog, now: int) -> None:
 
 
 def encode(head: TableHead, now: int) -> bytes:
-    """The commit; of the table's own settings it changes what statistics are kept of."""
+    """Encode the commit; it changes one of the table's settings: which statistics are kept."""
     statistics = {columns.STATISTICS: columns.CONFIGURATION[columns.STATISTICS]}
     metadata = {
         **head.metadata,

@@ -1,8 +1,8 @@
-"""The table's own log: checkpoints of it, and the clean-up of what nobody reads any more.
+"""The table's own log: its checkpoints, and the clean-up of entries that no reader needs any more.
 
-Entries go oldest first and only below a checkpoint. The data files that an entry removed go
-before the entry does: so a file is on the disk as long as an entry that is left can reach it, and
-a clean-up that is cut anywhere is gone on with.
+The oldest entries are removed first, and only below a checkpoint. The data files that an entry
+removed are deleted before the entry: so a file is on the disk as long as a remaining entry can
+reach it, and a clean-up that was interrupted anywhere is continued.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,33 +23,33 @@ from distributary.pipeline.tables.delta.table_log import (
 )
 from distributary.pipeline.tables.delta.table_state import TableState
 
-#: Entries that one step of the clean-up takes at most, and data files, about: each is a system
-#: call that may wait for the disk.
+#: Entries and (about) data files in one step of the clean-up, at most: each is a system call that
+#: may wait for the disk.
 ENTRIES_MAX: Final = 25
 FILES_MAX: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What one step of the clean-up removed."""
+    """Counts of what one step of the clean-up removed."""
 
     entries: int
     files: int
 
 
 class LogEntries:
-    """What lies in the log's folder, listed once and kept in step; for the committer's thread."""
+    """The files in the log's folder, listed once and kept in step; for the committer's thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         names = store.files(LOG)
         entries = [version_of(name) for name in names if name.endswith(".json")]
-        #: The oldest entry that is left.
+        #: The oldest remaining entry.
         self.oldest = min((v for v in entries if v is not None), default=0)
         checkpoints = [version_of(name) for name in names if name.endswith(CHECKPOINT_SUFFIX)]
         self.checkpoints = sorted(v for v in checkpoints if v is not None)
         self._made = (-1, 0)  #: an entry, and when it was made
-        self._gone = -1  #: until when files were removed that we cleaned up, milliseconds
+        self._gone = -1  #: the latest removal of a file that we cleaned up, milliseconds
 
     @property
     def checkpointed(self) -> int:
@@ -63,7 +63,7 @@ class LogEntries:
         return self._made[1]
 
     def _read(self, version: int) -> bytes:
-        """An entry; nothing if somebody was quicker, as a former owner may be that wakes up."""
+        """Read an entry; nothing if a former owner that woke up has removed it."""
         try:
             return self._store.read(commits.json_name(version))
         except FileNotFoundError:
@@ -78,9 +78,9 @@ class LogEntries:
         removed: Iterable[Mapping[str, object]],
         since: int,
     ) -> None:
-        """A checkpoint of the state. `removed` are the remove actions of commits after the version
-        `opened`; those before are read. Tombstones have what was removed since then (microseconds),
-        and not what was cleaned up."""
+        """Write a checkpoint of the state. `removed` are the remove actions of commits after the
+        version `opened`; earlier ones are read. Tombstones are written for files that were removed
+        at `since` (microseconds) or later and weren't cleaned up."""
         last = self.checkpointed
         entries = range(max(last + 1, self.oldest), opened + 1)
         actions = [one for v in entries for one in commits.actions_of(self._read(v), "remove")]
@@ -93,9 +93,9 @@ class LogEntries:
     def clean(
         self, *, below: int, seen: int | None, since: int, live: frozenset[str]
     ) -> Cleaned | None:
-        """Remove the oldest entries, a bounded number; None if none can go.
+        """Remove the oldest entries, a bounded number; None if none can be removed.
 
-        An entry goes when it was made before `since` (microseconds); or when it is below the
+        An entry is removed when it was made before `since` (microseconds); or when it is below the
         version `below` and the readers of changes have seen it (`seen`, None if there are none).
         `live` are the files of the table now.
         """

@@ -1,15 +1,15 @@
-"""One data file of messages, as far as its statistics tell which messages lie in it."""
+"""One data file of messages, and which messages its statistics allow in it."""
 
 import msgspec
 
 from distributary.pipeline.model.topic_pattern import is_pattern, least
 
-#: Names may be cut to this length in statistics, so a longer one is no bound from above.
+#: Bytes up to which names are exact in statistics; a longer one may be cut, and no upper bound.
 TOPIC_EXACT_MAX = 31
 
 
 class MessageFile(msgspec.Struct, frozen=True):
-    """One data file of messages. `reach` is the highest sequence in it and all before it."""
+    """One data file of messages. `reach` is the highest sequence in it and all files before it."""
 
     path: str
     low: int
@@ -23,8 +23,8 @@ class MessageFile(msgspec.Struct, frozen=True):
 
 
 def between(topic: str, low: str | None, high: str | None) -> bool:
-    """Whether a topic, or one that matches a pattern, may lie between two bounds of which the upper
-    one may have been cut."""
+    """Whether a topic, or one that matches a pattern, may lie between two bounds; the upper bound
+    may have been cut."""
     if low is None or high is None:
         return True
     if is_pattern(topic):
@@ -35,5 +35,5 @@ def between(topic: str, low: str | None, high: str | None) -> bool:
 
 
 def _some_between(begin: bytes, low: bytes, high: bytes) -> bool:
-    """Whether a name that begins so may lie between the bounds."""
+    """Whether a name with this beginning may lie between the bounds."""
     return low[: len(begin)] <= begin and (begin <= high or len(high) > TOPIC_EXACT_MAX)

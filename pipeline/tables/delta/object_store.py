@@ -1,8 +1,8 @@
-"""A table on an object store: S3 and what speaks like it, Google Cloud Storage, Azure.
+"""A table on an object store: S3 and services with its protocol, Google Cloud Storage, Azure.
 
-A put that was answered is durable, and one that must not replace anything is refused if something
-is there (`If-None-Match` on S3), so the order of durable steps is the same as on a disk. What the
-store doesn't have is an fsync that can fail.
+An answered put is durable, and a put that must not replace anything is refused if the object
+exists (`If-None-Match` on S3), so the order of durable steps is the same as on a disk. A store has
+no fsync that could fail.
 """
 
 import io
@@ -36,36 +36,36 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as Place
 
-#: Settings of the HTTP client, which obstore takes apart from those of the store.
+#: Settings of the HTTP client, which obstore separates from those of the store.
 _CLIENT: Final = ("allow_http", "allow_invalid_certificates", "timeout", "connect_timeout")
 
 
 T = TypeVar("T")
 
-#: Bytes of an object's end that come with its size.
+#: Bytes of an object's end that are read together with its size.
 END_BYTES: Final = 64 << 10
-#: Bytes of small data files that are kept.
+#: Bytes of small data files that are kept in memory.
 SMALL_BYTES_MAX: Final = 256 << 10
-#: Objects that are read at the same time where many are.
+#: Objects that are read in parallel.
 AHEAD: Final = 16
-#: The shortest and the longest pause between two attempts of the client's own.
+#: The shortest and the longest pause between two attempts by the client itself.
 _BACKOFF_MIN: Final = timedelta(milliseconds=50)
 _BACKOFF_MAX: Final = timedelta(seconds=1)
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """Tells an object from any other that stood or will stand under its name: by its bytes (S3,
-    Azure), or by its number (Google)."""
+    """Tells an object from every other one under its name, earlier or later: by a hash of its bytes
+    (S3, Azure) or by its number (Google)."""
 
     e_tag: str | None
     version: str | None
 
 
 class ObjectStore:
-    """A prefix of a bucket. `options` are those of deltalake: names in either case, as text.
+    """A prefix of a bucket. `options` are those of deltalake: names in either case, values as text.
 
-    A request takes `seconds_max` at most, and is repeated by the client itself for `patience`
-    seconds, by default not after that; None leaves both to the client, whose patience is minutes.
+    A request takes `seconds_max` at most, and the client itself repeats it for `patience` seconds
+    (default: no longer than one request). With None, both limits are the client's own: minutes.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ObjectStore:
         patience: float = 0.0,
     ) -> None:
         self._url, self._options = url.rstrip("/"), dict(options)
-        self._lock = threading.Lock()  # guards what is kept of small files, in the order of reading
+        self._lock = threading.Lock()  # guards `_small`, small files in the order of reading
         self._small: dict[str, bytes] = {}
         names = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): value for name, value in os.environ.items()} | names
@@ -97,7 +97,7 @@ class ObjectStore:
                 "retry_timeout": timedelta(seconds=max(patience, seconds_max)),
             }
         try:
-            # obstore types the names of each kind of store apart; which one it is the URL says.
+            # obstore has a type of its names for each kind of store; the URL says which it is.
             self._store = from_url(
                 self._url,
                 config=names or None,  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ class ObjectStore:
                 retry_config=retries,
             )
         except (BaseError, ValueError) as error:
-            why = str(error).splitlines()[0]  # obstore shows the parts of the address below
+            why = str(error).splitlines()[0]  # the further lines are parts of the address
             raise InvalidRequest(f"the address {url} can't be used: {why}") from error
 
     @property
@@ -129,13 +129,13 @@ class ObjectStore:
         try:
             obstore.put(self._store, path, ours, mode="create", use_multipart=False)
         except BaseError as error:
-            # An answer that got lost makes the client ask again: what is there may be ours.
+            # After a lost answer the client asks again: the file that exists may be ours.
             return self._is_there(path, ours, error)
         return True
 
     def _is_there(self, path: str, ours: bytes, error: BaseError) -> bool:
-        """Whether the file that couldn't be made is there all the same. While nothing is there the
-        request may still be under way."""
+        """Whether the file exists although making it failed. A file that is absent may still be
+        made: the request may be under way."""
         try:
             return self.read(path) == ours
         except OSError as unread:
@@ -147,8 +147,8 @@ class ObjectStore:
         self.put(path, data)
 
     def exchange(self, path: str, data: Bytes, seen: Tag | None) -> Tag | None:
-        """Put an object in the place of the one whose tag was `seen` (None: of none): the new one's
-        tag, or None when something else is there. Raises OSError when it isn't known."""
+        """Replace the object whose tag was `seen` (None: make a new one). Return the new tag, or
+        None when the object isn't that one. Raises OSError when the result isn't known."""
         mode: PutMode = "create"
         if seen is not None:
             mode = {}
@@ -164,7 +164,7 @@ class ObjectStore:
             return None
 
     def tagged(self, path: str, bytes_max: int | None = None) -> tuple[bytes, Tag]:
-        """An object and its tag; of one with more than `bytes_max` no byte. Raises
+        """Read an object and its tag; no bytes of one above `bytes_max`. Raises
         FileNotFoundError."""
         with _as_os_errors(path):
             found = obstore.get(self._store, path)
@@ -173,7 +173,7 @@ class ObjectStore:
             return data, Tag(found.meta["e_tag"], found.meta["version"])
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The names of the objects right in a folder, and their bytes."""
+        """Return names and bytes of the objects directly in a folder."""
         found: dict[str, int] = {}
         with _as_os_errors(folder):
             for some in obstore.list(self._store, prefix=folder):
@@ -181,11 +181,11 @@ class ObjectStore:
         return found
 
     def remove(self, paths: Sequence[str]) -> None:
-        """Remove objects, many in one request where the store has such; in no order."""
+        """Remove objects in no order; in one request if the store can remove many at once."""
         try:
             with _as_os_errors("several objects"):
                 obstore.delete(self._store, paths)
-        except FileNotFoundError:  # some stores say so of one that was gone
+        except FileNotFoundError:  # some stores say so of an absent object
             self.delete(paths)
 
     def read(self, path: str) -> bytes:
@@ -193,12 +193,12 @@ class ObjectStore:
             return bytes(obstore.get(self._store, path).bytes())
 
     def part(self, path: str, at: int, size: int) -> bytes:
-        """So many bytes of an object from there on, fewer at its end. Raises FileNotFoundError."""
+        """Read `size` bytes from `at` on, fewer at the end. Raises FileNotFoundError."""
         with _as_os_errors(path):
             return bytes(obstore.get_range(self._store, path, start=at, length=size))
 
     def written_at(self, path: str) -> float:
-        """When an object was put, by the store's clock, in seconds since 1970."""
+        """Return when an object was put, by the store's clock, in seconds since 1970."""
         with _as_os_errors(path):
             return obstore.head(self._store, path)["last_modified"].timestamp()
 
@@ -221,8 +221,8 @@ class ObjectStore:
         return _ahead(self._data_file, paths)
 
     def _data_file(self, path: str) -> pq.ParquetFile:
-        """As `parquet`; a small one that was read is kept for a while, as it never changes and a
-        start reads some twice."""
+        """As `parquet`; a small file is kept for a while, as it never changes and a start reads
+        some files twice."""
         data = self._small.get(path)
         if data is None:
             size, data = self._end(path)
@@ -238,8 +238,8 @@ class ObjectStore:
                 del self._small[next(iter(self._small))]
 
     def _end(self, path: str) -> tuple[int, bytes]:
-        """An object's size and its last bytes: of a Parquet file what one needs first, and all of a
-        small one. Nothing of it where the store has no requests for an end."""
+        """Return an object's size and its last bytes: a Parquet file's footer, or a whole small
+        file. No bytes where the store can't read an object's end."""
         with _as_os_errors(path):
             try:
                 found = obstore.get(self._store, path, options={"range": {"suffix": END_BYTES}})
@@ -258,7 +258,7 @@ class ObjectStore:
         return self._names(folder, "objects")
 
     def has_any(self, folder: str) -> bool:
-        """Whether an object lies below it: one request, however many do."""
+        """Whether any object lies below the folder: one request, however many there are."""
         with _as_os_errors(folder):
             return any(obstore.list(self._store, folder, chunk_size=1))
 
@@ -283,14 +283,14 @@ class ObjectStore:
                 pass
 
     def sync(self, folders: Iterable[str]) -> None:
-        """What was answered is durable."""
+        """Do nothing: an answered request is durable."""
 
 
 class _Ranges(io.RawIOBase):
-    """An object as a file: each read asks for just these bytes."""
+    """An object as a file: each read requests only its own bytes."""
 
     def __init__(self, store: "Place", path: str, size: int, end: bytes) -> None:
-        """`end`: its last bytes, if they are there already."""
+        """`end`: the object's last bytes, if they were read already."""
         self._store, self._path, self._size = store, path, size
         self._end, self._end_at = end, size - len(end)
         self._at = 0
@@ -328,7 +328,7 @@ def _parquet(source: io.IOBase) -> pq.ParquetFile:
 
 
 def _ahead(read: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]:
-    """What is read of each path, in order, while the next ones are being read."""
+    """Read each path; yield the results in order while the next ones are being read."""
     if not paths:
         return
     with ThreadPoolExecutor(AHEAD) as pool:
@@ -353,5 +353,5 @@ def _as_os_errors(path: str) -> Iterator[None]:
 
 
 def _first_line(error: BaseError) -> str:
-    """What happened; behind it obstore writes out every value on the way."""
+    """Return what happened; obstore's further lines list all values on the way."""
     return str(error).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""A Delta table at one version, whoever writes it, as deltalake reads it for who doesn't own it."""
+"""A Delta table at one version, by any writer, read by deltalake for other processes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ from distributary.pipeline.topic_log_columns import READER_VERSION
 @dataclass(frozen=True, slots=True)
 class PinnedTable:
     """A table at `version`: Delta's id, its data files with their bytes. `group` and `sequence` are
-    the positions that a `topic_log` records: its last group and its next sequence; 0 elsewhere."""
+    positions recorded in a `topic_log`: its last group and its next sequence; 0 in other tables."""
 
     id: str
     version: int
@@ -37,21 +37,21 @@ class PinnedTable:
 
 
 def file_entries(store: Store) -> list[dict[str, Any]]:
-    """What the log says of each data file, by deltalake's names of columns. Raises StoreError when
-    the table can't be read, or its files aren't all that it has."""
+    """Return the log's entry for each data file, by deltalake's names of columns. Raises StoreError
+    when the table can't be read, or when its rows aren't simply those of its files."""
     with _errors_of(store):
         actions = _plain_files(store).get_add_actions(flatten=True)
         return pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
 
 
 def row_counts(store: Store) -> dict[str, int | None]:
-    """The data files with how many rows the log says that each has, if it says that. Raises
+    """Return the data files with the row counts in the log, None where it has none. Raises
     StoreError as `file_entries` does."""
     return {str(row["path"]): row.get("num_records") for row in file_entries(store)}
 
 
 def pin(store: Store) -> PinnedTable:
-    """The table as it is now. Raises StoreError as `file_entries` does."""
+    """Return the table as it is now. Raises StoreError as `file_entries` does."""
     with _errors_of(store):
         table = _plain_files(store)
         actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
@@ -74,25 +74,26 @@ def _errors_of(store: Store) -> Iterator[None]:
 
 
 def _plain_files(store: Store) -> DeltaTable:
-    """The table, whose rows are those of its files under the names of its columns. Delta's protocol
-    has other rows, where files say which are deleted (deletion vectors), and other names (column
-    mapping), from reader 2 on; none of ours is such a table, unless somebody has altered it.
+    """Open the table, whose rows must be those of its files under the names of its columns. From
+    reader 2 on, Delta has deletion vectors (deleted rows stay in files) and column mapping (files
+    have other names); our tables have neither unless another program has altered them.
 
-    Raises StoreError for one, and deltalake's errors.
+    Raises StoreError for such a table, and deltalake's errors.
     """
     table = DeltaTable(store.uri, storage_options=store.options)
     reader = table.protocol().min_reader_version
     if reader != READER_VERSION:
         raise StoreError(
             f"{store.uri} needs reader {reader} of the Delta protocol, and ours is "
-            f"{READER_VERSION}: somebody has altered the table (deletion vectors, column mapping). "
-            "Delete what Spark's jobs can make again, and restore the rest from a backup"
+            f"{READER_VERSION}: another program has altered the table (deletion vectors, column "
+            "mapping). Delete it if one of Spark's jobs can make it again; else restore it from a "
+            "backup"
         )
     return table
 
 
 def head_of(table: DeltaTable) -> TableHead:
-    """What the table is."""
+    """Return the table's description apart from its files."""
     protocol, said = table.protocol(), table.metadata()
     metadata = {
         "id": str(said.id),
@@ -105,7 +106,7 @@ def head_of(table: DeltaTable) -> TableHead:
 
 
 def state_of(table: DeltaTable) -> TableState:
-    """A `topic_log`, which `check_ours` has found to be one, at the version that was opened."""
+    """Return the state of a `topic_log`, checked by `check_ours`, at the opened version."""
     apps = (JOURNAL_APP, SEQUENCE_APP, OWNER_APP, LIVE_APP)
     positions = {app: table.transaction_version(app) or 0 for app in apps}
     files = tuple(live_files(table))
@@ -113,7 +114,7 @@ def state_of(table: DeltaTable) -> TableState:
 
 
 def live_files(table: DeltaTable) -> list[AddedFile]:
-    """The data files that the table has now, as its log describes them."""
+    """Return the table's current data files, as its log describes them."""
     # pa.table() would do as well, but it imports pandas: half a second of a start.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
     if not actions.num_rows:
@@ -123,7 +124,7 @@ def live_files(table: DeltaTable) -> list[AddedFile]:
             row["path"],
             row["size_bytes"],
             row["partition.record"],
-            str(row["partition.day"]),  # a foreign row may have none; it is refused below
+            str(row["partition.day"]),  # a foreign file may have none; it is refused later
             row["num_records"] or 0,
             row.get("min.sequence"),
             row.get("max.sequence"),

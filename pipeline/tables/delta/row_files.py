@@ -1,10 +1,10 @@
-"""Rows in Arrow as data files of Spark's tables, written where the rows are, without the JVM.
+"""Arrow rows written as data files of Spark's tables, in the process that has them, without a JVM.
 
-A file belongs to no version until a commit names it (`jobs.tables.delta_commit`). It is what Delta
-would have written: the partition's columns in its folder's name, and in the action that adds it how
-many rows it has and the bounds of the columns that prune.
+A file belongs to no version until a commit names it (`jobs.tables.delta_commit`). It equals a file
+by Delta's own writer: the folder's name has the partition's value, and the action that adds the
+file has its number of rows and the bounds of the columns that prune.
 
-Only on a file system that a path without `://` leads to, from here as from the driver.
+Works only on a file system where a path without `://` is the same here and for the driver.
 """
 
 import json
@@ -22,22 +22,22 @@ import pyarrow.parquet as pq
 from distributary.pipeline.tables.arrow.arrow_types import Chunked, Field
 from distributary.pipeline.tables.delta.commits import time_text
 
-#: As those of `topic_log`: the quickest level takes half of what bodies of text have.
+#: As in `topic_log`: the quickest level halves bodies of text.
 COMPRESSION: Final = "zstd"
 COMPRESSION_LEVEL: Final = 1
-#: Rows, and bytes, from which on a row group is full. They are in memory until then.
+#: A row group's rows and bytes, at most, about. They are in memory until it is written.
 ROW_GROUP_ROWS: Final = 65_536
 ROW_GROUP_BYTES: Final = 32 << 20
-#: So many values of a column say whether a dictionary makes it smaller: not where nine of ten are
-#: new ones. Then the writer would look each value up, and drop the dictionary when it is full.
+#: Values in the sample that tells whether a dictionary makes a column smaller: it does not if nine
+#: of ten are new. Then the writer would look each value up, and drop the dictionary when it's full.
 SAMPLE_ROWS: Final = 1_000
 NEW_VALUES_MAX: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class RowsLayout:
-    """Where a table lies, and how: its columns, those that it is partitioned by (days alone), those
-    whose bounds a commit tells, and those that a dictionary would make no smaller."""
+    """A table's path and layout: its columns, the partition column (days only), the columns whose
+    bounds a commit tells, and those that a dictionary would not make smaller."""
 
     path: str
     schema: pa.Schema
@@ -47,7 +47,7 @@ class RowsLayout:
 
     @property
     def in_files(self) -> pa.Schema:
-        """The columns that are in the files themselves."""
+        """The columns that the files themselves contain."""
         return pa.schema([one for one in self.schema if one.name != self.partition])
 
 
@@ -61,16 +61,16 @@ class RowFile:
 
 @dataclass(slots=True)
 class RowFiles:
-    """Takes rows, and makes one file for each partition that they have.
+    """Takes rows, and makes one file for each partition in them.
 
-    `close` gives what was written; without it the files aren't whole.
+    `close` completes the files and returns them; without it they aren't whole.
     """
 
     layout: RowsLayout
     _open: "dict[str | None, _OpenFile]" = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Rows with all columns of the layout."""
+        """Add rows with all columns of the layout."""
         if not rows.num_rows:
             return
         for day, part in self._parts(rows):
@@ -88,13 +88,13 @@ class RowFiles:
         return [(str(day), rows.filter(pc.equal(days, day))) for day in found]
 
     def close(self) -> list[RowFile]:
-        """All files, whole."""
+        """Complete all files and return them."""
         return [one.close() for one in self._open.values()]
 
 
 def _leaves(one: Field, path: str = "", *, repeated: bool = True) -> Iterator[str]:
-    """Parquet's names of what a column is made of; not `repeated`: without what is in lists and
-    maps."""
+    """Return Parquet's names of a column's leaves; without `repeated`, those inside of lists and
+    maps are left out."""
     path = f"{path}{one.name}"
     match one.type:
         case pa.MapType() | pa.ListType() if not repeated:
@@ -116,7 +116,7 @@ def _leaves_of(some: Iterable[Field], *, repeated: bool = True) -> list[str]:
 
 
 def _repeats(column: "pa.Array[Any]") -> bool:
-    """Whether its values come again, by the first of them; of nested ones always."""
+    """Whether its first values repeat often enough for a dictionary; true for nested types."""
     some = column.slice(0, SAMPLE_ROWS)
     if pa.types.is_nested(some.type):
         return True
@@ -125,7 +125,7 @@ def _repeats(column: "pa.Array[Any]") -> bool:
 
 
 class _OpenFile:
-    """One file, written as suits its first rows, and what the commit will say of it."""
+    """One file, whose encoding fits its first rows, and its statistics for the commit."""
 
     def __init__(self, layout: RowsLayout, day: str | None, first: pa.RecordBatch) -> None:
         self._layout, self._day = layout, day
@@ -135,7 +135,7 @@ class _OpenFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = layout.in_files
         some = [one for one in kind if one.name not in layout.plain]
-        # What prunes has them, for readers that leave out parts of a file.
+        # The bounded columns have statistics, for readers that skip parts of a file.
         counted = [one for one in kind if one in some or one.name in layout.bounded]
         repeating = [one for one in some if _repeats(first.column(one.name))]
         self._file = pq.ParquetWriter(
@@ -144,7 +144,7 @@ class _OpenFile:
             compression=COMPRESSION,
             compression_level=COMPRESSION_LEVEL,
             use_dictionary=_leaves_of(repeating),  # type: ignore[arg-type] # stubs: bool only
-            # No reader asks for the least and the greatest of what a row has many of.
+            # No reader asks for the bounds of repeated values (lists, maps).
             write_statistics=_leaves_of(counted, repeated=False),
             store_schema=False,
         )

@@ -1,6 +1,6 @@
-"""Where a table lies, as this room needs it: few verbs, each durable when it returns.
+"""The place of a table: a few operations, each durable when it returns.
 
-Paths are relative to the table, with `/`. `Store` is what is asked of a place; `LocalStore` is a
+Paths are relative to the table, with `/`. `Store` is the protocol of all places; `LocalStore` is a
 folder on a disk. Data is on the disk before anything that names it is made.
 """
 
@@ -14,30 +14,30 @@ from distributary.pipeline.codec.buffers import Bytes
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.journal.segment import sync_directory, write_all
 
-if TYPE_CHECKING:  # who opens no file of rows needs neither
+if TYPE_CHECKING:  # a process that opens no Parquet file needs neither
     import pyarrow.parquet as pq
     from deltalake import DeltaTable
 
 
 class SyncFailed(StoreError):
-    """An fsync failed: what is on the disk is unknown, and asking again would not tell."""
+    """An fsync failed: the disk's content is unknown, and a second fsync would not tell."""
 
 
 class UndecidedError(StoreError):
-    """Whether a file was created isn't known, or it may still appear. Creating it again with the
-    same bytes decides that, once the store answers."""
+    """It isn't known whether a file was created, or whether it will still appear. Creating it again
+    with the same bytes decides that, once the store answers."""
 
 
 class Store(Protocol):
-    """Where a table lies. OSError says that nothing was done and that it may be tried again."""
+    """The place of a table. After an OSError nothing was done, and the call may be repeated."""
 
     @property
     def uri(self) -> str:
-        """The table's address as deltalake wants it."""
+        """The table's address for deltalake."""
 
     @property
     def options(self) -> dict[str, str]:
-        """What deltalake needs beyond the address."""
+        """Options that deltalake needs in addition to the address."""
 
     @property
     def answers_late(self) -> bool:
@@ -45,56 +45,56 @@ class Store(Protocol):
         the process that made it."""
 
     def put(self, path: str, data: Bytes) -> None:
-        """Write a file that is new; durable on return, its name too. After an error it's gone."""
+        """Write a new file; durable on return, with its name. After an error there is no file."""
 
     def create(self, path: str, data: Bytes) -> bool:
-        """Make a file that appears whole and only if there is none: False when there is another.
+        """Make a file that appears whole, only if it doesn't exist: False when another one does.
 
-        True also when it is there already with these bytes, so that it may be repeated after any
-        error. Raises UndecidedError when it isn't known whether the file is there, or will be.
+        True also when it exists with these bytes, so that it may be repeated after any error.
+        Raises UndecidedError when it isn't known whether the file is there, or will be.
         """
 
     def replace(self, path: str, data: Bytes) -> None:
-        """Put a whole file in the place of another, or where none was; durable on return."""
+        """Write a whole file over a former one, if there is any; durable on return."""
 
     def read(self, path: str) -> bytes:
-        """The file. Raises FileNotFoundError."""
+        """Read the file. Raises FileNotFoundError."""
 
     def exists(self, path: str) -> bool: ...
 
     def each(self, paths: Sequence[str]) -> "Iterator[bytes]":
-        """These files, in order, as `read` has each; several at once where each takes long."""
+        """Read these files, in order; several at once where each takes long."""
 
     def parquet(self, path: str) -> "pq.ParquetFile":
-        """Open a Parquet file, its pages' checksums to be verified. Raises FileNotFoundError."""
+        """Open a Parquet file; its pages' checksums are verified. Raises FileNotFoundError."""
 
     def parquets(self, paths: Sequence[str]) -> "Iterator[pq.ParquetFile]":
-        """These files, in order, as `parquet` has each; the caller closes them."""
+        """Open these Parquet files, in order, as `parquet` does; the caller closes them."""
 
     def size(self, path: str) -> int:
         """Bytes of the file; 0 if there is none."""
 
     def files(self, folder: str) -> list[str]:
-        """The names of the files right in a folder, in no order; none when there is no folder."""
+        """List the files directly in a folder, in no order; none if there is no such folder."""
 
     def folders(self, folder: str) -> list[str]:
-        """The names of the folders right in a folder."""
+        """List the folders directly in a folder."""
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files, in order; those that are gone already are no error."""
+        """Remove files, in order; absent ones are no error."""
 
     def sync(self, folders: Iterable[str]) -> None:
-        """Make it durable that names have gone from these folders; the empty ones go as well."""
+        """Make removals from these folders durable; folders that are empty are removed, too."""
 
 
 def beside(store: Store, name: str) -> str:
-    """The address of another table in the same folder."""
+    """Return the address of another table in the same folder."""
     return f"{store.uri.rpartition('/')[0]}/{name}"
 
 
 def delta_table(uri: str, options: dict[str, str]) -> "DeltaTable | None":
-    """Another table at this address as deltalake reads it, None if there is none. The library is
-    loaded if there is one: most gateways have no use for its 20 MB. Raises its DeltaError."""
+    """Open another table at this address with deltalake; None if there is none. The library is
+    loaded only if there is one: most gateways don't need its 20 MB. Raises its DeltaError."""
     if "://" not in uri and not (Path(uri) / "_delta_log").is_dir():
         return None
     from deltalake import DeltaTable  # noqa: PLC0415
@@ -107,7 +107,7 @@ def delta_table(uri: str, options: dict[str, str]) -> "DeltaTable | None":
 
 
 class LocalStore:
-    """A folder. `token` sets apart what two owners write at the same time."""
+    """A folder. Its `_token` keeps two owners from using the same temporary name."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -140,14 +140,14 @@ class LocalStore:
             if not self._is_there(target, data, error):
                 return False
         finally:
-            with suppress(OSError):  # no reader looks at that name; the next one removes it
+            with suppress(OSError):  # no reader opens that name; the next call removes it
                 temporary.unlink(missing_ok=True)
         _sync(target.parent)
         return True
 
     def _is_there(self, target: Path, data: Bytes, error: OSError) -> bool:
         """Whether the file appeared although making it failed. Raises the error if there is no
-        file: on a disk what wasn't made won't appear later."""
+        file: on a disk a file that wasn't made won't appear later."""
         try:
             return target.read_bytes() == bytes(data)
         except FileNotFoundError:
@@ -161,7 +161,7 @@ class LocalStore:
         _sync(target.parent)
 
     def temporary_path(self, target: Path, data: Bytes) -> Path:
-        """The data on the disk, under a name that nobody else uses and no reader looks at."""
+        """Write the data to the disk under a name that no reader and no other writer uses."""
         temporary = target.with_name(f".{target.stem}.{self._token}{target.suffix}.tmp")
         temporary.unlink(missing_ok=True)
         _write_new(temporary, self._open_new(temporary), data)
@@ -176,7 +176,7 @@ class LocalStore:
             return os.open(target, flags, 0o644)
 
     def _make_folder(self, folder: Path) -> None:
-        """The folder and those above it up to the root, each one's name durable."""
+        """Make the folder and its parents up to the root; each one's name is durable."""
         if folder.is_dir():
             return
         self._make_folder(folder.parent)
@@ -233,7 +233,7 @@ class LocalStore:
 
 
 def _write_new(path: Path, fd: int, data: Bytes) -> None:
-    """Write and fsync what was just made; an error before the fsync leaves nothing."""
+    """Write and fsync a file that was just made; after an error before the fsync it is removed."""
     try:
         try:
             write_all(fd, [memoryview(data)], 0)

@@ -1,8 +1,8 @@
-"""What the log of `topic_log` says: its owner reads the last checkpoint and the entries behind it.
+"""Reader of `topic_log`'s log for its owner: the last checkpoint and the entries behind it.
 
-No library for Delta is needed for that, and Arrow only where there is a checkpoint: a gateway
-without either starts sooner, and is smaller. Whoever looks at a table from outside reads it with
-deltalake (`pinned_table`), so that each of the two judges the other.
+It needs no library for Delta, and Arrow only if there is a checkpoint: a gateway without both
+starts sooner and is smaller. All other programs read the table with deltalake (`pinned_table`), so
+that each of the two readers checks the other.
 """
 
 import json
@@ -21,13 +21,13 @@ from distributary.pipeline.tables.delta.commits import LOG, AddedFile
 from distributary.pipeline.tables.delta.store import Store
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint.parquet"
-#: The kinds of actions that make a table what it is.
+#: The kinds of actions that make up a table.
 _KINDS: Final = ("protocol", "metaData", "txn", "add", "remove")
 
 
 class TableHead(msgspec.Struct, frozen=True):
-    """What a table is apart from its files: the versions of Delta's protocol that a reader and a
-    writer need, and what the action `metaData` says."""
+    """A table's description apart from its files: the versions of Delta's protocol that a reader
+    and a writer need, and its action `metaData`."""
 
     reader_version: int
     writer_version: int
@@ -35,8 +35,8 @@ class TableHead(msgspec.Struct, frozen=True):
 
     @property
     def format(self) -> int | None:
-        """The number of the format of `topic_log`, 1 for the first; None for a table that has
-        another schema."""
+        """The number of the format of `topic_log`, 1 for the first; None for a table with another
+        schema."""
         found = _fields(str(self.metadata["schemaString"]))
         for number, names in enumerate(columns.FORMATS, start=1):
             if found == _fields(columns.schema_text(names)):
@@ -45,13 +45,13 @@ class TableHead(msgspec.Struct, frozen=True):
 
     @property
     def is_former(self) -> bool:
-        """Whether it is a `topic_log` that lacks some of the columns that came later."""
+        """Whether it is a `topic_log` of a former format, which lacks some columns."""
         return self.format not in (columns.FORMAT, None)
 
 
 class TableLog(msgspec.Struct, frozen=True):
     """A `topic_log` at `version`: the positions of applications, the data files. `entry` is that
-    version's entry of the log; None where it wasn't read, as a checkpoint stands for it. `digests`
+    version's entry of the log; None if it wasn't read since a checkpoint replaces it. `digests`
     are those of all entries that were read, by version."""
 
     version: int
@@ -63,7 +63,7 @@ class TableLog(msgspec.Struct, frozen=True):
 
 
 class _Fold(msgspec.Struct):
-    """Actions, one after the other."""
+    """The result of actions, applied in order."""
 
     protocol: Mapping[str, Any] = msgspec.field(default_factory=dict)
     metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
@@ -90,7 +90,7 @@ class _Fold(msgspec.Struct):
 
 
 def version_of(name: str) -> int | None:
-    """Of which version a file of the log's folder is; None for what is neither entry nor
+    """Return the version of a file in the log's folder; None if it is neither an entry nor a
     checkpoint."""
     number, _, suffix = name.partition(".")
     known = suffix == "json" or f".{suffix}" == CHECKPOINT_SUFFIX
@@ -102,14 +102,14 @@ def checkpoint_name(version: int) -> str:
 
 
 def is_table(names: Iterable[str]) -> bool:
-    """Whether these files of a log's folder are a table: an entry or a checkpoint of one."""
+    """Whether these files of a log's folder include an entry or a checkpoint of a table."""
     return any(version_of(name) is not None for name in names)
 
 
 def read(store: Store, names: Sequence[str] | None = None) -> TableLog:
-    """The table as its newest version says; `names` are the files of its log, where they were
-    listed just now. Raises StoreError when its log can't be read, lacks an entry, or is that of
-    another table than a `topic_log`."""
+    """Read the table's newest version; `names` are the files of its log, if they were listed just
+    now. Raises StoreError when the log can't be read, lacks an entry, or belongs to another table
+    than a `topic_log`."""
     try:
         names = store.files(LOG) if names is None else names
         try:
@@ -158,7 +158,7 @@ def _versions(names: Iterable[str], suffix: str) -> set[int]:
 
 
 def _checkpointed(store: Store, version: int) -> Iterator[Mapping[str, Any]]:
-    """The actions of a checkpoint."""
+    """Return the actions of a checkpoint."""
     with store.parquet(checkpoint_name(version)) as file:
         there = [kind for kind in _KINDS if kind != "remove" and kind in file.schema_arrow.names]
         for nth in range(file.num_row_groups):
@@ -169,8 +169,8 @@ def _checkpointed(store: Store, version: int) -> Iterator[Mapping[str, Any]]:
 
 
 def check_ours(uri: str, head: TableHead) -> None:
-    """Raise StoreError for a table whose schema, partitions or protocol isn't ours. Those of
-    former formats are."""
+    """Raise StoreError for a table whose schema, partitions or protocol isn't ours. Former formats
+    are ours."""
     versions = (head.reader_version, head.writer_version)
     if versions != (columns.READER_VERSION, columns.WRITER_VERSION):
         raise StoreError(
@@ -186,7 +186,7 @@ def check_ours(uri: str, head: TableHead) -> None:
 
 
 def _fields(schema: str) -> list[tuple[str, object, bool]]:
-    """Names, types, and whether they may be null."""
+    """Return the columns' names, types, and whether they may be null."""
     return [(one["name"], one["type"], one["nullable"]) for one in json.loads(schema)["fields"]]
 
 

@@ -1,7 +1,7 @@
-"""`topic_log` as of one version, and how it is made.
+"""`topic_log` as of one version, and how its first version is made.
 
-A state is a value: the next one is made from it and from what a commit says, so that every
-thread sees one state, and nothing is read back that was just written.
+A state is a value: the next one is made from it and from a commit's content, so that every thread
+sees one state, and no commit is read back by its writer.
 """
 
 import uuid
@@ -24,16 +24,16 @@ from distributary.pipeline.tables.delta.table_log import TableLog
 #: isn't in the table.
 JOURNAL_APP = "journal"
 SEQUENCE_APP = "sequence"
-#: The application whose version is the epoch of the table's owner; and that of the owner whose
-#: journal of objects is live, where the home has no disk (`pipeline.object_journal`).
+#: The application whose version is the epoch of the table's owner; and the one whose version is the
+#: epoch of the live journal of objects, for a home without a disk (`pipeline.object_journal`).
 OWNER_APP = "owner"
 LIVE_APP = "live_journal"
 
 
 class TableState(msgspec.Struct, frozen=True):
     """The table as of `version`: the last group in it, the first sequence that isn't in it, the
-    epoch of the last fence, its files by group, and those of messages as the pager wants them.
-    `live` is the epoch whose journal of objects has what comes next, 0 where the journal is on a
+    epoch of the last fence, its files by group, and its message files in the pager's order.
+    `live` is the epoch whose journal of objects has the next groups, 0 where the journal is on a
     disk."""
 
     version: int
@@ -54,12 +54,12 @@ class TableState(msgspec.Struct, frozen=True):
 
     @property
     def first_sequence(self) -> int:
-        """The lowest sequence whose message is in the table; the next one if none is."""
+        """The lowest sequence whose message is in the table; the next sequence if none is."""
         return self.messages[0].low if self.messages else self.sequence
 
     @property
     def transactions(self) -> dict[str, int]:
-        """The positions as the log has them."""
+        """The positions, in the log's form."""
         found = {
             JOURNAL_APP: self.group,
             SEQUENCE_APP: self.sequence,
@@ -69,7 +69,7 @@ class TableState(msgspec.Struct, frozen=True):
         return {app: version for app, version in found.items() if version}
 
     def appended(self, group: int, sequence: int, added: Iterable[AddedFile]) -> "TableState":
-        """The state after a commit of later groups."""
+        """Return the state after a commit of later groups."""
         new = sorted(added, key=_order)
         return TableState(
             self.version + 1,
@@ -82,11 +82,11 @@ class TableState(msgspec.Struct, frozen=True):
         )
 
     def fenced(self, epoch: int, live: int = 0) -> "TableState":
-        """The state after a commit in which only the owner changed, or whose journal is `live`."""
+        """Return the state after a commit that changed only the owner or the live journal."""
         return replace(self, version=self.version + 1, epoch=epoch, live=live)
 
     def swapped(self, removed: Collection[str], added: Iterable[AddedFile]) -> "TableState":
-        """The state after a commit that changed files, but no position."""
+        """Return the state after a commit that changed files, but no position."""
         kept = (file for file in self.files if file.path not in removed)
         files = tuple(sorted(chain(kept, added), key=_order))
         return replace(self, version=self.version + 1, files=files, messages=index((), files))
@@ -98,7 +98,7 @@ def _order(file: AddedFile) -> tuple[int, int, str]:
 
 
 def index(files: tuple[MessageFile, ...], added: Iterable[AddedFile]) -> tuple[MessageFile, ...]:
-    """The index with the message files among the added ones, by their lowest sequence."""
+    """Return the index `files` extended by the message files in `added`, by lowest sequence."""
     more: list[MessageFile] = []
     reach = files[-1].reach if files else -1
     new = [file for file in added if file.record == columns.MESSAGE]
@@ -113,8 +113,8 @@ def index(files: tuple[MessageFile, ...], added: Iterable[AddedFile]) -> tuple[M
 
 
 def make(store: Store, now: int) -> None:
-    """Make the table where nothing is; its first version is durable and whole when it appears.
-    Raises StoreError when other things lie there."""
+    """Make the table in an empty place; its first version is durable and whole when it appears.
+    Raises StoreError when the place has other files."""
     if _occupied(store):
         raise StoreError(f"{store.uri} isn't empty and no Delta table; move it away")
     made = {
@@ -134,7 +134,7 @@ def make(store: Store, now: int) -> None:
 
 
 def _occupied(store: Store) -> bool:
-    """Whether more lies there than what a making that was cut may have left."""
+    """Whether the place has more files than an interrupted `make` may have left."""
     names = store.files("")
     names += [name for name in store.folders("") if name != commits.LOG]
     names += [name for name in store.files(commits.LOG) if not name.endswith(".tmp")]

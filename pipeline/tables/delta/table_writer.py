@@ -1,17 +1,17 @@
 """The one way in which a table gets a new version: files, then the commit, then the new state.
 
-What is done after an error follows from what is known:
+The action after an error follows from what is known:
 
 | the error came                        | the version     | the files of the commit |
 |---------------------------------------|-----------------|-------------------------|
-| before the commit's name was asked for | isn't there     | are removed             |
-| with the name, and the store says no   | is another's    | stay: not ours to touch |
-| with the name, and nobody knows        | is *undecided*  | stay until it is known  |
-| in an fsync                            | is unknown      | stay; nothing more is written |
+| before the commit's file was created  | isn't there     | are removed             |
+| with it, and the store refuses it     | is another's    | stay: not ours to touch |
+| with it, and the result is unknown    | is *undecided*  | stay until it is known  |
+| in an fsync                           | is unknown      | stay; nothing more is written |
 
-An undecided version is decided before anything else is made: the same bytes are asked for under
-the same name again, so that of an answer that was lost, a request that comes late and a request
-that never came each ends in the same one version.
+An undecided version is decided before anything else is made: the same bytes are put under the same
+name again. So a lost answer, a late request and a request that never arrived all end in the same
+version.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class _Undecided(msgspec.Struct, frozen=True):
-    """A commit that may be there: its name, its bytes, its files, and the table's state with it."""
+    """A commit that may exist: its name, its bytes, its files, and the table's state with it."""
 
     name: str
     text: bytes
@@ -43,34 +43,34 @@ class _Undecided(msgspec.Struct, frozen=True):
 class TableWriter:
     """Makes versions on the committer's thread. `state` is replaced as a whole, for all threads.
 
-    `newest` is the newest version that is known to be ours, and the digest of its entry: that of
+    `newest` is the newest version that is known to be ours, with the digest of its entry: that of
     `state` or the one after it. `dead` says why no version will ever be made again: an fsync
-    failed. None while alive. `removed` are the remove actions of its commits, until whoever makes a
-    checkpoint takes them.
+    failed. None while alive. `removed` are the remove actions of its commits; the maker of a
+    checkpoint clears them.
     """
 
     def __init__(self, store: Store, state: TableState, entry: bytes | None = None) -> None:
-        """`entry`: that of the state's version, if it was read."""
+        """`entry`: the entry of the state's version, if it was read."""
         self.store = store
         self.state = state
         said = _digest(store, state.version) if entry is None else digest(entry)
         self.newest = state.version, said
         self.dead: str | None = None
-        #: The version that there was at first; what commits since the last checkpoint removed.
+        #: The version at the start, and the files removed by commits since the last checkpoint.
         self.opened = state.version
         self.removed: list[Mapping[str, object]] = []
         self._undecided: _Undecided | None = None
 
     def reopen(self, state: TableState) -> None:
-        """Go on from a state that somebody else made."""
+        """Continue from a state that another process made."""
         self.state, self.opened = state, state.version
         self.removed.clear()
 
     def ready(self) -> None:
-        """Be sure of the state; to be called before a version is made of it.
+        """Decide an undecided version; to be called before `state` is used for a new version.
 
         Raises StoreError when no version can be made, or while the store doesn't tell whether the
-        last one is there; ForeignCommit when another one is there.
+        last one is there; ForeignCommit when another writer made it.
         """
         self.refuse_dead()
         if self._undecided is not None:
@@ -81,11 +81,11 @@ class TableWriter:
         job: Callable[[list[AddedFile]], bytes],
         after: Callable[[TableState, list[AddedFile]], TableState],
     ) -> list[AddedFile]:
-        """The next version: `job` writes files, naming each in the list, and gives the commit;
-        `after` gives the state that follows from the state of now and these files.
+        """Make the next version: `job` writes files, appends each to the list and returns the
+        commit; `after` returns the state that follows from the current one and these files.
 
-        Durable on return. After a StoreError `ready` knows what became of it; after ForeignCommit
-        nothing is touched any more, as the table may be somebody else's.
+        Durable on return. After a StoreError, `ready` decides the version; after ForeignCommit the
+        caller must write nothing more, as another owner may have the table.
         """
         self.ready()
         added: list[AddedFile] = []
@@ -93,7 +93,7 @@ class TableWriter:
         try:
             text = job(added)
             if added and not self.store.answers_late:
-                self.refuse_foreign()  # they needn't be made durable for a name that is taken
+                self.refuse_foreign()  # if the name is taken, the files needn't be synced
         except SyncFailed as error:
             self.dead = str(error)
             raise
@@ -106,7 +106,7 @@ class TableWriter:
         return added
 
     def _decide(self, commit: _Undecided) -> None:
-        """Ask for the commit's name."""
+        """Create the commit's file."""
         try:
             made = self.store.create(commit.name, commit.text)
         except SyncFailed as error:
@@ -129,13 +129,14 @@ class TableWriter:
         self.state = commit.state
 
     def _unmade(self, version: int, added: list[AddedFile], error: Exception) -> StoreError:
-        """The version isn't there, and nothing of it need stay."""
-        with suppress(OSError):  # a later start finds what stays
+        """Remove the files of a version that wasn't made; return the error."""
+        with suppress(OSError):  # a later start finds the files that stay
             self.store.delete(file.path for file in added)
         return StoreError(f"version {version} of {self.store.uri} can't be written: {error}")
 
     def durably(self, job: Callable[[], T]) -> T:
-        """Do what makes no version, such as a checkpoint. After a StoreError it may be repeated."""
+        """Do a job that makes no version, such as a checkpoint; it may be repeated after a
+        StoreError."""
         self.refuse_dead()
         try:
             return job()
@@ -144,12 +145,12 @@ class TableWriter:
             raise
 
     def refuse_dead(self) -> None:
-        """Raises StoreError when no version will ever be made again."""
+        """Raise StoreError when no version will ever be made again."""
         if self.dead is not None:
             raise StoreError(self.dead)
 
     def refuse_foreign(self) -> None:
-        """Raises ForeignCommit when somebody else made the next version."""
+        """Raise ForeignCommit when another writer made the next version."""
         if self.store.exists(commits.json_name(self.state.version + 1)):
             raise self._foreign()
 
@@ -157,12 +158,12 @@ class TableWriter:
         version = self.state.version
         return ForeignCommit(
             f"{self.store.uri} is at version {version + 1} or later, we left it at {version}: "
-            "somebody else wrote to it. Stop the other writer; then start again"
+            "another program wrote to it. Stop the other writer; then start again"
         )
 
 
 def _digest(store: Store, version: int) -> str:
-    """Nothing where the entry was cleaned up, as a program of before did: then no reader can be
-    sure of the table until the next commit."""
+    """Return the digest of a version's entry; "" if it was cleaned up, as former programs did: then
+    no reader can be sure of the table until the next commit."""
     name = commits.json_name(version)
     return digest(store.read(name)) if store.exists(name) else ""

@@ -1,4 +1,4 @@
-"""Where everything that a gateway keeps lies, and which process owns it.
+"""The places of a gateway's files, and the process that owns them.
 
 It may import `tables.journal`. Start with `home`.
 """

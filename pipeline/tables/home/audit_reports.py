@@ -1,7 +1,7 @@
-"""Reports of audits that are kept in a home: who writes them, and who reads them, find them here.
+"""Reports of audits that are kept in a home: their writer and their readers use this module.
 
-A report is a folder of `audits`, named by when its audit began; `report.json` in it appears whole,
-last of all. Violations lie beside it, a Delta table for each check that has any.
+A report is a folder in `audits`, named by when its audit began; its `report.json` appears whole and
+last. Violations lie beside it, a Delta table for each check that found some.
 """
 
 import json
@@ -36,12 +36,12 @@ class AuditReport:
 
 
 def folder_of(home: Home, began: datetime) -> Path:
-    """Where the report of an audit that begins now goes; `began` is UTC."""
+    """Return the folder for the report of an audit that begins at `began` (UTC)."""
     return home.audits / began.strftime(_NAME)
 
 
 def keep(folder: Path, said: Mapping[str, Any], kept: int) -> None:
-    """Write the report, and remove the oldest above so many. Raises OSError."""
+    """Write the report, and remove the oldest ones until `kept` remain. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(said, default=str)
     temporary = folder / f".{REPORT}"
@@ -52,13 +52,13 @@ def keep(folder: Path, said: Mapping[str, Any], kept: int) -> None:
 
 
 def reports(home: Home, most: int) -> tuple[AuditReport, ...]:
-    """The last reports, the newest first; what isn't whole isn't among them."""
+    """Return the last `most` reports, the newest first; incomplete ones are left out."""
     found = (read(folder) for folder in _folders(home.audits)[:most])
     return tuple(one for one in found if one is not None)
 
 
 def read(folder: Path) -> AuditReport | None:
-    """The report in a folder; None if there is none that can be read."""
+    """Read the report in a folder; None if it is absent or can't be read."""
     try:
         said = json.loads((folder / REPORT).read_text())
         checks: Sequence[Mapping[str, Any]] = said["checks"]
@@ -76,7 +76,7 @@ def read(folder: Path) -> AuditReport | None:
 
 
 def _folders(audits: Path) -> list[Path]:
-    """Folders of reports, the newest first."""
+    """Return the folders of reports, the newest first."""
     try:
         return sorted((one for one in audits.iterdir() if one.is_dir()), reverse=True)
     except FileNotFoundError:

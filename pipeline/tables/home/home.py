@@ -1,4 +1,4 @@
-"""The paths of a home: everything that a gateway keeps. Its owner is found in
+"""The paths of a home, the files that a gateway keeps. Its owner is in
 `pipeline.tables.home.owner`.
 
 Only the owner of a home writes under it.
@@ -14,19 +14,19 @@ import msgspec
 
 from distributary.pipeline.errors import InvalidRequest, StoreError
 
-#: What the system says when a path can't be a folder, whoever asks.
+#: Errors of a path that can't be a folder, for any user.
 _NO_FOLDER = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG}
 )
-#: What becomes of a store's address where a path is expected: `s3://bucket` is `s3:/bucket`.
+#: A store's address after it was parsed as a path: `s3://bucket` becomes `s3:/bucket`.
 _ADDRESS = re.compile(r"([a-z][a-z0-9+]+):/+(.*)")
 
 
 class Home(msgspec.Struct, frozen=True):
-    """The folder of one gateway, by name of what lies in it. It makes no folder by itself.
+    """The folder of one gateway, and the paths in it by name. It makes no folder by itself.
 
-    Its addresses are absolute, however `root` was typed: what a gateway tells of them is used by
-    processes with other working folders.
+    Its addresses are absolute, however `root` was typed: a gateway tells them to processes with
+    other working folders.
     """
 
     root: Path
@@ -46,7 +46,7 @@ class Home(msgspec.Struct, frozen=True):
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """What the system says of the files meanwhile is a StoreError, one sentence."""
+        """Turn an OSError of the block into a StoreError, one sentence."""
         try:
             yield
         except OSError as error:
@@ -61,13 +61,12 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def takeover_path(self) -> Path:
-        """A process that changes what stands under `lock_path` holds a flock on this file
-        meanwhile."""
+        """A process that replaces the file at `lock_path` holds a flock on this file meanwhile."""
         return self.root / "lock.takeover"
 
     @property
     def standby_path(self) -> Path:
-        """Whoever waits for the home holds a shared flock on this file meanwhile."""
+        """A standby that waits for the home holds a shared flock on this file meanwhile."""
         return self.root / "lock.standby"
 
     @property
@@ -76,7 +75,7 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def marks(self) -> Path:
-        """How far each durable subscription was delivered
+        """The last delivered sequence of each durable subscription
         (`pipeline.tables.recovery.dispatch_marks`)."""
         return self.root / "dispatch"
 
@@ -103,17 +102,17 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def audits(self) -> Path:
-        """Reports of audits that are kept (`pipeline.tables.home.audit_reports`)."""
+        """Folder of kept audit reports (`pipeline.tables.home.audit_reports`)."""
         return self.root / "audits"
 
     def checkpoint(self, name: str) -> Path:
-        """Where the Spark query `name` keeps its checkpoint."""
+        """Folder of the Spark query `name`'s checkpoint."""
         return self.root / "checkpoints" / name
 
 
 def make_folder(folder: Path, says: str) -> None:
-    """Make a folder if it is absent; `says` is what it is for. Raises InvalidRequest where none can
-    be, StoreError where it isn't allowed or there is no room: each one sentence."""
+    """Make a folder if it is absent; `says` is its purpose. Raises InvalidRequest where no folder
+    can be, StoreError where rights or room are missing: each one sentence."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -124,7 +123,7 @@ def make_folder(folder: Path, says: str) -> None:
 
 
 def _said(error: OSError, root: Path) -> str:
-    """What the system says, and of which path, if it isn't the home itself."""
+    """Return the system's reason, with the path unless it is the home itself."""
     why = error.strerror or str(error)
     path = error.filename
     return why if path is None or str(path) == str(root) else f"{path}: {why}"

@@ -1,8 +1,8 @@
-"""A group as bytes: what one fsync of the journal makes durable.
+"""A group as bytes: the unit that one fsync of the journal makes durable.
 
     header     64 bytes, see HEADER; the two checksums are filled in by the journal
     records    msgpack of Records: topic names, message runs, settlements, subscription events,
-               and of messages what few have: when they expire, when they may be delivered
+               and two columns that few groups have: expiry and delivery times
     lengths    uint32 for each message
     durable    uint8 for each message
     priority   uint8 for each message
@@ -10,8 +10,8 @@
     blobs      the messages' bytes, joined
 
 Columns are joined over the group's runs, in order. Every section begins at a multiple of 8 bytes
-and a frame ends at a multiple of 64, so arrays lie aligned in whatever the frame is read into.
-Numbers are little-endian. Nothing here loops over messages.
+and a frame ends at a multiple of 64, so arrays are aligned in any buffer that the frame is read
+into. Numbers are little-endian. Nothing here loops over messages.
 """
 
 import struct
@@ -48,7 +48,7 @@ FRAME_BYTES_MAX = 1 << 30
 _COLUMN_WIDTHS = (4, 1, 1, 4)
 #: Bytes of a message in `expires_at` and in `deliver_at`.
 TIME_BYTES = 8
-#: So many zeros each.
+#: Paddings of 0, 1, 2, ... zero bytes.
 _PADDINGS = tuple(bytes(size) for size in range(FRAME_ALIGN))
 
 
@@ -68,8 +68,8 @@ class SettlementRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A SubscriptionRecord in a frame, with its key as an id. Or a SchemaRecord, whose text
-    is the `policy`, or a TransactionRecord."""
+    """A SubscriptionRecord in a frame, with its key as an id; or a SchemaRecord, whose text is the
+    `policy`, or a TransactionRecord."""
 
     event: str
     subscription: str
@@ -88,10 +88,10 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Records(msgspec.Struct, array_like=True, frozen=True):
-    """What of a group isn't columns. A run is (index into `topics`, count of messages).
+    """The part of a group that isn't in columns. A run is (index into `topics`, count of messages).
 
-    `expires_at` and `deliver_at` are columns all the same, as in PublishBatch, but over the whole
-    group: few groups have them. Frames of the first format end before them: None.
+    `expires_at` and `deliver_at` are columns like those of PublishBatch, over the whole group; they
+    are here as few groups have them. Frames of the first format lack them: None.
     """
 
     topics: list[str]
@@ -117,7 +117,7 @@ class FrameHeader(msgspec.Struct, frozen=True):
 
 
 class DecodedFrame(msgspec.Struct, frozen=True, eq=False):
-    """A group as read back. The columns and the blob are views of the frame, not copies."""
+    """A group read back. The columns and the blob are views of the frame, not copies."""
 
     group: int
     first_sequence: int
@@ -136,15 +136,15 @@ _RECORDS_DECODER = msgspec.msgpack.Decoder(Records)
 
 
 def encode(group: Group) -> list[Bytes]:
-    """The parts of the group's frame, in order, to be handed to `Journal.append`.
+    """Return the parts of the group's frame, in order, for `Journal.append`.
 
-    The blobs are the runs' own buffers: nobody may change them before the append is done. Raises
-    StoreError for a group that could be durable, and never be committed.
+    The blobs are the runs' own buffers: the caller may not change them before the append is done.
+    Raises StoreError for a group that is too big to be committed.
     """
     runs = group.messages
     records = _RECORDS_ENCODER.encode(_records(group))
     sections: list[Bytes] = [records, _PADDINGS[-len(records) % SECTION_ALIGN]]
-    if len(runs) == 1:  # what is published one at a time, and most of all else
+    if len(runs) == 1:  # the usual case
         [run] = runs
         count, blob_bytes, blobs = run.count, len(run.blob), [run.blob]
         fours, ones = _PADDINGS[-4 * count % SECTION_ALIGN], _PADDINGS[-count % SECTION_ALIGN]
@@ -208,7 +208,7 @@ def _records(group: Group) -> Records:
 
 
 def _times(runs: Sequence[PublishBatch], columns: list[Bytes]) -> bytes:
-    """A column over all runs; empty where it is zero for all messages."""
+    """Join a column over all runs; empty where it is zero for all messages."""
     if not any(columns):
         return b""
     pairs = zip(columns, runs, strict=True)
@@ -236,10 +236,10 @@ def _settlement_row(settlement: Settlement) -> SettlementRow:
 
 
 def _triples(run: Run) -> list[tuple[int, int, int]]:
-    """The run as ranges: (first, step, count) of each."""
+    """Return the run as ranges: (first, step, count) of each."""
     if isinstance(run, range):
         return [(run.start, run.step, len(run))]
-    import numpy as np  # noqa: PLC0415 (Arrow has brought it with the first link; a start needs none)
+    import numpy as np  # noqa: PLC0415 (loaded with Arrow at the first link; a start needs none)
 
     sequences = np.frombuffer(run, np.int64)
     begins = np.flatnonzero(np.diff(sequences, prepend=-2) != 1)
@@ -278,7 +278,7 @@ def _subscription_row(record: LogEvent) -> SubscriptionRow:
 
 
 def read_header(view: Bytes) -> FrameHeader | None:
-    """The header at the view's start, or None when no frame of this version begins there."""
+    """Read the header at the view's start; None when no frame of this version begins there."""
     if len(view) < HEADER_BYTES:
         return None
     magic, version, group, first, at, count, records, body, _, crc, _ = HEADER.unpack_from(view)
@@ -289,10 +289,10 @@ def read_header(view: Bytes) -> FrameHeader | None:
 
 
 def decode(view: memoryview) -> DecodedFrame:
-    """The frame in the view, which begins at its header and may go on behind its end.
+    """Decode the frame that begins at the view's start; the view may be longer.
 
-    The journal has checked the checksums; what is refused here is a frame whose sections
-    contradict each other.
+    The journal has checked the checksums. Raises StoreError for a frame whose sections contradict
+    each other.
     """
     header = read_header(view)
     if header is None:

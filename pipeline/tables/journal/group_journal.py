@@ -1,4 +1,4 @@
-"""What the committer asks of a journal, wherever its groups lie."""
+"""The committer's interface to a journal, on a disk or a store."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,26 +12,26 @@ class GroupJournal(Protocol):
 
     @property
     def backlog_bytes(self) -> int:
-        """Bytes of frames that the committer has yet to take in."""
+        """Bytes of frames that the committer hasn't taken in yet."""
 
     @property
     def dead(self) -> str | None:
-        """Why nothing works until a restart; None while it does."""
+        """The reason why nothing works until a restart; None while it works."""
 
     def read(self, refs: Sequence[FrameRef]) -> list[memoryview]:
-        """The frames' bytes. Raises StoreError for one that was recycled."""
+        """Return the frames' bytes. Raises StoreError for a recycled one."""
 
     def places(self, refs: Sequence[FrameRef], /) -> list[tuple[Path, Sequence[FrameRef]]]:
-        """The files in which these frames lie; none where they aren't in files."""
+        """Return the files that contain these frames; none for a journal without files."""
 
     def recycle(self, through_group: int) -> None:
-        """The table holds durably every group up to this one."""
+        """Give back the groups up to this one, which the table holds durably."""
 
     def prepare(self) -> None:
-        """See to it that the next groups find what they need."""
+        """Prepare the files that the next groups need."""
 
     def leave(self) -> None:
-        """The owner is about to end: what the next one can do while it serves isn't done."""
+        """Skip work from now on that the next owner can do: this owner is about to end."""
 
     def close(self) -> None:
-        """Let go of everything. What is durable stays."""
+        """Release all files and memory. Durable groups stay."""

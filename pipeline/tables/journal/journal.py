@@ -1,11 +1,11 @@
-"""The journal: what makes `accepted` true before the table has it.
+"""The journal: it makes `accepted` true before the table has the message.
 
 Groups lie as frames in numbered segments, dense and in order. An append is one write and one
-fdatasync. What the table has committed is recycled: whole segments become spare files for the
-next ones. Threads: `append` on one thread at a time; `frames`, `read`, `recycle`, `prepare` on the
-committer thread alone; `backlog_bytes`, `last_group` and `dead` on any; `open` and `close` while
-neither thread runs. The caller owns the home; an append looks whether it still does after its
-fdatasync, so what is reported durable was durable before anybody took over and read the files.
+fdatasync. Committed groups are recycled: whole segments become spare files for the next ones.
+Threads: `append` on one thread at a time; `frames`, `read`, `recycle`, `prepare` on the committer
+thread alone; `backlog_bytes`, `last_group` and `dead` on any; `open` and `close` while neither
+thread runs. The caller owns the home; an append checks that after its fdatasync, so a group that is
+reported durable was durable before another owner took over and read the files.
 """
 
 import os
@@ -26,7 +26,7 @@ from distributary.pipeline.tables.journal.segment import FrameRef, Segment, Spar
 
 #: At 90 MB/s, the most that one core publishes, a segment lasts two thirds of a second.
 SEGMENT_BYTES = 64 << 20
-#: Files kept for the next lives; what one second of commits gives back beyond it is unlinked.
+#: Spare files that are kept; a second's commits may give back more, which are unlinked.
 SPARES_MAX = 2
 
 
@@ -39,7 +39,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What opening a journal found. `strays` were written by an owner that had lost the home."""
+    """The result of opening a journal. `strays` were written by an owner that had lost the home."""
 
     segments: int
     frames: int
@@ -49,11 +49,11 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def _always() -> None:
-    """The ownership of a home that nobody else can take."""
+    """Do nothing: no other process can take this home."""
 
 
 class Journal:
-    """The open journal of one home. The module says which thread may call what."""
+    """The open journal of one home. The module's docstring has the thread of each method."""
 
     def __init__(
         self, directory: Path, segment_bytes: int, *, adopt: bool, owned: Callable[[], None]
@@ -61,16 +61,16 @@ class Journal:
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._adopt, self._owned = adopt, owned
-        self._making = threading.Lock()  # whoever needs a spare waits for one that is being made
-        self._names = threading.Lock()  # a sync that fails says so once: none may come behind it
+        self._making = threading.Lock()  # a thread that needs a spare waits until it is made
+        self._names = threading.Lock()  # the system reports a failed sync once: no other may follow
         self._lock = threading.Lock()  # guards the fields below; never held during I/O
         self._live: list[Segment] = []  # ascending; the last one is written
         self._spares: list[Spare] = []
         self._frames: deque[FrameRef] = deque()  # not recycled, ascending
-        #: Bytes of frames that aren't recycled: what the committer has yet to take in.
+        #: Bytes of frames that aren't recycled: the committer hasn't taken them in yet.
         self.backlog_bytes = 0
-        self._number = 0  # the highest that a file has or had
-        self._read: list[Path] = []  # every file that there was when it was opened
+        self._number = 0  # the highest number that a file has or had
+        self._read: list[Path] = []  # every file of the journal when it was opened
         self.dead: str | None = None  #: why nothing is appended or recycled until a restart
         self.opened = Opened(0, 0, 0, None)
 
@@ -84,15 +84,15 @@ class Journal:
         adopt: bool = True,
         owned: Callable[[], None] = _always,
     ) -> Self:
-        """Read what stands in the journal, cut a torn end, and take over spare files.
+        """Read the journal, cut a torn end, and adopt spare files; the result is in `opened`.
 
-        What was found is in `opened`. Raises JournalBroken for damage that isn't the end and
-        JournalVersion for another format. The caller commits what the table lacks, then calls
-        `recycle` with the table's last group: frames that it has are still here until then.
-        Without `adopt` the files may be open elsewhere: they are only read, and the caller calls
-        `clear` when the table has all; new ones are of a new generation, no lower than the
-        owner's `epoch`. That holds too where no file tells of the last one, so that no name comes
-        twice. `owned` raises HomeLost when the home is ours no more.
+        Raises JournalBroken for damage before the end and JournalVersion for another format. The
+        caller commits the groups that the table lacks, then calls `recycle` with the table's last
+        group: until then, frames that the table has are still here. Without `adopt`, another
+        process may have the files open: they are only read, and the caller calls `clear` when the
+        table has all groups; new files are of a new generation, no lower than the owner's `epoch`
+        even where no old file tells its generation, so that no name comes twice. `owned` raises
+        HomeLost when the home is no longer ours.
         """
         if segment_bytes < segment.FRAMES_START + frame.HEADER_BYTES:
             raise StoreError(f"segment_bytes = {segment_bytes} is too small for any frame")
@@ -109,7 +109,7 @@ class Journal:
         return journal
 
     def close(self) -> None:
-        """Close every file. What was appended stays."""
+        """Close every file. Appended groups stay."""
         with self._lock:
             for fd in [live.fd for live in self._live] + [spare.fd for spare in self._spares]:
                 with suppress(OSError):
@@ -119,27 +119,27 @@ class Journal:
 
     @property
     def last_group(self) -> int | None:
-        """The last group that is durable here; None when the journal has no segment."""
+        """The last durable group in the journal; None when it has no segment."""
         with self._lock:
             return self._live[-1].next_group - 1 if self._live else None
 
     # The appending thread
 
     def fits(self, size: int) -> bool:
-        """Whether a frame of so many bytes needs no new segment. Between appends only."""
+        """Whether a frame of `size` bytes needs no new segment. Between appends only."""
         return bool(self._live) and self._live[-1].end + size <= self._live[-1].size
 
     def append(self, parts: Sequence[Bytes]) -> FrameRef:
         """Make one encoded group durable. When it returns, the group survives a power cut.
 
         Groups come in order, each one above the last. After JournalFull nothing has changed and
-        the same append may be tried again. After any other StoreError of the disk the journal is
-        dead: what the disk holds is unknown, and only a restart, which reads it, can tell.
+        the same append may be tried again. After any other StoreError the journal is dead: the
+        disk's content is unknown until a restart reads it.
         """
         self._refuse_dead()
         header = frame.read_header(parts[0])
         if header is None or sum(map(len, parts)) != header.size:
-            raise StoreError("what was handed to the journal is no frame")
+            raise StoreError("the bytes given to the journal are no frame")
         try:
             target = self._room(header)
             self._write(target, parts, header)
@@ -187,7 +187,7 @@ class Journal:
         return StoreError(self.dead)
 
     def _room(self, header: frame.FrameHeader) -> Segment:
-        """The segment that the frame goes to: the active one, or a new one when it doesn't fit."""
+        """Return the segment for the frame: the active one, or a new one when it doesn't fit."""
         active = self._live[-1] if self._live else None
         if active is not None and active.next_group != header.group:
             raise StoreError(
@@ -195,7 +195,7 @@ class Journal:
             )
         if active is not None and active.end + header.size <= active.size:
             return active
-        self._owned()  # from here on names change, by which another owner knows its files
+        self._owned()  # names change from here on; another owner knows its files by them
         if active is not None and active.empty:
             self._retire([active])
         return self._begin(self._take_spare(segment.FRAMES_START + header.size), header.group)
@@ -237,14 +237,14 @@ class Journal:
     # The committer thread
 
     def frames(self) -> tuple[FrameRef, ...]:
-        """The frames that aren't recycled, in order. After `open`: all that stand in the files."""
+        """Return the frames that aren't recycled, in order. After `open`: all in the files."""
         with self._lock:
             return tuple(self._frames)
 
     def read(self, refs: Sequence[FrameRef]) -> list[memoryview]:
-        """The frames' bytes. What lies side by side is read at once and shares one buffer.
+        """Read the frames' bytes. Adjacent frames are read together and share one buffer.
 
-        The caller bounds the memory by what it asks for, and the refs aren't recycled yet.
+        The caller limits the memory by its choice of frames, none of which may be recycled.
         """
         views: list[memoryview] = []
         for stretch in segment.stretches(refs):
@@ -253,8 +253,8 @@ class Journal:
         return views
 
     def places(self, refs: Sequence[FrameRef]) -> list[tuple[Path, Sequence[FrameRef]]]:
-        """The files in which these frames lie, for a reader that opens them by itself, which must
-        have read them before they are recycled."""
+        """Return the files with these frames, for a process that reads them by itself; it must
+        finish before they are recycled."""
         return [(self._holding(one[0]).path, one) for one in segment.stretches(refs)]
 
     def _holding(self, ref: FrameRef) -> Segment:
@@ -265,12 +265,12 @@ class Journal:
         return found[0]
 
     def recycle(self, through_group: int) -> None:
-        """Give back what the table holds durably: every group up to this one.
+        """Give back every group up to this one, which the table holds durably.
 
-        Segments that hold no later group become spares or are unlinked; the active one stays,
-        unless its end is damaged and was cut, so that the table is ahead of it: the next group
-        goes to a new one. What a full disk has no room for is left for the next call. After a
-        StoreError the journal is dead.
+        Segments without later groups become spares or are unlinked; the active one stays, unless
+        the table is ahead of it, since its end was damaged and cut: then the next group goes to a
+        new one. Work that a full disk prevents is left to the next call. After a StoreError the
+        journal is dead.
         """
         with self._lock:
             while self._frames and self._frames[0].group <= through_group:
@@ -295,7 +295,7 @@ class Journal:
                 raise self._die("fsync of the folder failed", error) from error
 
     def _retire(self, done: Iterable[Segment]) -> None:
-        """Oldest first, so that what stands after a crash in between is still a dense chain."""
+        """Retire segments, oldest first, so that a crash in between leaves a dense chain."""
         for old in done:
             with self._lock:
                 keep = len(self._spares) < SPARES_MAX and old.size == self._segment_bytes
@@ -312,10 +312,10 @@ class Journal:
                 os.close(old.fd)
 
     def leave(self) -> None:
-        """All that is left to do is little."""
+        """Do nothing: the remaining work is little."""
 
     def prepare(self) -> None:
-        """Have one spare, if the disk has room, for the journal's thread. A StoreError is final."""
+        """Make a spare if there is none and the disk has room. After a StoreError it's dead."""
         with self._making:
             with self._lock:
                 if self._spares:
@@ -331,9 +331,9 @@ class Journal:
                 self._spares.append(spare)
 
     def clear(self) -> None:
-        """Unlink every file that was there when it was opened: the table has all groups. The next
-        append begins with a new file. Raises HomeLost: what another owner has made meanwhile isn't
-        among these, however late they go."""
+        """Unlink every file that was there at `open`: the table has all groups. The next append
+        begins a new file. Raises HomeLost. Files of a later owner aren't among these names, so it
+        is safe even if this process has just lost the home."""
         self.close()
         self._owned()
         with self._lock:
@@ -346,7 +346,7 @@ class Journal:
     # Opening
 
     def _read_all(self, epoch: int) -> None:
-        """Scan the segments in order and check that each goes on where the one before ends."""
+        """Scan the segments in order and check that each continues where the former ends."""
         self._read = segment.paths(self._directory)
         paths, strays = segment.live_paths(self._read)
         found: list[segment.Found] = []
@@ -356,7 +356,7 @@ class Journal:
             except FileNotFoundError:
                 if self._adopt:
                     raise
-                continue  # the former owner, not dead yet, gave it back: the table has it
+                continue  # the former owner still lives and has recycled it: the table has it
             self._live.append(found[-1].segment)
         found.sort(key=lambda one: (one.segment.first_group, one.segment.number))
         self._live = [one.segment for one in found]
@@ -382,11 +382,11 @@ class Journal:
         return Cut(last.path, last.end, last.next_group)
 
     def _adopt_spares(self) -> None:
-        """Keep the spare files that are of today's size; the rest is left over and goes.
+        """Keep spare files of the present size and generation; unlink the others.
 
-        One of an older generation may be open in the hands of an owner that has lost the home.
+        An owner that has lost the home may have spares of an older generation open.
         """
-        self._owned()  # so nothing that was read is of a later owner
+        self._owned()  # so no file in `_read` is a later owner's
         for stray in self.opened.strays:
             stray.unlink()
         now = max(map(segment.generation, self._read), default=0)

@@ -1,12 +1,12 @@
-"""One file of the journal: its header block, how it is made, and what stands in it after a crash.
+"""One file of the journal: its header block, how it is made, and how it is read after a crash.
 
 A segment is written from its first byte to its last, then read, then reused under a new number.
-Each life has a salt of its own, which is part of every frame's header checksum: what a former
-life, or a message that imitates a frame, left behind is never taken for a frame of this life.
+Each use has a salt of its own, which is part of every frame's header checksum: old frames of a
+former use, or a message that imitates a frame, are never taken for frames of this use.
 
-The file is written full of zeros before its first life. Measured on ext4: fdatasync of 64 KiB
-into space that is merely allocated takes 0.22 ms, as it must also commit that the space is now
-in use; into space written before 0.13 ms. Writing 64 MiB of zeros takes 50 ms, once.
+The file is written full of zeros before its first use. Measured on ext4: fdatasync of 64 KiB into
+allocated but unwritten space takes 0.22 ms, as the file system must also record that the space is
+in use; into written space 0.13 ms. Writing 64 MiB of zeros takes 50 ms, once.
 """
 
 import errno
@@ -26,30 +26,30 @@ from distributary.pipeline.tables.journal import frame
 
 VERSION = 1
 MAGIC = b"DSTRJRNL"
-#: magic, version, crc of all that follows, number, first group, salt, size of the file.
+#: magic, version, crc of the fields after it, number, first group, salt, size of the file.
 HEADER = struct.Struct("<8sII QQ8sQ")
 #: Frames begin here: the header has a block of the disk to itself.
 FRAMES_START = 4096
 SALT_BYTES = 8
 LIVE_SUFFIX = ".journal"
 SPARE_SUFFIX = ".spare"
-#: A file is named by its number, which says first in which generation it was made. Whoever takes a
-#: home over from an owner that may still live begins a new generation, so that the two can't meet
-#: in one file or under one name.
+#: A file is named by its number, which begins with its generation. An owner that takes a home over
+#: from one that may still live begins a new generation, so that the two never share a file or a
+#: name.
 GENERATION_SEGMENTS = 100_000_000
 
 _CRC_AT = 12
 _BODY_AT = 16
 _FRAME_CRC_AT = frame.HEADER_BYTES - 8
-#: Buffers that one system call takes.
+#: Buffers of one system call, at most.
 _IOV_MAX = os.sysconf("SC_IOV_MAX")
 _ZERO_CHUNK = bytes(1 << 20)
-#: What the system says when there is no room: disk, quota, limit of a file's size.
+#: Errors for a lack of room: disk, quota, limit of a file's size.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class FrameRef(msgspec.Struct, frozen=True):
-    """Where one frame lies: `size` bytes at `offset` of the segment with that number."""
+    """The place of one frame: `size` bytes at `offset` of the segment with that number."""
 
     group: int
     segment: int
@@ -57,13 +57,14 @@ class FrameRef(msgspec.Struct, frozen=True):
     size: int
 
 
-#: Written behind each frame, where the next header goes: what isn't zero there was begun.
+#: Written behind each frame, in the place of the next header: other bytes there belong to a frame
+#: whose write was begun.
 END_MARK = bytes(frame.HEADER_BYTES)
 
 
 class Segment(msgspec.Struct):
-    """One open segment. `end` is where the next frame goes; `next_group` the one it will hold;
-    `salt_crc` what the checksums of its frames' headers begin with."""
+    """One open segment. `end` is the place of the next frame, `next_group` its group; `salt_crc`
+    is the checksum of the salt, with which those of its frames' headers begin."""
 
     path: Path
     fd: int
@@ -83,7 +84,7 @@ class Segment(msgspec.Struct):
         return self.end == FRAMES_START
 
     def seal(self, parts: Sequence[Bytes]) -> bytes:
-        """The header of the frame in `parts`, with the checksums that are right in this life."""
+        """Return the header of the frame in `parts`, with its checksums for this use."""
         body_crc = 0
         for part in parts[1:]:
             body_crc = zlib.crc32(part, body_crc)
@@ -92,7 +93,7 @@ class Segment(msgspec.Struct):
 
 
 class Spare(msgspec.Struct, frozen=True):
-    """A file without a life, ready to become a segment."""
+    """A file that isn't in use, ready to become a segment."""
 
     path: Path
     fd: int
@@ -100,7 +101,7 @@ class Spare(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a scan found: the frames that are whole, and whether a torn one follows them."""
+    """The result of a scan: the whole frames, and whether a torn one follows them."""
 
     segment: Segment
     frames: tuple[FrameRef, ...]
@@ -108,15 +109,16 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def full(error: OSError) -> bool:
-    """Whether the error says that there is no room, so that the same may work later."""
+    """Whether the error says that there is no room, so that a later attempt may succeed."""
     return error.errno in _NO_SPACE
 
 
 def make_spare(path: Path, size: int) -> int:
-    """A file of `size` zeros that are on the disk, as a file descriptor; an error leaves none.
+    """Make a file of `size` zeros that are on the disk; return its file descriptor. After an error
+    there is no file.
 
-    The caller makes the name durable when it gives the file a life. Raises JournalFull, or OSError
-    for what is no matter of space.
+    `begin` makes its name durable later. Raises JournalFull, or OSError for other errors than a
+    lack of room.
     """
     fd = -1
     try:
@@ -139,9 +141,9 @@ def make_spare(path: Path, size: int) -> int:
 
 
 def begin(path: Path, fd: int, *, number: int, first_group: int) -> Segment:
-    """A new life for a spare file: header durable first, then its name among the live ones.
+    """Begin a use of a spare file: make its header durable, then rename it to a live name.
 
-    The folder is synced here, so that a frame is never durable in a file that has no name.
+    The folder is synced here, so that a frame is never durable in a file without a durable name.
     """
     size = os.fstat(fd).st_size
     salt = os.urandom(SALT_BYTES)
@@ -156,7 +158,7 @@ def begin(path: Path, fd: int, *, number: int, first_group: int) -> Segment:
 
 
 def write_all(fd: int, parts: Sequence[Bytes], at: int) -> None:
-    """Write every byte of the parts at `at`, however little the system takes at once."""
+    """Write all bytes of the parts at `at`, in as many system calls as needed."""
     for i in range(0, len(parts), _IOV_MAX):
         some = parts[i : i + _IOV_MAX]
         size = sum(map(len, some))
@@ -169,8 +171,8 @@ def write_all(fd: int, parts: Sequence[Bytes], at: int) -> None:
 
 
 def read_frames(path: Path, fd: int, refs: Sequence[FrameRef]) -> list[memoryview]:
-    """The bytes of frames that lie side by side in one file: views of one buffer. Raises StoreError
-    where another group lies."""
+    """Read frames that are adjacent in one file: views of one buffer. Raises StoreError where
+    another group lies."""
     first = refs[0]
     size = refs[-1].offset + refs[-1].size - first.offset
     data = memoryview(read_all(fd, size, first.offset))
@@ -183,9 +185,9 @@ def read_frames(path: Path, fd: int, refs: Sequence[FrameRef]) -> list[memoryvie
 
 
 def read_all(fd: int, size: int, at: int) -> bytes:
-    """Exactly `size` bytes at `at`; a file that ends before is damaged."""
+    """Read exactly `size` bytes at `at`. Raises StoreError for a file that ends before."""
     data = os.pread(fd, size, at)
-    while len(data) < size:  # the system gives at most 2 GiB at once
+    while len(data) < size:  # one call returns 2 GiB at most
         more = os.pread(fd, size - len(data), at + len(data))
         if not more:
             raise StoreError(f"a journal segment ends at {at + len(data)}, {size} bytes are due")
@@ -194,7 +196,7 @@ def read_all(fd: int, size: int, at: int) -> bytes:
 
 
 def stretches(refs: Sequence[FrameRef]) -> list[Sequence[FrameRef]]:
-    """The refs cut where one doesn't begin at the end of the one before."""
+    """Split the refs where a frame doesn't begin at the end of the one before."""
     cuts = [0]
     for i in range(1, len(refs)):
         before, ref = refs[i - 1], refs[i]
@@ -213,22 +215,22 @@ def sync_directory(directory: Path) -> None:
 
 
 def generation(path: Path) -> int:
-    """In which generation a journal's file was made, by its name."""
+    """Return the generation in which a journal's file was made, by its name."""
     return int(path.stem) // GENERATION_SEGMENTS if path.stem.isdigit() else 0
 
 
 def paths(directory: Path) -> list[Path]:
-    """Every file of a journal: segments and spares."""
+    """Return every file of a journal: segments and spares."""
     return sorted(p for p in directory.iterdir() if p.suffix in (LIVE_SUFFIX, SPARE_SUFFIX))
 
 
 def live_paths(all_of_it: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Of a journal's files the segments of the newest generation, and those of older ones, which
-    count no more.
+    """Divide a journal's segments: those of the newest generation, and older ones, which no longer
+    count.
 
-    A generation begins when the table has all that the older ones were accepted with, and their
-    files are gone. What stands there again was written by an owner that had lost the home: nothing
-    of it was accepted.
+    A generation begins when the table has all groups of the older ones and their files are removed.
+    A segment of an older generation was therefore written by an owner that had lost the home: none
+    of its groups was accepted.
     """
     newest = max(map(generation, all_of_it), default=0)
     live = [path for path in all_of_it if path.suffix == LIVE_SUFFIX]
@@ -239,9 +241,9 @@ def live_paths(all_of_it: Sequence[Path]) -> tuple[list[Path], list[Path]]:
 def scan(path: Path, *, access: int = os.O_RDWR) -> Found:
     """Open a live segment and read it to its end; the caller closes it.
 
-    The end is where no whole frame of the expected group begins. If a header of a later group
-    of this life stands behind it, the damage is in the middle: a later frame is begun only when
-    the one before is durable.
+    The end is where no whole frame of the expected group begins. If a header of a later group of
+    this use follows, the damage is in the middle (JournalBroken): a frame's write begins only after
+    the frame before it is durable.
     """
     fd = os.open(path, access | os.O_CLOEXEC)
     try:
@@ -257,8 +259,7 @@ def scan(path: Path, *, access: int = os.O_RDWR) -> Found:
 
 
 def cut_torn(segment: Segment) -> None:
-    """Write the end's mark where a frame was begun that didn't come to be whole; durable on
-    return. Never called on anything but the last segment."""
+    """Write the end mark over a torn frame; durable on return. Only for the last segment."""
     mark = END_MARK[: segment.size - segment.end]
     write_all(segment.fd, [mark], segment.end)
     os.fdatasync(segment.fd)
@@ -272,8 +273,8 @@ def _size(path: Path, fd: int) -> int:
 
 
 def versions(directory: Path) -> dict[Path, int]:
-    """Of each segment that counts the version that its header says; damaged ones aren't among them,
-    nor those that go meanwhile."""
+    """Return the version in the header of each segment that counts, except damaged ones and those
+    that are removed meanwhile."""
     found = {}
     for path in live_paths(paths(directory))[0] if directory.is_dir() else ():
         with suppress(FileNotFoundError), path.open("rb") as file:
@@ -284,7 +285,7 @@ def versions(directory: Path) -> dict[Path, int]:
 
 
 def refuse_other_versions(directory: Path) -> None:
-    """Raise JournalVersion if a segment that counts is of another version than ours. A start asks
+    """Raise JournalVersion if a segment that counts has another version than ours. A start calls
     this before it changes anything: only the version that wrote a journal can empty it."""
     for path, version in versions(directory).items():
         _require_version(path, version)
@@ -322,7 +323,7 @@ def _read_frames(segment: Segment, data: mmap.mmap) -> list[FrameRef]:
 
 
 def _header_at(segment: Segment, view: memoryview, at: int) -> frame.FrameHeader | None:
-    """The frame header at an offset, if it was written there in this life of the segment."""
+    """Return the frame header at an offset, if it was written in this use of the segment."""
     head = bytes(view[at : at + frame.HEADER_BYTES])
     if len(head) < frame.HEADER_BYTES or head[:4] != frame.MAGIC:
         return None
@@ -338,7 +339,7 @@ def _header_at(segment: Segment, view: memoryview, at: int) -> frame.FrameHeader
 
 
 def _torn_at(segment: Segment, data: mmap.mmap) -> bool:
-    """Whether a frame was begun at the end and didn't come to be whole."""
+    """Whether a frame was begun at the end and isn't whole."""
     mark = data[segment.end : min(segment.end + len(END_MARK), segment.size)]
     return any(mark)
 
@@ -351,7 +352,7 @@ def _refuse_broken_middle(segment: Segment, data: mmap.mmap) -> None:
             if header is not None and header.group > segment.next_group:
                 why = (
                     f"the frame of group {segment.next_group} is damaged, "
-                    f"but group {header.group} stands behind it at offset {at}"
+                    f"but group {header.group} follows it at offset {at}"
                 )
                 raise JournalBroken(_broken(segment.path, segment.end, why))
             at = data.find(frame.MAGIC, at + 1)
@@ -366,7 +367,7 @@ def _broken(path: Path, offset: int, why: str) -> str:
 
 
 def broken_chain(segment: Segment, found: Segment) -> JournalBroken:
-    """The error for a segment whose successor doesn't go on where it ends."""
+    """Return the error for a segment whose successor doesn't continue where it ends."""
     why = (
         f"group {segment.next_group} should follow, "
         f"but {found.path.name} begins with group {found.first_group}"

@@ -1,4 +1,4 @@
-"""A lake in a folder. What is written there appears whole: written beside, then renamed."""
+"""A lake in a folder. Files appear whole: each is written under another name, then renamed."""
 
 import fcntl
 import os
@@ -36,15 +36,15 @@ from distributary.pipeline.tables.lake.lake import (
     read_secret,
 )
 
-#: Whoever changes the placement, or the order that stands, holds a flock on this file meanwhile.
+#: A process that changes the placement or the order holds a flock on this file meanwhile.
 CHANGING: Final = "lake.change"
 _SECRET_MODE: Final = 0o600
 _MODE: Final = 0o644
 
 
 def disk_lake(root: Path) -> "DiskLake | None":
-    """The lake in this folder; None where there is no lake.json."""
-    # What can't be looked at is said by whoever opens the home.
+    """Return the lake in this folder; None where there is no lake.json."""
+    # If the folder can't be read, opening the home reports the error.
     return DiskLake(root) if os.path.exists(root / PLACEMENT) else None  # noqa: PTH110
 
 
@@ -57,7 +57,7 @@ class DiskLake:
         self._root = self._home.root
         self.address = str(self._root)
 
-    def within(self, seconds: float) -> "DiskLake":  # noqa: ARG002 (a disk is waited for)
+    def within(self, seconds: float) -> "DiskLake":  # noqa: ARG002 (a disk's answer is waited for)
         return self
 
     def placement(self) -> Placement:
@@ -115,7 +115,7 @@ class DiskLake:
         with self._home.used(), suppress(FileNotFoundError):
             for path in list((self._root / MEMBERS).iterdir()):
                 if (number := member_number(path.name)) is not None:
-                    with suppress(FileNotFoundError):  # it has just said farewell
+                    with suppress(FileNotFoundError):  # the gateway has just removed it
                         found.append(read_member(_said(path), number))
         return [member for member in found if member is not None]
 
@@ -149,7 +149,7 @@ class DiskLake:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """One process at a time."""
+        """Hold the lock on changes: one process at a time."""
         fd = os.open(self._root / CHANGING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -159,8 +159,7 @@ class DiskLake:
 
 
 def _said(path: Path) -> bytes:
-    """What was said there; of a file that is too long so much that it is seen to be. Raises
-    OSError."""
+    """Read a file's content; of a longer one SAID_BYTES_MAX + 1 bytes. Raises OSError."""
     with path.open("rb") as file:
         return file.read(SAID_BYTES_MAX + 1)
 

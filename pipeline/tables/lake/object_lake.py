@@ -34,14 +34,14 @@ from distributary.pipeline.tables.lake.lake import (
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
 from distributary.pipeline.tables.object_home.store_conditions import keeps_conditions
 
-#: Seconds of one request, and for which it is tried again.
+#: Seconds of one request at most, and seconds for which it is repeated.
 _REQUEST_SECONDS: Final = 5.0
 _PATIENCE_SECONDS: Final = 20.0
 
 
 def object_lake(home: ObjectHome) -> "ObjectLake | None":
-    """The lake at a store's address; None where there is no lake.json. Raises StoreError when the
-    store doesn't answer."""
+    """Return the lake at a store's address; None where there is no lake.json. Raises StoreError
+    when the store doesn't answer."""
     lake = ObjectLake(home)
     return lake if lake.exists() else None
 
@@ -55,8 +55,8 @@ class ObjectLake:
         patience: float = _PATIENCE_SECONDS,
         seconds_max: float = _REQUEST_SECONDS,
     ) -> None:
-        """`patience`: seconds for which a request is tried again, each for `seconds_max`. Raises
-        InvalidRequest for an address that can't be."""
+        """`patience`: seconds for which a request is repeated; each takes `seconds_max` at most.
+        Raises InvalidRequest for an impossible address."""
         self.address, self._home = home.url, home
         self._store = ObjectStore(
             home.url, home.options, seconds_max=seconds_max, patience=patience
@@ -147,14 +147,14 @@ class ObjectLake:
 
     @contextmanager
     def _asked(self) -> Iterator[None]:
-        """What the store says meanwhile is a StoreError, one sentence."""
+        """Turn an OSError of the block into a StoreError, one sentence."""
         try:
             yield
         except OSError as error:
             raise self._silent(error) from error
 
     def _begin(self) -> None:
-        """What must be there before the placement is."""
+        """Check the store's conditions and make the secret, before the placement is made."""
         try:
             if not keeps_conditions(self._store):
                 raise InvalidRequest(
@@ -175,8 +175,8 @@ class ObjectLake:
         return read_placement(said, self._where(PLACEMENT)), tag
 
     def _said(self, path: str) -> tuple[bytes | None, Tag | None]:
-        """What was said there, and its tag: of what is too long nothing that can be read; None
-        where nothing is. Raises StoreError."""
+        """Read a file and its tag; no bytes of one above SAID_BYTES_MAX; None if it is absent.
+        Raises StoreError."""
         try:
             return self._store.tagged(path, SAID_BYTES_MAX)
         except FileNotFoundError:

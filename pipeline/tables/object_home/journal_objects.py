@@ -1,7 +1,7 @@
-"""Entries of journals as objects: put if none is there, read, listed, removed.
+"""Entries of journals as objects: put unless the object exists, read, listed, removed.
 
-A put whose answer is an error is read back: its bytes say whether it is ours. While nothing is
-there nobody knows: the request may still be under way.
+A put whose answer is an error is read back: its bytes say whether it is ours. While the object is
+absent the result is unknown: the request may still be under way.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from distributary.pipeline.tables.object_home.object_home import entry_path, jou
 
 
 class PutAnswer(msgspec.Struct, frozen=True):
-    """What became of a put, and why, if that isn't known."""
+    """The result of a put, and the reason if it is unknown."""
 
     put: Put
     why: str = ""
 
 
 class JournalObjects:
-    """The journals of one home. Any thread; each call blocks until the store has answered, or the
-    client's patience is over."""
+    """The journals of one home. Any thread; each call blocks until the store has answered, or until
+    the client gives up."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
     def put(self, epoch: int, group: int, data: bytes) -> PutAnswer:
-        """Put an entry unless something stands there; once more is no harm."""
+        """Put an entry unless an object exists there; it may be repeated."""
         try:
             ours = self._store.create(entry_path(epoch, group), data)
         except UndecidedError as error:
@@ -39,13 +39,12 @@ class JournalObjects:
         return PutAnswer(Put.STANDS if ours else Put.TAKEN)
 
     def read(self, epoch: int, group: int) -> Entry:
-        """The entry under a name. Raises FileNotFoundError, OSError, JournalBroken and
-        JournalVersion."""
+        """Read an entry. Raises FileNotFoundError, OSError, JournalBroken and JournalVersion."""
         path = entry_path(epoch, group)
         return entry.decode(self._store.read(path), f"{self._store.uri}/{path}")
 
     def kinds(self, epoch: int) -> dict[int, Kind]:
-        """What stands in a journal. Raises OSError."""
+        """List the groups of a journal with the kinds of their entries. Raises OSError."""
         found = self._store.sizes(journal_folder(epoch))
         numbers = ((entry.group_of(name), size) for name, size in found.items())
         return {group: entry.kind_of(size) for group, size in numbers if group is not None}

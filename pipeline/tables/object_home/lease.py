@@ -1,11 +1,12 @@
-"""A lease on a store: an object that says who owns something, and that it lives. Of a home without
-a disk it says which gateway does, of Spark's tables which job (`jobs.tables.store_lock`).
+"""A lease on a store: an object that names an owner and shows that the owner lives. The owner of a
+home without a disk is a gateway, that of Spark's tables a job (`jobs.tables.store_lock`).
 
-It only says when to try: whoever is wrong about it loses nothing by that (`take_over`). An owner
-replaces its own words by new ones, if they still stand (`If-Match`). Whoever wants to own takes the
-lease when the words are gone or a farewell, or haven't changed for a whole lease of its own clock.
-An owner that is about to say farewell says so before, and who waits looks often from then on. It
-may name its heir, whom all others let take it first (`pipeline.fleet.heirs`).
+The lease only tells when to try a take-over: a wrong guess loses nothing (`take_over`). An owner
+replaces its own claim by a newer one, if it is unchanged (`If-Match`). Another process takes the
+lease when the object is absent or says farewell, or hasn't changed for a whole lease by that
+process' own clock. An owner that is about to say farewell announces it, and standbys look often
+from then on. It may name its heir; the other standbys let the heir take the lease first
+(`pipeline.fleet.heirs`).
 """
 
 import os
@@ -24,25 +25,24 @@ from distributary.pipeline.fleet.heirs import HEIR_SECONDS, NOBODY, Patience
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.object_home.object_home import LEASE, ObjectHome
 
-#: Looks of a standby in a lease, and signs of life of an owner: each is a request that costs.
+#: Looks of a standby in a lease, and heartbeats of an owner: each is a request to the store.
 LOOKS: Final = 6
 BEATS: Final = 3
 #: The part of a lease that one request about it may take.
 _REQUEST: Final = 1 / 6
-#: Seconds between two attempts to show a sign of life, or to look for one, while the store doesn't
-#: answer.
+#: Seconds between two attempts of a heartbeat or a look while the store doesn't answer.
 _AGAIN_SECONDS: Final = 0.1
 #: Seconds between two looks of a standby while the owner is leaving.
 LEAVING_SECONDS: Final = 0.03
-#: Looks in which a standby has seen that the owner is leaving, with the time that a look takes.
+#: Looks after which a standby has seen that the owner is leaving, with the time that a look takes.
 _SEEN_LOOKS: Final = 1.5
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What the object says. `owner` is a random name of the process; one that says `farewell` has
-    given it back, and one that says `leaving` will soon; `unsure` says in a farewell that requests
-    may still be under way. A job says its name, and since when it runs (seconds since 1970).
-    `heir` is the number of who is to take it first."""
+    """The object's content. `owner` is a random name of the process. With `farewell` the owner has
+    given the lease back, with `leaving` it soon will; `unsure` tells in a farewell that requests
+    may still be under way. A job tells its name, and since when it runs (seconds since 1970).
+    `heir` is the number of the standby that is to take the lease first."""
 
     owner: str
     host: str
@@ -57,8 +57,8 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class StoreLease(msgspec.Struct, frozen=True):
-    """Which object it is, how long it lasts, and what is said to whoever has lost it. Requests of
-    the store take `request_seconds(seconds)` at most."""
+    """The lease's object, how long it lasts, and the error text for an owner that has lost it.
+    Requests to the store take `request_seconds(seconds)` at most."""
 
     url: str
     store: ObjectStore
@@ -68,7 +68,7 @@ class StoreLease(msgspec.Struct, frozen=True):
 
 
 class LeaseHeld(Exception):
-    """Another process has the lease, and lives; `claim` is what it says, if that can be read."""
+    """Another process has the lease, and lives; `claim` is its claim, if it can be read."""
 
     def __init__(self, claim: Claim | None) -> None:
         super().__init__(claim)
@@ -79,14 +79,14 @@ _DECODER: Final = msgspec.json.Decoder(Claim)
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """What stands there: its tag, and what it says if that can be read."""
+    """The object as it was read: its tag, and its claim if that can be read."""
 
     tag: Tag
     claim: Claim | None
 
 
 class LeaseOwner:
-    """The owner, by the lease, as long as `check` raises nothing. Threads: any."""
+    """The owner by the lease, as long as `check` raises nothing. Threads: any."""
 
     #: A former owner may still live without knowing.
     taken: Final = True
@@ -95,27 +95,27 @@ class LeaseOwner:
     def __init__(
         self, lease: StoreLease, claim: Claim, tag: Tag, former: Claim | None = None
     ) -> None:
-        """`former` is the farewell of the one before, which None says none of."""
+        """`former` is the claim that this owner replaced; None if there was none."""
         self._lease = lease
         self._claim, self._tag = claim, tag
         self._lock = threading.Lock()
         self._lost: str | None = None
         self.name = claim.owner
-        #: Whether nothing of a former owner can be under way.
+        #: Whether no request of a former owner can be under way.
         self.follows_farewell = former is not None and former.farewell and not former.unsure
 
     def beat(self) -> None:
-        """Show that this owner lives. Raises HomeLost when another one says that it owns what the
-        lease is of, BeatFailed when the store doesn't answer."""
+        """Show that this owner lives. Raises HomeLost when another process owns the lease,
+        BeatFailed when the store doesn't answer."""
         with self._lock:
             self.check()
             claim = msgspec.structs.replace(self._claim, beat=self._claim.beat + 1)
             self._say(claim)
 
     def leave(self, heir: int = NOBODY) -> float:
-        """Say that the home will be given back soon, and who is to take it first. After so many
-        seconds whoever waits for it has seen that: nobody knows whether somebody does. Raises as
-        `beat`."""
+        """Say that the home will be given back soon, and which standby is to take it first. Return
+        the seconds after which every standby has seen that; whether there is one isn't known.
+        Raises as `beat`."""
         with self._lock:
             self.check()
             self._say(msgspec.structs.replace(self._claim, leaving=True, heir=heir))
@@ -140,21 +140,21 @@ class LeaseOwner:
         self._claim, self._tag = claim, tag
 
     def _ours(self, seen: _Seen | None) -> Tag:
-        """The tag of our own words, which a request without an answer has left there."""
+        """Return the tag of our own claim, left there by a request without an answer."""
         if seen is None or seen.claim is None or seen.claim.owner != self._claim.owner:
             self._lost = self._lease.lost
             raise HomeLost(self._lost)
         return seen.tag
 
     def check(self) -> None:
-        """Raise HomeLost when the home is known to have another owner; then it is lost for ever.
-        Nothing is asked: the journal and the table refuse a former owner by themselves."""
+        """Raise HomeLost when the home is known to have another owner; then all later calls raise
+        it, too. No request is made: the journal and the table refuse a former owner themselves."""
         if self._lost is not None:
             raise HomeLost(self._lost)
 
     def release(self, *, unsure: bool = False) -> None:
-        """Give it back, if the store answers; `unsure` while requests may be under way. A second
-        time does nothing."""
+        """Give the lease back, if the store answers; `unsure` while requests may be under way. A
+        second call does nothing."""
         with suppress(HomeLost, BeatFailed), self._lock:
             self.check()
             if not self._claim.farewell:
@@ -162,13 +162,13 @@ class LeaseOwner:
 
 
 class LeaseStandby:
-    """Waits for a lease: call `attempt` again and again."""
+    """Waits for a lease: call `attempt` repeatedly."""
 
     def __init__(
         self, lease: StoreLease, me: int = NOBODY, *, job: str = "", since: int = 0
     ) -> None:
-        """`me`: the number by which an owner may name it; `job` and `since` are for a claim of a
-        job."""
+        """`me`: the number by which an owner may name it as heir; `job` and `since`: for the claim
+        of a job."""
         self._lease = lease
         self._me, self._patience = me, Patience(me)
         self._claim = Claim(token_hex(8), socket.gethostname(), os.getpid(), job=job, since=since)
@@ -178,19 +178,19 @@ class LeaseStandby:
 
     @property
     def owner_pid(self) -> int:
-        """The pid of the owner that was seen, on its own host; 0 when it isn't known."""
+        """The owner's pid at the last look, on its own host; 0 when it isn't known."""
         return self._owner.pid if self._owner is not None else 0
 
     @property
     def leaving(self) -> bool:
-        """Whether the owner said, when it was last looked at, that it will give the home back, and
-        to nobody else."""
+        """Whether the owner said, at the last look, that it will give the home back to any standby
+        or to this one."""
         owner = self._owner
         return owner is not None and owner.leaving and owner.heir in {NOBODY, self._me}
 
     @property
     def named(self) -> bool:
-        """Whether the owner has named this one as its heir, when it was last looked at."""
+        """Whether the owner had named this standby as its heir at the last look."""
         owner = self._owner
         return owner is not None and owner.heir == self._me != NOBODY
 
@@ -204,11 +204,11 @@ class LeaseStandby:
         return LEAVING_SECONDS if self.leaving else self._wait
 
     def close(self) -> None:
-        """Nothing: that one waits leaves no trace."""
+        """Do nothing: a waiting standby leaves no trace."""
 
     def attempt(self, clock: Callable[[], float]) -> LeaseOwner | None:
-        """The lease, if nobody has it or its owner has shown no life for its time; `clock` says
-        seconds and runs evenly. None also while the store doesn't answer."""
+        """Take the lease if it has no owner or its owner has shown no life for its time; `clock`
+        gives monotonic seconds. None also while the store doesn't answer."""
         self._wait = _AGAIN_SECONDS  # in case the store doesn't answer
         asked = clock()
         try:
@@ -218,9 +218,9 @@ class LeaseStandby:
             return None
 
     def tried(self, seen: _Seen | None, asked: float, answered: float) -> LeaseOwner | None:
-        """The same, with what stands there, and the times before and after it was looked at: what
-        is new has stood there since the later one at most, as this process may be paused amid a
-        look. Raises OSError when it isn't known whether it is ours; the next attempt tells."""
+        """As `attempt`, with the object and the times before and after it was read. Its last change
+        counts from the later time, as this process may be paused during a look. Raises OSError when
+        it isn't known whether the lease is ours; the next attempt tells."""
         claim = None if seen is None else seen.claim
         if seen is None or claim is None:
             return self._take(seen)
@@ -232,14 +232,14 @@ class LeaseStandby:
         free = claim.farewell or left <= 0
         if self._patience.may_take(claim.heir, free=free, now=asked):
             return self._take(seen)
-        # The look that decides comes in time.
+        # The look at which the lease is over comes in time.
         self._wait = (
             min(self._lease.seconds / LOOKS, left) if not free else self._lease.seconds / LOOKS
         )
         return None
 
     def look(self) -> _Seen | None:
-        """What stands there. Raises OSError."""
+        """Read the lease. Raises OSError."""
         return _seen(self._lease)
 
     def _take(self, seen: _Seen | None) -> LeaseOwner | None:
@@ -251,9 +251,9 @@ class LeaseStandby:
 
 
 def shown_life(lease: StoreLease) -> tuple[Claim | None, bool]:
-    """Who has the lease, None if nobody that can be read or that has said farewell, and whether it
-    shows that it lives. Blocks until it does, for as long as one sign of life takes to come; who
-    misses that one may live all the same. Raises OSError."""
+    """Return the owner's claim, None if there is none, it can't be read or it says farewell; and
+    whether the owner has shown life. Blocks until it does, at most for the time of one heartbeat;
+    an owner whose heartbeat is late may live all the same. Raises OSError."""
     first = _seen(lease)
     until = time.monotonic() + lease.seconds / BEATS + request_seconds(lease.seconds)
     seen = first
@@ -268,17 +268,17 @@ def shown_life(lease: StoreLease) -> tuple[Claim | None, bool]:
 
 
 def request_seconds(lease_seconds: float) -> float:
-    """How long one request about a lease may take."""
+    """Return the seconds that one request about a lease may take."""
     return max(lease_seconds * _REQUEST, _AGAIN_SECONDS)
 
 
 def acquired(
     standby: LeaseStandby, lease: StoreLease, stop: Callable[[], bool] = lambda: False
 ) -> LeaseOwner:
-    """Have the lease now, or when its owner has shown no life for so long: a process that was
-    killed leaves its words. Raises LeaseHeld when its owner lives, StoreError when the store
-    doesn't answer, StopAsked when `stop` says that nobody wants it any more. Blocks for a lease and
-    a little, and where an heir was named that doesn't come for HEIR_SECONDS more."""
+    """Take the lease now, or when its owner has shown no life for a lease: a killed process leaves
+    its claim. Raises LeaseHeld when its owner lives, StoreError when the store doesn't answer,
+    StopAsked when `stop` says that the lease isn't wanted any more. Blocks for a lease and a
+    little, and for HEIR_SECONDS more where a named heir doesn't come."""
     first: _Seen | None = None
     begun, error = time.monotonic(), OSError("its store doesn't answer")
     while (now := time.monotonic()) - begun < 2 * lease.seconds + HEIR_SECONDS:
@@ -300,8 +300,8 @@ def acquired(
 
 @contextmanager
 def renewed(owner: LeaseOwner, seconds: float) -> Iterator[None]:
-    """Show a sign of life so often, on a thread, while the block runs; until another one has the
-    lease. For whoever has no loop of its own."""
+    """Show a sign of life every `seconds`, on a thread, while the block runs; until another process
+    has the lease. For owners without a loop of their own."""
     ended = threading.Event()
 
     def renew() -> None:
@@ -309,7 +309,7 @@ def renewed(owner: LeaseOwner, seconds: float) -> Iterator[None]:
             try:
                 owner.beat()
             except BeatFailed:
-                continue  # the store doesn't answer; whatever the lease is for fails then, too
+                continue  # the store doesn't answer; the owner's other requests fail then, too
             except HomeLost:
                 return
 
@@ -323,7 +323,7 @@ def renewed(owner: LeaseOwner, seconds: float) -> Iterator[None]:
 
 
 def lease_of(home: ObjectHome, seconds: float) -> StoreLease:
-    """The lease of a home. Raises InvalidRequest where no home can be."""
+    """Return the lease of a home. Raises InvalidRequest where no home can be."""
     lost = (
         f"{home.url} has another owner now: this one gave no sign of life for longer than "
         "owner.lease_ms. What it accepted is kept; it does nothing more"
@@ -350,7 +350,7 @@ def _in_use(home: ObjectHome, claim: Claim | None) -> str:
 
 
 def _seen(lease: StoreLease) -> _Seen | None:
-    """What stands there; None if nothing does. Raises OSError."""
+    """Read the lease; None if it is absent. Raises OSError."""
     try:
         data, tag = lease.store.tagged(lease.path)
     except FileNotFoundError:

@@ -1,11 +1,11 @@
-"""Where everything of a home without a disk lies: objects below one address.
+"""The layout of a home without a disk: objects below one address.
 
-lease                    who says that it owns the home (`lease`)
+lease                    names the home's owner (`lease`)
 journal/EPOCH/GROUP      entries of each owner's journal (`pipeline.object_journal.entry`)
-dispatch/EPOCH           how far subscriptions were delivered (`object_marks`)
+dispatch/EPOCH           the dispatch marks of each owner (`object_marks`)
 tables/topic_log         the table; Spark's tables beside it
-probe/                   objects of a moment (`store_conditions`)
-restoring                while a restore puts all that together: nobody serves it
+probe/                   short-lived objects (`store_conditions`)
+restoring                present while a restore makes the home: no gateway serves it
 """
 
 from collections.abc import Mapping
@@ -20,33 +20,32 @@ TABLES = "tables"
 
 
 class ObjectHome(msgspec.Struct, frozen=True):
-    """A home at `url`; `options` are what the store's client needs beyond it, as deltalake names
-    them."""
+    """A home at `url`; `options` are the store's options, by deltalake's names."""
 
     url: str
     options: Mapping[str, str]
 
     def store(self, seconds_max: float) -> ObjectStore:
-        """A client for what isn't a table, whose requests take so long at most. Raises
-        InvalidRequest for an address that can't be."""
+        """Return a client for objects outside of tables, whose requests take `seconds_max` at most.
+        Raises InvalidRequest for an impossible address."""
         return ObjectStore(self.url, self.options, seconds_max=seconds_max)
 
     @property
     def tables(self) -> str:
-        """The address of the tables, where the settings name no other."""
+        """The address of the tables, unless the settings name another."""
         return f"{self.url}/{TABLES}"
 
 
 def journal_folder(epoch: int) -> str:
-    """Where an owner's journal lies."""
+    """Return the folder of an owner's journal."""
     return f"journal/{entry.folder(epoch)}"
 
 
 def entry_path(epoch: int, group: int) -> str:
-    """Where an entry of it lies."""
+    """Return the path of an entry of that journal."""
     return f"{journal_folder(epoch)}/{entry.name(group)}"
 
 
 def marks_path(epoch: int) -> str:
-    """Where an owner's marks lie."""
+    """Return the path of an owner's marks."""
     return f"dispatch/{entry.folder(epoch)}"

@@ -1,4 +1,4 @@
-"""The journal of an owner without a disk: what of it isn't in the table yet, and its removal.
+"""The journal of an owner without a disk: its groups that aren't in the table yet.
 
 Frames stay in memory until they are committed, as reading them back would cost a request each.
 Threads: `keep` on the loop; `read`, `recycle` on the committer's thread; all else on any.
@@ -12,7 +12,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.tables.journal.segment import FrameRef
 from distributary.pipeline.tables.object_home.journal_objects import JournalObjects, PutAnswer
 
-#: Entries that couldn't be removed and are tried again; the next owner removes what is left.
+#: Entries that couldn't be removed and are tried again; the next owner removes the others.
 LEFT_MAX = 10_000
 
 
@@ -33,7 +33,7 @@ class ObjectJournal:
         return self._epoch
 
     def keep(self, group: int, frame: memoryview) -> FrameRef:
-        """A group's frame is on its way."""
+        """Keep the frame of a group whose put is under way."""
         with self._lock:
             self._frames[group] = frame
             self.backlog_bytes += len(frame)
@@ -52,12 +52,12 @@ class ObjectJournal:
         return views
 
     def places(self, _refs: Sequence[FrameRef]) -> list[tuple[Path, Sequence[FrameRef]]]:
-        """In no file."""
+        """Return none: the frames aren't in files."""
         return []
 
     def recycle(self, through_group: int) -> None:
-        """The table has every group up to this one, durably: their entries mean nothing any more.
-        What can't be removed now is tried again with the next ones."""
+        """Remove the entries of all groups up to this one, which the table has durably. Removals
+        that fail are repeated by the next call."""
         with self._lock:
             done = [group for group in self._frames if group <= through_group]
             for group in done:
@@ -72,10 +72,10 @@ class ObjectJournal:
             self._left = left
 
     def prepare(self) -> None:
-        """Nothing is to be made beforehand."""
+        """Do nothing: no file is made beforehand."""
 
     def leave(self) -> None:
-        """From now on entries stay for the next owner, which removes them while it serves."""
+        """Leave entries from now on to the next owner, which removes them while it serves."""
         self._leaving = True
 
     def close(self) -> None:

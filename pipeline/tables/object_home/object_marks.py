@@ -1,10 +1,10 @@
 """Dispatch marks without a disk: memory, and an object of each owner.
 
-A store can't be asked for every delivery. So an object's marks say what a power cut leaves on a
-disk: whether a subscription had a consumer. All that it was owed then counts as possibly delivered
-when its owner has died. Each owner has an object of its own, so a former one replaces nothing. Each
-state of it has a number, and takes the place of the state before it alone: a request that comes
-late replaces nothing either.
+A store is too slow to be asked for every delivery. So an object's marks say only whether a
+subscription had a consumer, as those on a disk do after a power cut. All that the subscription was
+owed then counts as possibly delivered when its owner has died. Each owner has an object of its own,
+so a former owner replaces nothing of a later one. Each state of the object has a number, and
+replaces only the state before it: a late request replaces nothing either.
 """
 
 import time
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from distributary.pipeline.tables.delta.object_store import ObjectStore, Tag
 from distributary.pipeline.tables.object_home.object_home import marks_path
 
-#: Seconds for which a state is put again while the store doesn't answer, and between two attempts.
+#: Seconds for which a state's put is repeated while the store doesn't answer; between two attempts.
 PATIENCE_SECONDS, AGAIN_SECONDS = 20.0, 0.05
 
 
@@ -26,7 +26,7 @@ class ObjectMarks:
         self._memory = bytearray()
         self._number = 0
         self._tag: Tag | None = None
-        self._said: bytes | None = None  #: the memory as the object has it
+        self._said: bytes | None = None  #: the object's last known content
 
     @property
     def memory(self) -> bytearray:
@@ -36,7 +36,7 @@ class ObjectMarks:
         self._memory = bytearray(header.ljust(size, b"\0"))
 
     def publish(self) -> None:
-        """Nobody else reads this owner's object before its journal is the live one."""
+        """Do nothing: no other process reads this object before this owner's journal is live."""
 
     def grow(self, size: int) -> Callable[[], None]:
         self._memory = bytearray(bytes(self._memory).ljust(size, b"\0"))
@@ -62,7 +62,7 @@ class ObjectMarks:
             time.sleep(AGAIN_SECONDS)
 
     def _replaced(self, data: bytes) -> bool:
-        """Whether this state is there; if not, whose place it must take is known now."""
+        """Whether this state is stored; if not, the tag that it must replace is known now."""
         tag = self._store.exchange(self._path, data, self._tag)
         if tag is not None:
             self._tag = tag
@@ -71,15 +71,15 @@ class ObjectMarks:
         return there == data
 
     def close(self) -> None:
-        """Only memory."""
+        """Do nothing: there is only memory."""
 
 
 def _nothing() -> None:
-    """There is no former memory to be let go of."""
+    """Do nothing: there is no former memory to release."""
 
 
 def read_marks(store: ObjectStore, epoch: int) -> bytes | None:
-    """What an owner left; None if it left nothing. Raises OSError."""
+    """Read an owner's marks; None if it left none. Raises OSError."""
     try:
         return store.read(marks_path(epoch))
     except FileNotFoundError:

@@ -1,16 +1,16 @@
-"""Whether a store is one that a home may lie in: all that is safe there rests on its conditions."""
+"""Check of a store for a home: the safety of a home rests on the store's conditional puts."""
 
 from secrets import token_hex
 
 from distributary.pipeline.tables.delta.object_store import ObjectStore
 
-#: Where it is tried, below the home.
+#: Folder of the test objects, below the home.
 PROBE = "probe"
 
 
 def keeps_conditions(store: ObjectStore) -> bool:
-    """Whether a put that must not replace anything is refused where something is, and one that must
-    replace what was seen where that has changed. Tried on an object of its own, which is removed.
+    """Whether the store refuses a put that must not replace anything if the object exists, and a
+    put that must replace a seen version if it has changed. Tried on a new object, which is removed.
     Raises OSError and UndecidedError while the store doesn't answer."""
     path = f"{PROBE}/{token_hex(8)}"
     store.create(path, b"first")

@@ -1,4 +1,4 @@
-"""Rows of the log's files, read with Arrow where they are needed: by the driver or a task."""
+"""Rows of the log's files, read with Arrow in the process that needs them: the driver or a task."""
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
@@ -14,14 +14,14 @@ from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.data_file import completed
 from distributary.pipeline.tables.reading.part_reading import Unit
 
-#: Rows of a batch, about, and bytes: row groups that are smaller are read together.
+#: Rows and bytes of a batch, about: smaller row groups are read together.
 BATCH_ROWS: Final = 2_048
 BATCH_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LogRows:
-    """The rows of one kind in these files and row groups, of groups after `after` and up to
+    """The rows of one record in these files and row groups, of groups after `after` and up to
     `upto`."""
 
     log: str
@@ -31,8 +31,8 @@ class LogRows:
     upto: int
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Batches with these columns, and `group`; one that a file lacks is null. Raises OSError
-        when a file is gone or damaged."""
+        """Read batches with these columns and `group`; columns that a file lacks are null. Raises
+        OSError when a file is gone or damaged."""
         kind = topic_log_schema.ROWS[self.record]
         names = [name for name in kind.names if name in columns or name == "group"]
         wanted = pa.schema([kind.field(name) for name in names])
@@ -59,7 +59,7 @@ class LogRows:
         yield from rows.combine_chunks().to_batches()
 
     def _together(self, file: pq.ParquetFile, unit: Unit) -> Iterator[list[int]]:
-        """Row groups that may have any of the rows, as many as make a batch."""
+        """Yield row groups that may have any of the rows, as many as make a batch."""
         some, rows, size = list[int](), 0, 0
         for at in unit.row_groups or range(file.num_row_groups):
             if not may_have(file.metadata, at, self.after, self.upto):
@@ -77,7 +77,7 @@ class LogRows:
 
 
 def may_have(metadata: pq.FileMetaData, at: int, after: int, upto: int) -> bool:
-    """Whether a row group may have rows of groups after one and up to another."""
+    """Whether a row group may have rows of groups above `after` and up to `upto`."""
     group = metadata.row_group(at)
     column = metadata.schema.names.index("group")
     found = group.column(column).statistics
@@ -90,8 +90,8 @@ def may_have(metadata: pq.FileMetaData, at: int, after: int, upto: int) -> bool:
 def parts(
     log: str, record: str, files: Sequence[AddedFile], after: int, upto: int, *, part_bytes: int
 ) -> list[LogRows]:
-    """The rows of one kind in about as many parts as their bytes are worth, in the files' order. A
-    file that is worth several is cut between row groups."""
+    """Divide the rows of one record into parts of about `part_bytes`, in the files' order. A bigger
+    file is cut between row groups."""
     made: list[LogRows] = []
     units, filled = list[Unit](), 0
     for unit, size in _units(log, record, files, after, upto, part_bytes):

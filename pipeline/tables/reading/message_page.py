@@ -1,4 +1,4 @@
-"""What a reader of older messages gives back."""
+"""The result of a reader of older messages."""
 
 import msgspec
 
@@ -6,8 +6,8 @@ from distributary.pipeline.model.record_batch import RecordBatch
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Messages of one topic or pattern, ascending. Every committed one below `covered` is in the
-    batches."""
+    """Messages of one topic or pattern, ascending. The batches have every committed message from
+    the page's start to below `covered`."""
 
     batches: tuple[RecordBatch, ...]
     covered: int

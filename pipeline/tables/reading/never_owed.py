@@ -1,6 +1,6 @@
 """Messages that a subscription was never owed, in any incarnation: those of its own container if it
 is no-local, those of topics that the maker of its pattern may not consume from, and those that were
-published for another subscription alone.
+redriven for another subscription alone.
 
 Each such message is settled in its own group, for the incarnation of that time. An operation that
 begins a new incarnation at an earlier sequence must settle them for that one, too.
@@ -17,17 +17,19 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.model.outcome import Outcome
 
 _OUTCOMES = (Outcome.LOCAL, Outcome.FORBIDDEN, Outcome.REDRIVEN)
-#: Times that the table is read again because files were merged meanwhile.
+#: Attempts to read the table, whose files may be merged meanwhile.
 _TRIES_MAX = 3
 
 
 def never_owed(
     uri: str, settlements: Callable[[], Iterator[pq.ParquetFile]], subscription: str, since: int
 ) -> dict[Outcome, "array[int]"]:
-    """The sequences from `since` on, ascending, as far as they are committed. `settlements` opens
-    the files of settlements of the table at `uri`, as it is now. Raises StoreError.
+    """Return the committed ones of these sequences from `since` on, ascending, by outcome.
+    `settlements` opens the files of settlements of the table at `uri`, as it is now. Raises
+    StoreError.
 
-    Called on a thread of its own. Of most row groups only the column of subscriptions is read.
+    Called on a thread of its own. In most row groups only the columns of subscriptions and outcomes
+    are read.
     """
     for _ in range(_TRIES_MAX):
         try:
@@ -57,7 +59,7 @@ def _add(
     since: int,
     found: dict[Outcome, set[int]],
 ) -> None:
-    """What one row group says."""
+    """Add the sequences in one row group."""
     whose = file.read_row_group(nth, columns=["subscription", "outcome"], use_threads=False)
     own = pc.equal(whose["subscription"], pa.scalar(subscription, pa.string()))
     for outcome in _OUTCOMES:

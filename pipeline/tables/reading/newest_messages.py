@@ -1,4 +1,4 @@
-"""The newest messages of some topics, out of a log's files."""
+"""The newest messages of some topics, read from a log's files."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, cast
@@ -11,7 +11,7 @@ from distributary.pipeline.tables.delta.store import Store
 
 
 class LoggedMessage(NamedTuple):
-    """A message of the log, with its bytes as they came."""
+    """A message of the log, with its bytes as they were published."""
 
     sequence: int
     topic: str
@@ -21,8 +21,8 @@ class LoggedMessage(NamedTuple):
 def newest_messages(
     store: Store, files: Sequence[AddedFile], wanted: Callable[[str], bool], count: int
 ) -> Iterator[LoggedMessage]:
-    """Messages of the topics that are `wanted`, so many at most: those of the newest file first,
-    and in a file the last first. `files` are those of messages. Memory is one row group's."""
+    """Return up to `count` messages of the topics that are `wanted`: the newest file first, and in
+    a file the last message first. `files` are message files. Memory is one row group's."""
     for file in sorted(files, key=lambda file: file.high or 0, reverse=True):
         for found in _of_file(store, file.path, wanted):
             yield found

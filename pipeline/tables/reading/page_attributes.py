@@ -1,8 +1,8 @@
-"""The header attributes of messages in the table: three columns that are read only where they say
-something.
+"""The header attributes of messages in the table: three columns that are read only where a value
+isn't the default.
 
-What a row group's statistics say of them decides; files of before have none, and there they are
-read. An array of a `Columns` has an element for each row; all are None where all rows are plain.
+A row group's statistics tell that; files of earlier versions have none, and there the columns are
+read. An array of a `Columns` has an element for each row; None stands for rows that are all plain.
 """
 
 from array import array
@@ -41,7 +41,7 @@ class Columns:
 
 
 def said(group: pq.RowGroupMetaData, at: dict[str, int]) -> tuple[str, ...]:
-    """Which of the columns may say something in this row group; `at` is where columns lie."""
+    """Return the columns with non-default values in this row group; `at` has columns' indices."""
     return tuple(name for name in NAMES if name in at and not _usual(name, group, at[name]))
 
 
@@ -55,7 +55,7 @@ def _usual(name: str, group: pq.RowGroupMetaData, at: int) -> bool:
 
 
 def columns_of(table: pa.Table) -> Columns | None:
-    """The header attributes of these rows, of which columns may be missing; None if all are
+    """Return the header attributes of these rows, whose columns may be missing; None if all are
     plain."""
     count = table.num_rows
     priority = np.full(count, PRIORITY, np.uint8)
@@ -74,12 +74,12 @@ def _some_time(of: Columns) -> bool:
 
 
 def times(column: Chunked) -> Int64s:
-    """A column of timestamps in microseconds, 0 for null."""
+    """Convert a column of timestamps to microseconds, 0 for null."""
     return pc.cast(column, pa.int64()).fill_null(pa.scalar(0, pa.int64())).to_numpy()
 
 
 def joined(parts: Sequence[tuple[Columns | None, int]]) -> Columns | None:
-    """The header attributes of rows behind each other; with each part its count of rows."""
+    """Concatenate the header attributes of parts; each part comes with its count of rows."""
     if all(columns is None for columns, _ in parts):
         return None
     every = [columns or Columns.plain(count) for columns, count in parts]
@@ -93,8 +93,8 @@ def joined(parts: Sequence[tuple[Columns | None, int]]) -> Columns | None:
 def attributes(
     columns: Columns | None, first: int, listed: "array[int] | None", begin: int, end: int
 ) -> HeaderAttributes | None:
-    """The header attributes of rows begin .. end - 1 as a batch has them; None when all of these
-    are plain."""
+    """Return the header attributes of rows begin .. end - 1 for a batch; None when all of these are
+    plain."""
     if columns is None:
         return None
     some = columns.take(slice(begin, end))

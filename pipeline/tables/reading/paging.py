@@ -1,11 +1,11 @@
 """Reading messages back from `topic_log`, a page at a time, in the order of their sequences.
 
-What lies where is known from the commits' statistics (files) and from Parquet's footers (row
-groups). Files and row groups usually follow each other, but may overlap: several topics in one
-commit are stored topic by topic. So a page is complete only up to the lowest sequence that what
-wasn't read yet may hold, and never claims more.
+The commits' statistics (files) and Parquet's footers (row groups) tell where messages may be. Files
+and row groups usually follow each other, but may overlap: a commit stores its topics one after the
+other. So a page is complete only below the lowest sequence that an unread row group may have, and
+never claims more.
 
-Everything here is for one reader thread; the files it is given are an immutable tuple.
+Everything here is for one reader thread; the given files are an immutable tuple.
 """
 
 import heapq
@@ -35,22 +35,22 @@ from distributary.pipeline.tables.reading.page_attributes import Columns
 
 #: Open Parquet files that are kept with their footers; each is a file descriptor.
 FILES_OPEN_MAX = 64
-#: Decoded row groups that are kept: the one that a page ended in is where the next one begins.
+#: Decoded row groups that are kept: the next page begins in the row group where the last one ended.
 UNITS_KEPT_MAX = 2
-#: What a page may read beyond its size to get past row groups that overlap.
+#: A page may read this many times its size to get past row groups that overlap.
 OVERREAD_MAX = 4
-#: Row groups that one page reads where a hint says that few of their messages are wanted: other
-#: readers wait no longer for it.
+#: Row groups that one page reads where a hint says that few of their messages are wanted, at most:
+#: other readers wait for it meanwhile.
 FILTERED_UNITS_MAX = 8
-#: Consecutive messages that are worth a batch of their own; where stretches are shorter on average
-#: one batch lists its sequences instead. A batch costs about ten microseconds until it is
-#: delivered.
+#: Consecutive messages from which on a stretch gets a batch of its own; where stretches are shorter
+#: on average, one batch lists its sequences instead. A batch costs about ten microseconds until it
+#: is delivered.
 STRETCH_MIN = 32
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Unit:
-    """One row group: read as a whole. `only` says that all its rows are of `topic_low`."""
+    """One row group, which is read as a whole."""
 
     low: int
     high: int
@@ -58,7 +58,7 @@ class _Unit:
     index: int
     topic_low: str | None = field(compare=False)
     topic_high: str | None = field(compare=False)
-    attributes: tuple[str, ...] = field(compare=False)  #: columns of them that may say something
+    attributes: tuple[str, ...] = field(compare=False)  #: attribute columns with non-default values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,11 +94,11 @@ class Pager:
         bytes_max: int,
         hint_filter: HintFilter | None = None,
     ) -> Page:
-        """Messages of `topic`, which may be a pattern, from `start` on: about `bytes_max`, at least
-        one if there is one.
+        """Return messages of `topic`, which may be a pattern, from `start` on: about `bytes_max`,
+        at least one if there is one.
 
-        `head` is the first sequence that isn't committed in `files`. With `hint_filter` only
-        what it lets through, and the page ends where the filter does.
+        `head` is the first sequence that isn't committed in `files`. With `hint_filter` the page
+        has only messages that the filter names, and ends where the filter does.
         """
         row_filter = None if hint_filter is None else RowFilter(hint_filter)
         head = head if hint_filter is None else min(head, hint_filter.stop)
@@ -109,14 +109,14 @@ class Pager:
         return _cut(parts, start, limit, bytes_max, filtered=hint_filter is not None)
 
     def topics(self, files: Sequence[MessageFile], sequences: Sequence[int]) -> dict[int, str]:
-        """Where each of these messages (ascending) was published, as far as `files` have it."""
+        """Return the topic of each of these messages (ascending) that `files` have."""
         with self._forgetting():
             return self._topics(files, sequences)
 
     @contextmanager
     def _forgetting(self) -> Iterator[None]:
-        """What is kept is forgotten when anything can't be read: a footer has no checksum, so one
-        that was read while its bytes were wrong may be among it, and would fail for ever."""
+        """Forget the kept footers and rows after a read error: a footer has no checksum, so a kept
+        one may have been read from wrong bytes, and would fail each time."""
         try:
             yield
         except (OSError, pa.ArrowException):
@@ -152,7 +152,8 @@ class Pager:
         bytes_max: int,
         row_filter: "RowFilter | None",
     ) -> tuple[list[_Rows], int]:
-        """Row groups in order until the page is full, and the sequence they are complete up to."""
+        """Return row groups in order until the page is full, and the sequence up to which they
+        are complete."""
         parts: list[_Rows] = []
         size = read = 0
         lowest, highest = head, start - 1
@@ -180,8 +181,8 @@ class Pager:
     def _units(
         self, files: Sequence[MessageFile], topic: str, start: int, row_filter: "RowFilter | None"
     ) -> Iterator[_Unit]:
-        """Row groups that may hold the topic from `start` on, by their lowest sequence; with a
-        sifter only those with something that it lets through."""
+        """Yield row groups that may hold the topic from `start` on, by their lowest sequence; with
+        a filter only those with a sequence that it names."""
         waiting: list[_Unit] = []
         first = bisect_left(files, start, key=lambda file: file.reach)
         for i in range(first, len(files)):
@@ -229,7 +230,7 @@ class Pager:
         columns = ["sequence", "message", *unit.attributes] + ([] if only else ["topic"])
         try:
             table = parquet.read_row_group(unit.index, columns=columns, use_threads=False)
-        except OSError as error:  # such as a checksum that is wrong; Arrow doesn't name the file
+        except OSError as error:  # e.g. a wrong checksum; Arrow doesn't name the file
             raise OSError(f"{self._root / unit.path}, row group {unit.index}: {error}") from error
         if not only:
             table = table.filter(rows_of(topic, table["topic"]))
@@ -238,7 +239,7 @@ class Pager:
 
 
 class RowFilter:
-    """Takes out of rows what a hint names."""
+    """Selects the rows that a hint names."""
 
     __slots__ = ("_wanted",)
 
@@ -246,12 +247,12 @@ class RowFilter:
         self._wanted = np.frombuffer(hint_filter.sequences, np.int64)
 
     def any(self, low: int, high: int) -> bool:
-        """Whether it names any of these, the last one included."""
+        """Whether the hint names any sequence from `low` to `high`, both included."""
         at = int(np.searchsorted(self._wanted, low))
         return at < len(self._wanted) and int(self._wanted[at]) <= high
 
     def rows(self, rows: _Rows) -> _Rows:
-        """Those rows that it names."""
+        """Return the rows that the hint names."""
         at = np.searchsorted(self._wanted, rows.sequences)
         named = np.zeros(len(at), np.bool_)
         inside = at < len(self._wanted)
@@ -292,7 +293,7 @@ def _bounds(column: pq.ColumnChunkMetaData) -> tuple[Any, Any]:
 
 
 def _sorted(sequences: Int64s, messages: Chunked, attributes: Columns | None) -> _Rows:
-    """The rows by sequence; as they lie if they are so already."""
+    """Return the rows by sequence; without a copy if they are in that order already."""
     if (np.diff(sequences) > 0).all():
         return _rows(sequences, messages, attributes)
     order = np.argsort(sequences)
@@ -300,7 +301,7 @@ def _sorted(sequences: Int64s, messages: Chunked, attributes: Columns | None) ->
 
 
 def _rows(sequences: Int64s, messages: Chunked, attributes: Columns | None) -> _Rows:
-    """The rows over Arrow's own buffers, if they lie in one chunk."""
+    """Return the rows over Arrow's own buffers, without a copy if they lie in one chunk."""
     if not len(messages):
         return _Rows(sequences, np.zeros(1, np.int32), memoryview(b""), pa.nulls(0, pa.binary()))
     chunks = messages.chunks
@@ -313,7 +314,7 @@ def _rows(sequences: Int64s, messages: Chunked, attributes: Columns | None) -> _
 def _cut(
     parts: list[_Rows], start: int, limit: int, bytes_max: int, *, filtered: bool = False
 ) -> Page:
-    """The rows in [start, limit) as batches, cut where `bytes_max` is reached."""
+    """Return the rows in [start, limit) as batches, cut where `bytes_max` is reached."""
     if any(a.sequences[-1] >= b.sequences[0] for a, b in pairwise(parts)):
         parts = [_merged(parts)]
     batches: list[RecordBatch] = []
@@ -340,8 +341,8 @@ def _merged(parts: list[_Rows]) -> _Rows:
 
 
 def _batches(rows: _Rows, begin: int, stop: int, *, filtered: bool) -> list[RecordBatch]:
-    """The rows begin .. stop - 1: a batch for each stretch of consecutive sequences, or one for
-    all of them when the stretches are short."""
+    """Make batches of the rows begin .. stop - 1: one for each stretch of consecutive sequences, or
+    one for all rows when the stretches are short."""
     if begin >= stop:
         return []
     sequences = rows.sequences[begin:stop]

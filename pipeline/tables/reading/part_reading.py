@@ -1,7 +1,7 @@
-"""A part of a reading: chosen messages of `topic_log`, read where the part was sent.
+"""A part of a reading: chosen messages of `topic_log`, read in the process that got the part.
 
-A part is a value: it names files and row groups, and which of their messages are wanted. It is cut
-where the table is known (`pipeline.tables.reading.parts`) and read anywhere else, such as on an
+A part is a value: it names files and row groups, and the wanted messages in them. It is made by a
+process that knows the table (`pipeline.tables.reading.parts`) and read in any other, such as an
 executor of Spark, which needs pyarrow and, for a table on an object store, deltalake.
 """
 
@@ -27,11 +27,11 @@ from distributary.pipeline.tables.delta.commits import json_name
 
 Sequences = npt.NDArray[np.int64]
 
-#: What is read of each message, in this order, and `day`, which is the folder's.
+#: Columns of each message, in this order; `day` comes from the folder's name.
 COLUMNS = (*COPIED, "message")
-#: A table of before has no column of it.
+#: Columns that tables of earlier versions lack.
 _LATER = {"deliver_at": pa.timestamp("us", "UTC")}
-#: What to do where no table is.
+#: Advice in errors for a table that isn't found.
 _WHERE = "say with the option 'log' where the gateway's lies, as it is seen from here"
 
 
@@ -47,10 +47,9 @@ class Unit:
 @dataclass(frozen=True, slots=True)
 class Part:
     """The messages `wanted` (runs as text) of one topic or pattern. They lie in `units`, in this
-    order, and are `count`; where that is None, some of those wanted may be no messages of the
-    topic.
+    order. `count` is their number; None if some wanted sequences may not be messages of the topic.
 
-    `uri` and `options` are those of the table, `identity` says which table that must be.
+    `uri` and `options` are the table's; `identity` tells which table it must be.
     """
 
     uri: str
@@ -63,12 +62,12 @@ class Part:
 
 
 def read(part: Part) -> Iterator[pa.RecordBatch]:
-    """The messages with the columns COLUMNS, a row group at a time.
+    """Read the messages with the columns COLUMNS, a row group at a time.
 
-    Raises StoreError when another table lies there, a file is gone or a message isn't where it was.
+    Raises StoreError when another table lies there, a file is gone or a message isn't in its unit.
     """
     there = entry(part.uri, part.options, part.identity.version)
-    if there is not None:  # cleaned up, it leaves the names of the files: no other table has them
+    if there is not None:  # after a clean-up the files' names tell: no other table has them
         part.identity.require(part.uri, there)
     wanted = np.frombuffer(sequences_of(part.wanted), np.int64)
     found = 0
@@ -103,13 +102,13 @@ def _read(part: Part, unit: Unit, wanted: Sequences) -> Iterator[pa.RecordBatch]
 
 
 def require_same(uri: str, options: dict[str, str], identity: LogIdentity) -> None:
-    """Raise StoreError unless the table in `uri` can be reached and is the one that is meant."""
+    """Raise StoreError unless the table at `uri` can be reached and has this identity."""
     identity.require(uri, entry(uri, options, identity.version))
 
 
 def entry(uri: str, options: dict[str, str], version: int) -> bytes | None:
-    """The entry of a version; None if the table has none. Raises StoreError when no table can be
-    reached there."""
+    """Read the log's entry of a version; None if the table has none. Raises StoreError when no
+    table can be reached there."""
     folder, name = folder_of(uri), json_name(version)
     try:
         if folder is None:
@@ -124,7 +123,7 @@ def entry(uri: str, options: dict[str, str], version: int) -> bytes | None:
 
 
 def parquet(uri: str, options: dict[str, str], path: str) -> pq.ParquetFile:
-    """A data file of the table. Raises OSError."""
+    """Open a data file of the table. Raises OSError."""
     folder = folder_of(uri)
     if folder is not None:
         return pq.ParquetFile(folder / path, page_checksum_verification=True)
@@ -134,7 +133,7 @@ def parquet(uri: str, options: dict[str, str], path: str) -> pq.ParquetFile:
 
 
 def _places(uri: str, options: dict[str, str]) -> Any:
-    """The files of a table on an object store."""
+    """Return the file system of a table on an object store."""
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 (only object stores need it)
     from pyarrow.fs import PyFileSystem  # noqa: PLC0415
 
@@ -142,7 +141,7 @@ def _places(uri: str, options: dict[str, str]) -> Any:
 
 
 def folder_of(uri: str) -> Path | None:
-    """The folder of a table on a disk; None for one on an object store."""
+    """Return the folder of a table on a disk; None for one on an object store."""
     if uri.startswith("file://"):
         return Path(unquote(urlsplit(uri).path))
     return None if "://" in uri else Path(uri)
@@ -151,7 +150,7 @@ def folder_of(uri: str) -> Path | None:
 def _chosen(
     table: pa.Table, topic: str, wanted: Sequences, day: dt.date
 ) -> Iterator[pa.RecordBatch]:
-    """What of a row group is wanted."""
+    """Return the wanted rows of a row group."""
     sequences = table["sequence"].to_numpy()
     at = np.searchsorted(wanted, sequences)
     at[at == len(wanted)] = 0

@@ -1,7 +1,7 @@
-"""Where chosen messages of `topic_log` lie, cut into parts that are read side by side.
+"""The files and row groups of chosen messages of `topic_log`, cut into parts for parallel readers.
 
 Parts follow each other in sequence and have whole row groups, so that nothing is read twice. The
-table's statistics say which files may have what is wanted, their footers which row groups.
+table's statistics tell which files may have wanted messages, their footers which row groups.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ from distributary.pipeline.tables.reading.part_reading import (
     require_same,
 )
 
-#: A file with as many rows at most is one unit: its footer isn't read to cut it.
+#: A file with at most this many rows is one unit: its footer isn't read to cut it.
 ROWS_UNCUT = 8_192
 
 
@@ -52,10 +52,10 @@ def parts(
     messages: int,
     exact: bool = True,
 ) -> list[Part]:
-    """The parts that together have the messages `sequences` (ascending), about so many each.
+    """Return parts that together have the messages `sequences` (ascending), about `messages` each.
 
-    `exact`: all of them are messages of the topic; else some may not be. Raises StoreError when
-    the table can't be read, isn't the one that `identity` says, or lacks one of them.
+    `exact`: all of them are messages of the topic; else some may not be. Raises StoreError when the
+    table can't be read, isn't the one of `identity`, or lacks one of them.
     """
     require_same(uri, options, identity)
     wanted = np.fromiter(sequences, np.int64)
@@ -99,7 +99,7 @@ def _missing(uri: str, topic: str, sequence: int, state: TableState) -> StoreErr
 def _pieces(
     uri: str, options: dict[str, str], state: TableState, topic: str, wanted: Sequences
 ) -> Iterator[_Piece]:
-    """What may have any of them, file by file."""
+    """Return the units that may have any wanted message, file by file."""
     facts = {file.path: (file.day, file.rows) for file in state.files}
     for file in state.messages:
         if not file.may_hold(topic) or not _any(wanted, file.low, file.high):
@@ -141,7 +141,7 @@ def _any(wanted: Sequences, low: int, high: int) -> bool:
 
 
 def _clusters(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
-    """Those that overlap go together: what of them is wanted can be counted."""
+    """Join overlapping pieces, so that the wanted messages of each cluster can be counted."""
     cluster: list[_Piece] = []
     high = -1
     for piece in sorted(pieces, key=lambda one: (one.low, one.unit.path, one.unit.row_groups)):
@@ -157,7 +157,7 @@ def _clusters(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
 def _gathered(
     clusters: Iterator[list[_Piece]], wanted: Sequences, messages: int
 ) -> Iterator[list[_Piece]]:
-    """Neighbours together until they have so many of those wanted."""
+    """Join neighbouring clusters until they have about `messages` wanted messages."""
     gathered: list[_Piece] = []
     count = 0
     for cluster in clusters:

@@ -1,7 +1,7 @@
-"""What the messages of the table are like, by its statistics as far as they say it.
+"""Statistics about the messages of the table: priorities, expiries, volumes, times.
 
-Files and row groups that can't matter aren't read; of the others only the columns in question, a
-row group at a time. What is given is of one state of the table, on any thread.
+Files and row groups that can't matter aren't read; of the others only the needed columns, a few row
+groups at a time. All arguments are of one state of the table; any thread may call.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,40 +24,40 @@ from distributary.pipeline.tables.delta.message_file import TOPIC_EXACT_MAX
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.reading import page_attributes
 
-#: A part of a topic's messages: the topic, the sequence behind the last message, how many they are,
-#: about how many bytes they have, and when the last one was published (microseconds).
+#: A part of a topic's messages: the topic, the sequence after the last message, their number, about
+#: how many bytes they have, and when the last one was published (microseconds).
 Volume: TypeAlias = tuple[str, int, int, int, int]
 
-#: Messages of a priority above 4, by priority, as `Ahead` has them.
+#: Messages of a priority above 4, by priority, in the form of `Ahead`.
 Packed: TypeAlias = dict[int, tuple[dict[int, bytes], list[range]]]
 
 #: Row groups that are read together: a call for each took ten times as long.
 ROW_GROUPS: Final = 64
-#: Footers that are read until memory is given back.
+#: Files after which freed memory is given back.
 FILES: Final = 8
-#: A header that says more means this priority.
+#: A higher priority in a header counts as this one.
 HIGHEST: Final = 9
 
-#: What makes a message wait its turn elsewhere than behind those before it, or not at all.
+#: Columns that change a message's place in the order of delivery, or end its delivery.
 _ORDERING: Final = ("priority", "expires_at")
 
 
 def messages_of(files: Iterable[AddedFile]) -> list[AddedFile]:
-    """The files of messages by their lowest sequence."""
+    """Return the files of messages by their lowest sequence."""
     found = [file for file in files if file.record == topic_log_schema.MESSAGE]
     return sorted(found, key=lambda file: file.low or 0)
 
 
 def priority_statistics(store: Store, files: Sequence[AddedFile], since: int) -> Iterator[Ahead]:
-    """Of the sequences from `since` on: the messages of a priority above 4, and those that expire;
-    ascending for each topic, in parts."""
+    """Return, for sequences from `since` on, the messages of a priority above 4 and those that
+    expire; ascending for each topic, in parts."""
     due = [file for file in files if _reaches(file.high, since) and not _plain(file)]
     for file, parquet in _opened(store, due):
         yield from _dense(parquet, file, since) if _is_dense(file) else _listed(parquet, since)
 
 
 def _opened(store: Store, files: Iterable[AddedFile]) -> Iterator[tuple[AddedFile, pq.ParquetFile]]:
-    """Each file, open until the next one."""
+    """Yield each file, open until the next one."""
     for nth, file in enumerate(files, 1):
         with store.parquet(file.path) as parquet:
             yield file, parquet
@@ -71,15 +71,15 @@ def _plain(file: AddedFile) -> bool:
 
 
 def _is_dense(file: AddedFile) -> bool:
-    """Whether its statistics say of each row which message that is: all of its sequences are one
-    topic's. Who records header attributes writes rows by sequence."""
+    """Whether its statistics tell the sequence of each row: all of its sequences belong to one
+    topic. Files with attributes have their rows by sequence."""
     if file.attributes is None or file.low is None or file.high is None:
         return False
     return file.high - file.low + 1 == file.rows and _exact(file.topic_low, file.topic_high)
 
 
 def _dense(parquet: pq.ParquetFile, file: AddedFile, since: int) -> Iterator[Ahead]:
-    """What such a file tells: no more is read of it than what its messages say."""
+    """Return the attributes of a dense file; only the attribute columns are read."""
     has, first, topic = file.attributes, file.low, file.topic_low
     assert has is not None and first is not None and topic is not None  # noqa: S101, PT018
     columns = ["priority"] if has.priority_high > PRIORITY else []
@@ -96,7 +96,7 @@ def _dense(parquet: pq.ParquetFile, file: AddedFile, since: int) -> Iterator[Ahe
 
 
 def _masks(first: int, priority: npt.NDArray[np.uint8]) -> Packed:
-    """The messages of each high priority; these are those from `first` on."""
+    """Return the messages of each high priority; `priority` begins at sequence `first`."""
     found = {}
     for level, which in _levels(priority):
         lanes = Lanes()
@@ -106,7 +106,7 @@ def _masks(first: int, priority: npt.NDArray[np.uint8]) -> Packed:
 
 
 def _levels(priority: npt.NDArray[np.uint8]) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
-    """Each high priority that there is, and which messages have it."""
+    """Yield each high priority in use, and the messages that have it."""
     known = np.minimum(priority, HIGHEST)
     for level in range(PRIORITY + 1, HIGHEST + 1):
         which = known == level
@@ -115,7 +115,7 @@ def _levels(priority: npt.NDArray[np.uint8]) -> Iterator[tuple[int, npt.NDArray[
 
 
 def _lapses(sequences: Int64s, rows: Int64s, expires_at: Int64s) -> list[tuple[int, int, int]]:
-    """The stretches in which some of these messages expire, no longer than a row group."""
+    """Return the stretches in which some of these messages expire, each within a row group."""
     some = np.flatnonzero(expires_at)
     if not len(some):
         return []
@@ -128,7 +128,7 @@ def _lapses(sequences: Int64s, rows: Int64s, expires_at: Int64s) -> list[tuple[i
 
 
 def _listed(parquet: pq.ParquetFile, since: int) -> Iterator[Ahead]:
-    """What any file tells, by the statistics of its row groups."""
+    """Return the attributes of any file, by the statistics of its row groups."""
     at, due = _places(parquet), dict[int, list[str]]()
     for nth in range(parquet.num_row_groups):
         group = parquet.metadata.row_group(nth)
@@ -166,7 +166,7 @@ def _unusual(table: pa.Table, since: int) -> Iterator[Ahead]:
 
 
 def _by_topic(table: pa.Table, sequences: Int64s) -> Iterator[tuple[str, Int64s]]:
-    """For each topic the indices of its rows, by sequence."""
+    """Yield for each topic the indices of its rows, by sequence."""
     names = table["topic"].combine_chunks().dictionary_encode()
     codes = names.indices.to_numpy()
     for code, name in enumerate(cast("list[str]", names.dictionary.to_pylist())):
@@ -175,7 +175,7 @@ def _by_topic(table: pa.Table, sequences: Int64s) -> Iterator[tuple[str, Int64s]
 
 
 def volumes(store: Store, files: Sequence[AddedFile], since: int) -> Iterator[Volume]:
-    """How much there is from `since` on, in parts, ascending for each topic."""
+    """Return the volumes of messages from `since` on, in parts, ascending for each topic."""
     late = [file for file in files if _reaches(file.high, since)]
     for _, parquet in _opened(store, late):
         at = _places(parquet)
@@ -207,7 +207,7 @@ def _counted(table: pa.Table, since: int, size: float) -> Iterator[Volume]:
 
 
 def _only_topic(group: pq.RowGroupMetaData, at: int) -> str | None:
-    """The topic of all rows, if the bounds tell."""
+    """Return the topic of all rows, if the bounds tell."""
     low, high = _bounds(group, at)
     return cast("str", low) if _exact(low, high) else None
 
@@ -218,8 +218,8 @@ def _exact(low: object, high: object) -> bool:
 
 
 def first_at(store: Store, files: Sequence[AddedFile], time: int, *, day: str) -> int | None:
-    """The lowest sequence that was published at this time (microseconds) or later; None if none
-    was. `day` is the UTC day of the time."""
+    """Return the lowest sequence that was published at `time` (microseconds) or later; None if
+    there is none. `day` is the UTC day of the time."""
     best: int | None = None
     for file in files:
         if file.low is None or (best is not None and file.low >= best):
@@ -236,7 +236,7 @@ def first_at(store: Store, files: Sequence[AddedFile], time: int, *, day: str) -
 
 
 def _first_in(store: Store, file: AddedFile, time: int, best: int | None) -> int | None:
-    """The lowest sequence below `best` of what the file has from that time on."""
+    """Return the file's lowest sequence from that time on, if it is below `best`; else `best`."""
     with store.parquet(file.path) as parquet:
         at = _places(parquet)
         for nth in range(parquet.num_row_groups):
@@ -265,5 +265,5 @@ def _bounds(group: pq.RowGroupMetaData, at: int) -> tuple[object, object]:
 
 
 def _reaches(high: object, since: int) -> bool:
-    """Whether something from `since` on may lie below this bound; None is no bound."""
+    """Whether a sequence from `since` on may lie below this bound; None is no bound."""
     return not isinstance(high, int) or high >= since

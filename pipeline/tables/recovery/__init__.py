@@ -1,4 +1,4 @@
-"""Where every durable subscription stands when a gateway starts.
+"""The state of every durable subscription when a gateway starts.
 
 It may import the tables' rooms before it. Start with `snapshot`.
 """

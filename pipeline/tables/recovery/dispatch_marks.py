@@ -1,16 +1,15 @@
 """How far each durable subscription was delivered, in a file that outlives the process.
 
-A restart must tell what may have been delivered from what can't have been. So every durable
-subscription that ever had a consumer has a slot with its *mark*: every delivery whose outcome isn't
-durable lies below it.
+A restart must know which messages may have been delivered. So every durable subscription that ever
+had a consumer has a slot with its *mark*: every delivery whose outcome isn't durable lies below it.
 
 Rule 1: a mark is stored before the first byte of the deliveries below it goes to a socket.
-Rule 2: a store is one aligned word of a mapped file: after a kill the kernel has every one of them,
-        and marks are exact. After a power cut they are worth nothing. Then counts what was made
-        durable: whether the subscription had a consumer. If so, all that it is owed was possibly
+Rule 2: a store is one aligned word of a mapped file: after a kill the kernel has all stores, and
+        marks are exact. After a power cut marks are worth nothing. Then only the durable flag
+        counts, whether the subscription had a consumer: if so, all that it is owed was possibly
         delivered.
-Rule 3: each start reads the file and puts a new one in its place. What a former owner of the home
-        may still store goes nowhere.
+Rule 3: each start reads the file and puts a new one in its place. Later stores of a former owner of
+        the home have no effect.
 
 Stores and slots belong to the loop's thread; `sync` may be called on another one.
 """
@@ -28,7 +27,7 @@ from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.failures import POSSIBLY_DELIVERED_STEPS_MAX, PossiblyDelivered
 from distributary.pipeline.tables.recovery.marks_file import MappedFile, MarksFile
 
-#: Says which start of the machine this is: the kernel keeps what was stored for as long.
+#: Identifies this boot of the machine: the kernel keeps stores until the next boot.
 BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
 
 MAGIC: Final = b"DISPATCH"
@@ -39,11 +38,11 @@ SLOTS_MIN: Final = 512
 
 #: magic, version, slots, boot id; then its crc. The header takes the place of slot 0.
 HEADER = struct.Struct("<8sII32s")
-#: key, whether the slot is in use, whether it has a consumer, how many steps, the steps;
+#: key, whether the slot is in use, whether it has a consumer, the number of steps, the steps;
 #: then its crc. All of a slot but its mark.
 _SLOT = struct.Struct(f"<16sBBH{2 * POSSIBLY_DELIVERED_STEPS_MAX}Q")
 _CRC = struct.Struct("<I")
-#: Where a slot's mark is, in words of 8 bytes.
+#: The place of the mark in a slot, in words of 8 bytes.
 _MARK_WORD: Final = SLOT_BYTES // 8 - 1
 
 
@@ -56,7 +55,7 @@ class Standpoint(msgspec.Struct, frozen=True):
 
 
 class _Slot(msgspec.Struct, frozen=True):
-    """What a process left in a slot."""
+    """The content of a slot that a former process left."""
 
     attached: bool
     possible: PossiblyDelivered
@@ -64,7 +63,8 @@ class _Slot(msgspec.Struct, frozen=True):
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What the process before left: `slots` by key. Of what isn't in them, `unknown` holds."""
+    """The content that a former process left: `slots` by key. For subscriptions without a slot,
+    `unknown` tells whether all they are owed was possibly delivered."""
 
     slots: dict[bytes, _Slot]
     exact: bool
@@ -73,7 +73,7 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class DispatchMarks:
-    """The open file. `found` says in words what the process before had left."""
+    """The open file. `found` describes, in words, what the former process had left."""
 
     def __init__(self, file: MarksFile, found: str) -> None:
         self.name, self.found = file.name, found
@@ -94,11 +94,11 @@ class DispatchMarks:
         next_group: int,
         owned: Callable[[], None],
     ) -> tuple[Self, dict[str, PossiblyDelivered]]:
-        """Read what the process before left, and begin anew; durable on return.
+        """Read the former process' marks and begin a new file; durable on return.
 
-        `head` is the log's next sequence. For each subscription: what was possibly
-        delivered. Raises StoreError when the file can't be written, and what `owned` raises when
-        the home is another's by then.
+        `head` is the log's next sequence. Also returns, for each subscription, its possibly
+        delivered messages. Raises StoreError when the file can't be written, and the error of
+        `owned` when the home has another owner by then.
         """
         boot = _boot_id()
         file = MappedFile(path, owned)
@@ -114,9 +114,9 @@ class DispatchMarks:
         head: int,
         next_group: int,
     ) -> tuple[Self, dict[str, PossiblyDelivered]]:
-        """The same in any place: what the process before left there was read, and a new file takes
-        its place. `boot` says which start of the machine this is; marks that don't outlive the
-        process have none."""
+        """As `open`, for marks in any place: `left` was read there, and a new file replaces it.
+        `boot` identifies this boot of the machine; empty for marks that don't outlive the
+        process."""
         uncertain = {
             at.subscription: _uncertain_of(left, at, head=head, next_group=next_group)
             for at in standpoints
@@ -140,8 +140,8 @@ class DispatchMarks:
         return marks, uncertain
 
     def attach(self, subscription: str) -> int:
-        """The subscription has a consumer: its slot. Durable only after `sync`, before which the
-        consumer must get nothing. Raises StoreError when there is no space for it."""
+        """Return the slot of a subscription that has a consumer. Durable only after `sync`; until
+        then the consumer must get nothing. Raises StoreError when there is no room for a slot."""
         key = _key(subscription)
         slot = self._slots.get(key)
         if slot is None:
@@ -150,26 +150,26 @@ class DispatchMarks:
         return slot
 
     def deliver(self, slot: int, position: int) -> None:
-        """Raise the mark: what lies below the position may be delivered from now on. Slot 0
-        belongs to no subscription."""
+        """Raise the mark: messages below the position may be delivered from now on. Slot 0 belongs
+        to no subscription."""
         self._marks[slot] = max(self._marks[slot], position)
 
     def renew(self, slot: int) -> None:
-        """The subscription has begun anew, and that is durable: nothing was delivered to what it is
-        now."""
+        """Clear the mark of a subscription whose new incarnation is durable: nothing was delivered
+        to that incarnation."""
         self._marks[slot] = 0
 
     def quiet(self, slot: int) -> None:
-        """The subscription has no consumer, and how each delivery ended is durable in the log."""
+        """Clear the slot of a subscription without consumers whose outcomes are all durable."""
         self._marks[slot] = 0
         self._write(slot, attached=False)
 
     def delivering(self, slot: int) -> bool:
-        """Whether anything was delivered since it was quiet."""
+        """Whether any message was delivered since `quiet` or `renew`."""
         return self._marks[slot] != 0
 
     def free(self, subscription: str) -> None:
-        """The subscription is no more, durably."""
+        """Free the slot of a subscription whose end is durable."""
         slot = self._slots.pop(_key(subscription), None)
         if slot is not None:
             self._uncertain.pop(slot, None)
@@ -178,8 +178,8 @@ class DispatchMarks:
             self._free.append(slot)
 
     def sync(self) -> None:
-        """Make all that was stored before durable. Raises OSError; then nothing is certain, and no
-        later call asks the disk again: it might say yes to what it has forgotten."""
+        """Make all earlier stores durable. Raises OSError; then nothing is certain, and all later
+        calls fail without a new fsync, which might succeed although the stores are lost."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -211,7 +211,7 @@ class DispatchMarks:
         return slot
 
     def _grow(self) -> None:
-        """Twice the slots. The new half is written, not only reserved: a store into a hole of a
+        """Double the slots. The new half is written, not only reserved: a store into a hole of a
         full disk would kill the process."""
         try:
             outgrown = self._file.grow(2 * len(self._mapped))
@@ -224,7 +224,7 @@ class DispatchMarks:
         outgrown()
 
     def _write(self, slot: int, *, attached: bool) -> None:
-        """All of a slot but its mark, in one piece."""
+        """Write all of a slot but its mark, in one piece."""
         begin = slot * SLOT_BYTES
         key = self._mapped[begin : begin + 16]
         steps = self._uncertain.get(slot, PossiblyDelivered()).steps
@@ -235,9 +235,9 @@ class DispatchMarks:
 
 
 def look(path: Path) -> tuple[str, bool]:
-    """What the file holds, in words, and whether some of it can't be used; nothing is changed.
+    """Describe the file's content, and tell whether some of it is damaged; nothing is changed.
 
-    Raises StoreError for one of another version. A slot that is just being written looks damaged.
+    Raises StoreError for a file of another version. A slot that is being written looks damaged.
     """
     left = _read(path, _boot_id())
     return left.found, left.unknown and path.exists()
@@ -250,8 +250,8 @@ def _uncertain_of(left: Left, at: Standpoint, *, head: int, next_group: int) -> 
             head if left.unknown else 0, next_group, floor=at.floor
         )
     position = slot.mark if left.exact else head * slot.attached
-    # What a process delivered that had died before the subscription began, or was rewound, it
-    # delivered to another one.
+    # Processes that died before the subscription began, or was rewound, delivered to an earlier
+    # incarnation.
     possible = PossiblyDelivered(tuple(step for step in slot.possible.steps if step[1] > at.began))
     return possible.after_crash(min(position, head), next_group, floor=at.floor)
 
@@ -267,8 +267,8 @@ def _read(path: Path, boot: bytes) -> Left:
 
 
 def left_in(data: bytes | None, boot: bytes, name: str) -> Left:
-    """What the process before left, in a file's bytes; None: there is none. Without a `boot` marks
-    aren't exact. Raises StoreError for one of another version."""
+    """Read a file's bytes; None: there is no file. Without a `boot` marks aren't exact. Raises
+    StoreError for a file of another version."""
     if data is None:
         return Left({}, exact=False, unknown=True, found="there were no marks")
     header = _unchecked(data[: HEADER.size + _CRC.size])
@@ -297,7 +297,7 @@ def left_in(data: bytes | None, boot: bytes, name: str) -> Left:
 
 
 def _read_slot(data: bytes) -> tuple[bytes, _Slot] | None:
-    """A slot in use and its key, or None if it's damaged."""
+    """Read a slot in use and its key; None if it's damaged."""
     static = _unchecked(data[: _SLOT.size + _CRC.size])
     if static is None:
         return None
@@ -308,7 +308,7 @@ def _read_slot(data: bytes) -> tuple[bytes, _Slot] | None:
 
 
 def _boot_id() -> bytes:
-    """Empty where the system doesn't say: then no marks are of this boot."""
+    """Return a hash of the boot's id; empty where the system has none: then no marks are exact."""
     try:
         text = BOOT_ID_PATH.read_text().strip()
     except OSError:
@@ -325,7 +325,7 @@ def checked(data: bytes) -> bytes:
 
 
 def _unchecked(data: bytes) -> bytes | None:
-    """The data without its crc, or None if that is wrong."""
+    """Return the data without its crc; None if the crc is wrong."""
     if len(data) < _CRC.size:
         return None
     body, crc = data[: -_CRC.size], data[-_CRC.size :]

@@ -1,7 +1,7 @@
-"""Where dispatch marks lie: memory that the loop writes, and how it becomes durable.
+"""The place of dispatch marks: memory that the loop writes, and how it becomes durable.
 
-`MarksFile` is what is asked of a place; `MappedFile` is a file on a disk, whose memory the kernel
-keeps over a kill of the process.
+`MarksFile` is the protocol of all places; `MappedFile` is a file on a disk, whose memory the kernel
+keeps when the process is killed.
 """
 
 import mmap
@@ -15,11 +15,11 @@ from distributary.pipeline.tables.journal.segment import sync_directory, write_a
 
 
 class MarksFile(Protocol):
-    """A file of marks. OSError says that nothing is certain."""
+    """A file of marks. After an OSError nothing is certain."""
 
     @property
     def name(self) -> str:
-        """What it is called in sentences."""
+        """Its name in messages."""
 
     @property
     def memory(self) -> mmap.mmap | bytearray:
@@ -29,29 +29,29 @@ class MarksFile(Protocol):
         """Begin a new file: the header, then zeros. Readers see the old one until `publish`."""
 
     def publish(self) -> None:
-        """The new file takes the place of the old one, durably."""
+        """Replace the old file by the new one, durably."""
 
     def grow(self, size: int) -> Callable[[], None]:
-        """More zeros at its end. What is given back lets go of the former memory, when no view of
-        it is used any more. After an error nothing has changed."""
+        """Append zeros. The returned function releases the former memory; call it when no view of
+        that memory is in use. After an error nothing has changed."""
 
     def sync(self) -> None:
-        """Make all that was written before durable. May be called on another thread."""
+        """Make all earlier writes durable. May be called on another thread."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the file."""
 
 
 class MappedFile:
     """The file at `path`, mapped: a store into it outlives the process.
 
-    A new file is written under a name of its own before `owned` is asked, and what other owners
-    have left under such names goes before a new file is published. So one that is paused in front
-    of its rename, and wakes when the home is another's, finds nothing to rename.
+    A new file is written under a name of its own, then `owned` is asked, and the temporary files of
+    other owners are removed before the new file is published. So a former owner that was paused
+    before its rename finds nothing to rename when it wakes.
     """
 
     def __init__(self, path: Path, owned: Callable[[], None]) -> None:
-        """`owned` raises HomeLost when the home is ours no more."""
+        """`owned` raises HomeLost when the home is no longer ours."""
         self._path, self.name, self._owned = path, str(path), owned
         self._temporary = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
         self._left: list[Path] = []
@@ -63,7 +63,7 @@ class MappedFile:
         return self._mapped
 
     def make(self, header: bytes, size: int) -> None:
-        """A new file beside the old one, whole, so that no store meets a full disk."""
+        """Write a new file beside the old one, whole, so that no store meets a full disk."""
         self._left = list(self._path.parent.glob(f".{self._path.name}.*tmp"))
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._fd = os.open(self._temporary, flags, 0o644)
@@ -78,8 +78,8 @@ class MappedFile:
         sync_directory(self._path.parent)
 
     def grow(self, size: int) -> Callable[[], None]:
-        """What is new is written, not only reserved: a store into a hole of a full disk would kill
-        the process."""
+        """As `MarksFile.grow`. The zeros are written, not only reserved: a store into a hole of a
+        full disk would kill the process."""
         old, before = self._mapped, len(self._mapped)
         try:
             write_all(self._fd, [bytes(size - before)], before)

@@ -1,11 +1,11 @@
-"""Where every durable subscription stands when a gateway starts.
+"""Reader of the state of every durable subscription when a gateway starts.
 
-Spark's table `cursors` says it as of some group, the log's settlements after that group say the
-rest. Without the table the whole log says the same, slower. The rules are the job's
+Spark's table `cursors` has the state as of some group; the log's settlements after that group
+complete it. Without the table the whole log gives the same result, slower. The rules are the job's
 (`pipeline.transforms.materialize.cursors`): an event of BEGINNINGS begins an incarnation, `deleted`
-ends it, all others change only what it is; inside of one group a beginning wins, then a deletion; a
-settlement counts when its group is later than its incarnation's. So the fold doesn't depend on the
-order of rows.
+ends it, all others change only its attributes; within one group a beginning wins, then a deletion;
+a settlement counts when its group is later than its incarnation's. So the order of rows doesn't
+matter.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ from distributary.pipeline.tables.recovery.standpoints import (
 from distributary.pipeline.tables.recovery.transaction_events import of_transactions, open_of, read
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
-#: What of Spark's table is read, with the types that it must have.
+#: The columns that are read from Spark's table, with the types that they must have.
 CURSOR_COLUMNS = {
     "subscription": pa.string(),
     "topic": pa.string(),
@@ -81,13 +81,13 @@ Flags = npt.NDArray[np.bool_]
 
 _BEGINS = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
 _DELETED = pa.scalar(SubscriptionEvent.DELETED.value, pa.string())
-#: The events of subscriptions. All of schemas matter, as does what nobody knows.
+#: The known events of subscriptions. Schemas' events and unknown ones all matter, too.
 _KNOWN = pa.array(sorted({*SubscriptionEvent} - NOT_OF_SUBSCRIPTIONS), pa.string())
 
 
 @dataclass(slots=True)
 class _Fold:
-    """A subscription while it is folded."""
+    """A subscription during the fold."""
 
     standing: Standing
     incarnation: "_Incarnation"
@@ -95,7 +95,7 @@ class _Fold:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One thing that happened to a subscription, and what it is since."""
+    """One event of a subscription, and the subscription's attributes after it."""
 
     group: int
     what: SubscriptionEvent
@@ -107,26 +107,26 @@ class _Event:
 
     @property
     def order(self) -> tuple[int, int]:
-        """By group; inside of one group a beginning comes last, a deletion before it."""
+        """Sort key: the group; within one group a beginning comes last, a deletion before it."""
         rank = 2 if self.what in BEGINNINGS else int(self.what == SubscriptionEvent.DELETED)
         return (self.group, rank)
 
 
 @dataclass(frozen=True, slots=True)
 class _Incarnation:
-    """A subscription that lives: the event that began its incarnation, and its last one."""
+    """A living subscription: the event that began its incarnation, and its last event."""
 
     began: _Event
     last: _Event
 
 
 class _Unusable(Exception):
-    """Why the table `cursors` can't be used."""
+    """The reason why the table `cursors` can't be used."""
 
 
 class ReadAhead(msgspec.Struct, frozen=True, eq=False):
-    """Where all subscriptions of a table stood at one of its versions. It is for one reader, which
-    goes on from it and changes it."""
+    """The state of all subscriptions at one version of a table. It has one reader, which continues
+    from it and changes it."""
 
     identity: LogIdentity
     group: int
@@ -134,8 +134,8 @@ class ReadAhead(msgspec.Struct, frozen=True, eq=False):
 
 
 def read_ahead(log: TopicLog, before: ReadAhead | None) -> ReadAhead:
-    """Where all subscriptions stand in a table that another process writes, for a `load` that
-    comes later; `before` is what was read of it earlier. Raises StoreError."""
+    """Read the state of all subscriptions from a table that another process writes, for a later
+    `load`; `before` is the result of an earlier call. Raises StoreError."""
     folds, _, _, _ = _folded(log, before)
     for fold in folds.values():
         fold.standing.group = log.journal_version
@@ -144,8 +144,8 @@ def read_ahead(log: TopicLog, before: ReadAhead | None) -> ReadAhead:
 
 
 def load(log: TopicLog, ahead: ReadAhead | None = None) -> Snapshot:
-    """The state as of the log's last commit. The caller has committed the journal before; `ahead`
-    is what was read before that.
+    """Read the state as of the log's last commit. The caller has committed the journal before;
+    `ahead` is the result of an earlier `read_ahead`.
 
     Called on the committer's thread, or before it starts. Raises StoreError.
     """
@@ -175,8 +175,8 @@ def load(log: TopicLog, ahead: ReadAhead | None = None) -> Snapshot:
 def _folded(
     log: TopicLog, ahead: ReadAhead | None
 ) -> tuple[dict[str, _Fold], list[SchemaEvent], dict[str, int], str]:
-    """Each subscription that lives, all events of schemas, the groups in which transactions were
-    prepared that haven't ended, and what all of it was read from."""
+    """Return each living subscription, all events of schemas, the groups in which unfinished
+    transactions were prepared or decided, and a description of the source."""
     try:
         if ahead is not None and log.goes_on_from(ahead.identity):
             cursors, source = ahead.standings, f"what was read ahead through group {ahead.group}"
@@ -192,7 +192,7 @@ def _folded(
         incarnations, schemas, prepared = _incarnations_of(log)
         folds = _begin(cursors, incarnations)
         for fold in folds.values():
-            # Retention takes what is owed to nobody, maybe before a settlement says so.
+            # Retention may remove messages that are owed to no subscription but aren't settled.
             fold.standing.floor = max(fold.standing.floor, log.first_sequence)
         _add_settlements(folds, log)
     except (OSError, pa.ArrowException) as error:
@@ -201,7 +201,7 @@ def _folded(
 
 
 def _cursors(log: TopicLog) -> dict[str, Standing]:
-    """Spark's rows. Raises _Unusable when there are none, or they aren't of this log as it is."""
+    """Read Spark's rows. Raises _Unusable when there are none, or they don't fit this log."""
     uri, options = log.cursors
     try:
         cursors = delta_table(uri, options)
@@ -252,7 +252,7 @@ def _failures(subscription: str, rows: list[dict[str, int]] | None) -> dict[int,
 def _begin(
     cursors: dict[str, Standing], incarnations: "dict[str, _Incarnation]"
 ) -> dict[str, _Fold]:
-    """Each subscription that lives, from its cursor or from the event that began it.
+    """Make a fold for each living subscription, from its cursor or from its first event.
 
     All events are read, also because a cursor doesn't have the whole definition.
     """
@@ -268,9 +268,9 @@ def _begin(
 def _incarnations_of(
     log: TopicLog,
 ) -> tuple[dict[str, _Incarnation], list[SchemaEvent], dict[str, int]]:
-    """Of each subscription that lives two events: that which began its incarnation, and the last
-    one. The others, and all of what is gone, are passed over as columns, however many there are.
-    And all events of schemas, and the groups of open prepared transactions."""
+    """Return two events of each living subscription: the one that began its incarnation, and the
+    last one. Other events are skipped as columns, however many there are. Also return all events of
+    schemas, and the groups of open transactions."""
     schemas: list[SchemaEvent] = []
     began: dict[str, _Event] = {}
     last: dict[str, _Event] = {}
@@ -309,7 +309,7 @@ def _schema_event(row: dict[str, Any]) -> SchemaEvent:
 
 
 def _wanted(log: TopicLog) -> tuple[list[Flags], dict[str, int]]:
-    """Which events matter, for each table of them, and which prepared transactions are open."""
+    """Return which events matter, for each table of them, and which transactions are open."""
     events = list(tables(log.parquets(topic_log_schema.SUBSCRIPTION, 0), _ORDER_COLUMNS))
     if not events:
         return [], {}
@@ -319,9 +319,9 @@ def _wanted(log: TopicLog) -> tuple[list[Flags], dict[str, int]]:
 
 
 def latest_events(table: pa.Table) -> Flags:
-    """Which of all events (columns `group`, `subscription`, `event`) may be the last one of a
-    subscription that lives, or the last that began its incarnation: all of that one's group, and
-    what nobody knows."""
+    """Return which of all events (columns `group`, `subscription`, `event`) may be the last of a
+    living subscription, or the last that began its incarnation: all events of that one's group, and
+    unknown events."""
     events = table["event"]
     begins = pc.is_in(events, value_set=_BEGINS).to_numpy()
     known = pc.is_in(events, value_set=_KNOWN).to_numpy()
@@ -333,7 +333,7 @@ def latest_events(table: pa.Table) -> Flags:
     for which in (known, begins):
         last = _last(of[which], group[which], len(names.dictionary))
         found |= which & (group == last[of])
-    # Inside of one group a beginning comes last, a deletion before it, as in `_Event.order`.
+    # Within one group a beginning comes last, a deletion before it, as in `_Event.order`.
     deletes = pc.equal(events, _DELETED).to_numpy()
     order = 4 * group + np.where(begins, 2, deletes)
     gone = _last(of[known], order[known], len(names.dictionary)) % 4 == 1
@@ -341,25 +341,26 @@ def latest_events(table: pa.Table) -> Flags:
 
 
 def _last(of: Int64s, when: Int64s, count: int) -> Int64s:
-    """The greatest value of each of so many."""
+    """Return the greatest value of `when` for each of `count` indices in `of`."""
     last = np.full(count, -1, np.int64)
     np.maximum.at(last, of, when)
     return last
 
 
 def _made(origin: str | None, user: str | None, log: TopicLog) -> Made:
-    """Who made a subscription; of rows of before nobody knows."""
+    """Return how a subscription was made; rows of earlier versions don't tell the user."""
     try:
         return Made(Origin.CLIENT if origin is None else Origin(origin), user or "")
     except ValueError:
         raise StoreError(
-            f"{log.path} says {origin!r} of who made a subscription, which we don't know: "
+            f"{log.path} has a subscription of the unknown origin {origin!r}: "
             "a later version of the program wrote it. Start that one"
         ) from None
 
 
 def _known(word: str, subscription: str, log: TopicLog) -> SubscriptionEvent:
-    """Nobody can tell what a subscription is owed after something that nobody here knows."""
+    """Return the event. Raises StoreError for an unknown one: after it, no code here can tell what
+    the subscription is owed."""
     try:
         return SubscriptionEvent(word)
     except ValueError:

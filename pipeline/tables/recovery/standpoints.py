@@ -1,4 +1,4 @@
-"""Where every durable subscription stands when a gateway starts: the values, without the tables."""
+"""The state of every durable subscription when a gateway starts: the values, without the tables."""
 
 import msgspec
 
@@ -18,9 +18,9 @@ WHOLE_LOG = "the whole log"
 class SubscriptionState(msgspec.Struct, frozen=True, eq=False):
     """One durable subscription: everything owed below `floor` is settled, and `settled` above.
 
-    `failures` are of messages that it is owed, `lost` are those of them that lost consumers may
-    have seen. The caller may keep and change `settled` and `lost`. `began` is the group in which
-    its incarnation began; `paused`, `policy` and `made` are as its last event has them.
+    `failures` and `lost` are messages that it is owed: those with failed attempts, and those that
+    lost consumers may have seen. The caller may keep and change `settled` and `lost`. `began` is
+    the group in which its incarnation began; `paused`, `policy` and `made` are from its last event.
     """
 
     key: SubscriptionKey
@@ -36,7 +36,7 @@ class SubscriptionState(msgspec.Struct, frozen=True, eq=False):
 
 
 class SchemaEvent(msgspec.Struct, frozen=True):
-    """A schema that was set or dropped, in which group, and when (microseconds)."""
+    """A schema that was set or dropped, with its group and time (microseconds)."""
 
     record: SchemaRecord
     group: int
@@ -44,17 +44,17 @@ class SchemaEvent(msgspec.Struct, frozen=True):
 
 
 class OpenTransaction(msgspec.Struct, frozen=True):
-    """A transaction that was prepared or decided and hasn't ended: its record, and when that was
-    written (microseconds)."""
+    """A transaction that was prepared or decided and hasn't ended: its record, and when that record
+    was written (microseconds)."""
 
     record: TransactionRecord
     recorded_at: int
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False):
-    """The state that the gateway goes on from. `source` says in words what it was read from;
-    `schemas` are all that were ever set, `open` the transactions that wait for their end, in the
-    order of the log."""
+    """The state from which the gateway continues. `source` describes what it was read from;
+    `schemas` are all that were ever set, `open` the transactions that haven't ended, in the order
+    of the log."""
 
     next_group: int
     next_sequence: int
@@ -65,5 +65,5 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
 
 
 def at_the_beginning(next_group: int, next_sequence: int) -> Snapshot:
-    """The state of a log that has no rows: nobody is owed anything."""
+    """Return the state of a log that has no rows: it has no subscriptions."""
     return Snapshot(next_group, next_sequence, (), f"{WHOLE_LOG}, which has no rows")

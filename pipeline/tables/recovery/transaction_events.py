@@ -1,5 +1,4 @@
-"""The transactions of a log that are prepared or decided and haven't ended, as a start finds
-them."""
+"""The transactions of a log that are prepared or decided and haven't ended, read at a start."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -31,14 +30,14 @@ _COLUMNS: Final = ["group", "event", "subscription", "floor", "by", "recorded_at
 
 
 def of_transactions(events: Chunked) -> npt.NDArray[np.bool_]:
-    """Which of these events are of prepared or decided transactions."""
+    """Return which of these events are of prepared or decided transactions."""
     return np.asarray(pc.is_in(events, value_set=_EVENTS))
 
 
 def open_of(table: pa.Table) -> dict[str, int]:
-    """Of all events of a log (columns `group`, `subscription`, `event`) those transactions that
-    have no end: their ids there, and the groups in which they were prepared or decided. An id may
-    be used again after its end, in a later group."""
+    """Return the transactions without an end in all events of a log (columns `group`,
+    `subscription`, `event`): their ids there, and the groups in which they were prepared or
+    decided. An id may be used again after its end, in a later group."""
     last: dict[str, tuple[int, str]] = {}
     for row in table.filter(pa.array(of_transactions(table["event"]))).to_pylist():
         name, said = row["subscription"], (row["group"], row["event"])
@@ -47,8 +46,8 @@ def open_of(table: pa.Table) -> dict[str, int]:
 
 
 def read(log: TopicLog, open_: dict[str, int]) -> tuple[OpenTransaction, ...]:
-    """The records of those, in the order of the log. Their work may be many megabytes, so only the
-    files that have any are read. Raises StoreError."""
+    """Read the records of these transactions, in the order of the log. Their work may be many
+    megabytes, so only files that have such events are read. Raises StoreError."""
     try:
         found = list(_rows(log, open_)) if open_ else []
     except (OSError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""What one commit brings: its files, in memory."""
+"""The content of one commit: its files, in memory."""
 
 import msgspec
 
@@ -7,8 +7,8 @@ from distributary.pipeline.tables.delta.commits import AddedFile
 
 
 class CommitFiles(msgspec.Struct, frozen=True, eq=False):
-    """What a commit of these frames adds. `group` is the last group, `sequence` the first sequence
-    after it; `added` are its files and `data`, one for each, their bytes."""
+    """The files that a commit of some frames adds. `group` is the last group, `sequence` the first
+    sequence after it; `added` are its files and `data`, one for each, their bytes."""
 
     group: int
     sequence: int

@@ -1,7 +1,7 @@
 """The files of one commit, in memory: from frames of the journal to Parquet.
 
-Pure work for a processor: nothing is written and nothing is known but the frames, so it may be done
-anywhere, in another process too (`ingest.commit.file_builder`).
+Pure computation: nothing is written, and the frames are the only input, so it may run anywhere,
+also in another process (`ingest.commit.file_builder`).
 """
 
 import datetime as dt
@@ -22,8 +22,8 @@ from distributary.pipeline.tables.topic_log.commit_content import CommitFiles
 
 
 def encode(views: Sequence[memoryview], *, group: int, sequence: int) -> CommitFiles | None:
-    """The files of a commit that takes in these frames of the journal, in order, behind the last
-    group and below the first free sequence that the table has; None if it has all of them.
+    """Make the files of a commit of these frames of the journal, in order. `group` is the table's
+    last group, `sequence` its first free sequence; None if the table has all of the frames.
 
     Raises StoreError for frames that don't follow each other, or the table.
     """
@@ -42,7 +42,7 @@ def encode(views: Sequence[memoryview], *, group: int, sequence: int) -> CommitF
 
 
 def _days(table: pa.Table) -> list[tuple[str, pa.Table]]:
-    """The rows by their day, in the same order."""
+    """Split the rows by their day, in the same order."""
     days = cast("list[dt.date]", pc.unique(table["day"]).to_pylist())
     if len(days) == 1:
         return [(days[0].isoformat(), table)]

@@ -1,6 +1,6 @@
-"""Groups as rows of `topic_log`: from frames to one Arrow table for each record.
+"""Groups as rows of `topic_log`: frames become one Arrow table for each record.
 
-Numpy does the loops over messages; Python loops here go over frames, runs and settlements only.
+Numpy loops over messages; Python's loops go over frames, runs and settlements only.
 """
 
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ _DAY_US = 86_400_000_000
 def build(
     frames: Sequence[DecodedFrame], *, column_bytes_max: int = OFFSET_MAX
 ) -> dict[str, pa.Table]:
-    """The frames' rows by record, with the columns that rows of the record have and `day`:
-    messages by topic and sequence, the others by group. No record without rows is in it.
-    More than `column_bytes_max` of messages become several chunks of a column."""
+    """Return the frames' rows by record, with the record's columns and `day`: messages by topic and
+    sequence, the others by group. Records without rows are left out. Messages of more than
+    `column_bytes_max` bytes become several chunks of a column."""
     messages = _Messages.of([f for f in frames if f.count])
     settlements = [row for f in frames for row in f.records.settlements]
     events = [row for f in frames for row in f.records.subscriptions]
@@ -56,7 +56,7 @@ def build(
 
 
 def _of_frames(frames: Sequence[DecodedFrame], counts: list[int]) -> dict[str, Arrow]:
-    """The columns that are the same for all rows of one group, `counts` rows for each."""
+    """Return the columns that are equal for all rows of a group, `counts` rows for each frame."""
     return _group_columns(
         np.repeat(np.array([f.group for f in frames], np.int64), counts),
         np.repeat(np.array([f.written_at for f in frames], np.int64), counts),
@@ -95,7 +95,7 @@ class _Messages:
     durable: npt.NDArray[np.uint8]
     priority: npt.NDArray[np.int8]
     expires_at: Int64s  #: 0 if never
-    deliver_at: Int64s  #: 0 if at once
+    deliver_at: Int64s  #: 0 if without delay
     pieces: list[memoryview]
 
     @classmethod
@@ -126,7 +126,7 @@ class _Messages:
 
 
 def _times_of(columns: Sequence[bytes | None], counts: Int64s) -> Int64s:
-    """A column of times over all frames; zeros where a frame has none."""
+    """Return a column of times over all frames; zeros where a frame has none."""
     if not any(columns):
         return np.zeros(int(counts.sum()), np.int64)
     pairs = zip(columns, counts.tolist(), strict=True)
@@ -134,7 +134,7 @@ def _times_of(columns: Sequence[bytes | None], counts: Int64s) -> Int64s:
 
 
 def _expiries(frames: Sequence[DecodedFrame]) -> Int64s:
-    """When each message expires. A frame of the first format says it by the ttl alone."""
+    """Return when each message expires. Frames of the first format have only the ttl."""
     said = [
         f.records.expires_at if f.records.expires_at is not None else _by_ttl(f) for f in frames
     ]
@@ -160,7 +160,7 @@ def _check_lengths(frames: Sequence[DecodedFrame], lengths: Int64s, begins: Int6
 
 
 def _runs(frames: Sequence[DecodedFrame], names: list[str]) -> tuple[Int64s, Int64s]:
-    """For each run the index of its topic's name, and its count."""
+    """Return the index of each run's topic name, and each run's count."""
     index = {name: i for i, name in enumerate(names)}
     topics = [index[f.records.topics[i]] for f in frames for i, _ in f.records.runs]
     counts = [count for f in frames for _, count in f.records.runs]
@@ -170,9 +170,9 @@ def _runs(frames: Sequence[DecodedFrame], names: list[str]) -> tuple[Int64s, Int
 def _in_order(
     frames: Sequence[DecodedFrame], lengths: Int64s, run_topic: Int64s, run_count: Int64s
 ) -> tuple[Int64s | slice, list[memoryview]]:
-    """Which row goes where so that topics lie together, and the bytes in that order.
+    """Return an order of rows in which each topic is in one piece, and the bytes in that order.
 
-    One topic, or topics that don't interleave, stay as they are: bytes by the frame.
+    The rows of one topic, or of topics that don't interleave, keep their order.
     """
     if not (np.diff(run_topic) < 0).any():
         return slice(None), [f.blob for f in frames]
@@ -205,8 +205,8 @@ def _message_columns(messages: _Messages, bytes_max: int) -> dict[str, Arrow]:
 
 
 def _message_bytes(messages: _Messages, bytes_max: int) -> Arrow:
-    """The column `message`, in chunks of so many bytes at most and one message at least: the bytes
-    are copied once, outside of the interpreter."""
+    """Make the column `message`, in chunks of at most `bytes_max` bytes and at least one message.
+    The bytes are copied once, outside of the interpreter."""
     ends = np.cumsum(messages.lengths)
     blob = np.empty(int(ends[-1]), np.uint8)
     at = 0
@@ -245,7 +245,7 @@ def _settlement_columns(rows: Sequence[SettlementRow]) -> dict[str, Arrow]:
 
 
 def _sequences(rows: Sequence[SettlementRow]) -> Arrow:
-    """The list column: each row's triples (first, step, count) written out, ascending."""
+    """Make the list column: each row's triples (first, step, count) written out, ascending."""
     triples = np.array([t for r in rows for t in r.sequences], np.int64).reshape(-1, 3)
     first, step, count = triples[:, 0], triples[:, 1], triples[:, 2]
     nth = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)

@@ -1,8 +1,8 @@
-"""`topic_log` as of one version, read without owning it: nothing is made, nothing is written.
+"""`topic_log` as of one version, read without owning it: nothing is written.
 
-While a gateway runs, its table moves on under a reader: files that a later version no longer names
-are deleted some day. A reader that misses a file of its view asks `replaced`: if the table doesn't
-name the file any more, the reader raises `Replaced` and begins again with a new view.
+While a gateway runs, its table changes under a reader: files that a later version no longer names
+are deleted some day. A reader that misses a file of its view asks `replaced`: if the table no
+longer names the file, the reader raises `Replaced` and begins again with a new view.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ from distributary.pipeline.tables.delta.table_state import TableState
 
 T = TypeVar("T")
 
-#: Times that something is read from its beginning before the gateway is called too quick.
+#: Attempts to read something from its beginning; then the error says that files change too often.
 TRIES = 5
 
 
 class Replaced(StoreError):
-    """What was being read was replaced meanwhile; read again when the gateway has less to do."""
+    """A file was replaced while it was read; read again when the gateway has less to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class TableView:
         return self.store.uri
 
     def of(self, record: str) -> tuple[AddedFile, ...]:
-        """The data files of that record, by group."""
+        """Return the data files of that record, by group."""
         return tuple(file for file in self.state.files if file.record == record)
 
     def replaced(self, file: AddedFile) -> bool:
@@ -54,9 +54,9 @@ class TableView:
 
 
 def again_if_replaced(store: Store, read: Callable[[], T]) -> T:
-    """What `read` gives when nothing was replaced under it; begun again when something was.
+    """Return the result of `read`; call it again when a file was replaced under it.
 
-    Raises Moved when that doesn't end, StoreError when the disk or the table's `store` can't be
+    Raises Replaced after TRIES attempts, StoreError when the disk or the table's `store` can't be
     read.
     """
     try:
@@ -70,7 +70,7 @@ def again_if_replaced(store: Store, read: Callable[[], T]) -> T:
 
 
 def open_view(store: Store) -> TableView:
-    """The table as it is now. Raises StoreError when it can't be read or isn't a `topic_log`."""
+    """Open the table as it is now. Raises StoreError if it can't be read or isn't a `topic_log`."""
     try:
         table = DeltaTable(store.uri, storage_options=store.options)
         check_ours(store.uri, head_of(table))

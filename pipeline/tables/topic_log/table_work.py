@@ -1,7 +1,7 @@
-"""What works on the rows of `topic_log`: encodes and pages them, looks them over, keeps them few.
+"""Work on the rows of `topic_log`: encoding, paging, statistics, upkeep.
 
-All of it needs Arrow. `TopicLog` imports this module when there are rows to work on, and nothing
-else of a gateway imports Arrow before that.
+All of it needs Arrow. `TopicLog` imports this module when there are rows to work on; before that no
+part of a gateway imports Arrow.
 """
 
 from array import array
@@ -27,7 +27,7 @@ from distributary.pipeline.tables.upkeep.upkeep_limits import UpkeepLimits
 
 
 class TableWork:
-    """Of one open table. `pager` is for the reader thread, `steps` for the committer thread."""
+    """Work on one table. `pager` is for the reader thread, `steps` for the committer thread."""
 
     def __init__(
         self, path: Path, writer: TableWriter, head: TableHead, limits: UpkeepLimits
@@ -50,8 +50,8 @@ class TableWork:
         return table_statistics.volumes(self._store, files, since)
 
     def first_at(self, files: Sequence[AddedFile], day_time: int, time: int) -> int | None:
-        """As `table_statistics.first_at`, of any files; `day_time` is a time of the day that
-        `time` is of, or of the nearest one that there is."""
+        """As `table_statistics.first_at`, of any files; `day_time` is a time of the day of `time`,
+        or of the nearest day that there is."""
         messages = table_statistics.messages_of(files)
         return table_statistics.first_at(self._store, messages, time, day=day_of(day_time))
 

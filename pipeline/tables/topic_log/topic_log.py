@@ -1,10 +1,9 @@
 """The table `topic_log`, of which the gateway's committer is the only writer.
 
-A commit takes in whole groups, exactly once: the last group and the next free sequence are
-recorded in the commit itself. Its files are on the disk before it appears, and it appears only if
-nobody else made that version. Threads: `commit`, `fence` and `upkeep` on the committer thread
-alone, `page` and `topics` on the reader thread alone, all else on any. The caller holds the home's
-lock.
+A commit takes in whole groups, exactly once: it records the last group and the next free sequence.
+Its files are on the disk before it appears, and it appears only if no other process has made that
+version. Threads: `commit`, `fence` and `upkeep` on the committer thread alone, `page` and `topics`
+on the reader thread alone, all else on any. The caller holds the home's lock.
 """
 
 import time
@@ -53,16 +52,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Versions that others may make while a fence is being made, before it gives up.
+#: Attempts to make a fence while other processes make versions.
 FENCE_TRIES_MAX = 10
-#: Likewise until a table has got its new columns.
+#: Attempts to add new columns to a table while other processes make versions.
 EVOLUTION_TRIES_MAX = 10
-#: The last microsecond that has a day: of the year 9999.
+#: The last microsecond of a day that can be written: of the year 9999.
 TIME_MAX = 253_402_300_799_999_999
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """What one commit took in. `rows` is 0 when the table had all of it already."""
+    """Result of one commit. `rows` is 0 when the table had all of it already."""
 
     version: int
     last_group: int
@@ -75,7 +74,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class TopicLog:
-    """The open table. The module says which thread may call what."""
+    """The open table. The module's docstring has the thread of each method."""
 
     def __init__(self, path: Path, store: Store, log: TableLog, limits: UpkeepLimits) -> None:
         self.path, self._limits = path, limits
@@ -84,15 +83,15 @@ class TopicLog:
 
     @cached_property
     def _work(self) -> "TableWork":
-        """What works on rows. The room of Arrow is entered here, and not before there are any."""
+        """The work on rows. It imports Arrow, and is first used when there are rows."""
         from distributary.pipeline.tables.topic_log.table_work import TableWork  # noqa: PLC0415
 
         return TableWork(self.path, self._writer, self._head, self._limits)
 
     def prepare(self) -> None:
-        """Load what works on rows: Arrow, a tenth of a second in which nobody else is served. To
-        be called before anybody waits for a row, on the thread that opened the table; a second
-        time it costs nothing."""
+        """Import Arrow for the work on rows: a tenth of a second in which no client is served. To
+        be called before any row is waited for, on the thread that opened the table; later calls
+        cost nothing."""
         self._work  # noqa: B018
 
     @classmethod
@@ -104,9 +103,9 @@ class TopicLog:
         create: bool = True,
         limits: UpkeepLimits = DEFAULT_LIMITS,
     ) -> Self:
-        """Open the table, or make it when nothing is there; one of the first format gets the
+        """Open the table, or make it when nothing is there; one of a former format gets the
         columns that it lacks. With `create` false nothing is written. It lies in the folder
-        `path`, or where `store` says.
+        `path`, or in `store`.
 
         Raises StoreError for a table whose schema, partitions or protocol isn't ours, and for one
         whose last commit isn't whole; such a table is never written.
@@ -131,17 +130,17 @@ class TopicLog:
 
     @property
     def uri(self) -> str:
-        """Where the table lies, as deltalake wants it."""
+        """The table's address for deltalake."""
         return self._store.uri
 
     @property
     def identity(self) -> LogIdentity:
-        """Which table this is, by a version that has all that `sequence_version` says."""
+        """The table's id, with a version that has all messages below `sequence_version`."""
         return LogIdentity(str(self._head.metadata["id"]), *self._writer.newest)
 
     def goes_on_from(self, identity: LogIdentity) -> bool:
-        """Whether it is that table, at that version or a later one; False also where the version's
-        entry was cleaned up. Raises OSError."""
+        """Whether this is that table, at that version or a later one; False also where the
+        version's entry was cleaned up. Raises OSError."""
         known, name = self._digests.get(identity.version), commits.json_name(identity.version)
         with suppress(FileNotFoundError):
             return (known or digest(self._store.read(name))) == identity.entry
@@ -149,12 +148,12 @@ class TopicLog:
 
     @property
     def dead(self) -> str | None:
-        """Why no commit will ever work again on this handle: an fsync failed. None while alive."""
+        """The reason why no commit will ever work again: an fsync failed. None while alive."""
         return self._writer.dead
 
     @property
     def state(self) -> TableState:
-        """What the table has in its newest version that is known here: files, group, sequence."""
+        """The newest known version's state: files, group, sequence."""
         return self._writer.state
 
     @property
@@ -180,11 +179,11 @@ class TopicLog:
         return min((file.day for file in messages if file.low is not None), default="")
 
     def files(self, record: str, after_group: int) -> list[Path]:
-        """The data files that may hold rows of that record in later groups, in a folder."""
+        """Return the data files that may have rows of that record in later groups, in a folder."""
         return [self.path / file.path for file in self._later(record, after_group)]
 
     def parquets(self, record: str, after_group: int) -> "Iterator[pq.ParquetFile]":
-        """The same files, opened one after the other wherever they lie; the caller closes each."""
+        """Open the same files, one after the other, in any store; the caller closes each."""
         return self._store.parquets([file.path for file in self._later(record, after_group)])
 
     def _later(self, record: str, after_group: int) -> list[AddedFile]:
@@ -196,7 +195,7 @@ class TopicLog:
 
     @property
     def cursors(self) -> tuple[str, dict[str, str]]:
-        """The address of Spark's table beside this one, and what deltalake needs for it."""
+        """The address of Spark's table beside this one, and its options for deltalake."""
         return beside(self._store, "cursors"), self._store.options
 
     # The reader thread
@@ -204,9 +203,9 @@ class TopicLog:
     def page(
         self, topic: str, start: int, bytes_max: int, hint_filter: HintFilter | None = None
     ) -> Page:
-        """Committed messages of `topic`, or of a pattern, from `start` on: about `bytes_max`, at
-        least one if there is one. Every committed one with `start <= sequence < covered` is in the
-        page; with `hint_filter` every one that it lets through."""
+        """Return committed messages of `topic`, or of a pattern, from `start` on: about
+        `bytes_max`, at least one if there is one. The page has every committed message with
+        `start <= sequence < covered`; with `hint_filter` every such one that the filter names."""
         return self._paged(
             topic,
             lambda at: self._work.pager.page(
@@ -220,12 +219,12 @@ class TopicLog:
         )
 
     def topics(self, pattern: str, sequences: Sequence[int]) -> dict[int, str]:
-        """Where each of these committed messages, ascending, which match the pattern, was
-        published."""
+        """Return the topic of each of these committed messages, ascending, which match the
+        pattern."""
         return self._paged(pattern, lambda at: self._work.pager.topics(at.messages, sequences))
 
     def _paged(self, topic: str, read: Callable[[TableState], T]) -> T:
-        """What is read of the newest version. Raises StoreError."""
+        """Read from the newest version. Raises StoreError."""
         while True:
             at = self.state
             try:
@@ -239,15 +238,15 @@ class TopicLog:
     # Any thread
 
     def priority_statistics(self, since: int) -> Iterator[Ahead]:
-        """The committed messages from `since` on that have a priority above 4 or expire. Ascending
-        for each topic, in parts.
+        """Return the committed messages from `since` on that have a priority above 4 or expire,
+        ascending for each topic, in parts.
 
-        Files whose statistics say that they have none aren't opened.
+        Files without such messages, by their statistics, aren't opened.
         """
         return self._looked_over(lambda files: self._work.priority_statistics(files, since))
 
     def volumes(self, since: int) -> "Iterator[Volume]":
-        """How much is committed from `since` on, in parts, ascending for each topic."""
+        """Return the committed volume from `since` on, in parts, ascending for each topic."""
         return self._looked_over(lambda files: self._work.volumes(files, since))
 
     def _looked_over(self, look: Callable[[Sequence[AddedFile]], Iterator[T]]) -> Iterator[T]:
@@ -260,17 +259,17 @@ class TopicLog:
             raise StoreError(f"{self._store.uri} can't be read: {error}") from error
 
     def never_owed(self, subscription: str, since: int) -> "dict[Outcome, array[int]]":
-        """The committed sequences from `since` on that a subscription was never owed, in any
+        """Return the committed sequences from `since` on that a subscription was never owed, in any
         incarnation, ascending. Raises StoreError."""
         return self._work.never_owed(
             str(self.path), lambda: self.parquets(SETTLEMENT, 0), subscription, since
         )
 
     def first_sequence_at(self, time: int) -> int:
-        """The first committed sequence that was published at `time` (microseconds) or later.
+        """Return the first committed sequence that was published at `time` (microseconds) or later.
 
-        `sequence_version` if nothing was. `first_sequence` if that is so of all that is kept: what
-        was published before that is beyond retention, if there was any.
+        `sequence_version` if there is none. `first_sequence` if all retained messages are that
+        late: earlier ones, if there were any, were removed by retention.
         """
         while True:
             at = self.state
@@ -289,17 +288,17 @@ class TopicLog:
     def commit(self, views: Sequence[memoryview]) -> Commit:
         """Take in these frames of the journal, in order, as one commit, durable on return.
 
-        Frames that the table has already are passed over, so a replay repeats nothing. After a
+        Frames that the table has already are skipped, so a replay repeats nothing. After a
         StoreError the same call may be tried again, until it returns: the table has none of the
-        frames, or nobody knows yet. After ForeignCommit, or when `dead` says why, the gateway must
-        stop.
+        frames, or whether it has them isn't known yet. After ForeignCommit, or when `dead` says
+        why, the gateway must stop.
         """
         return self.commit_files(lambda *after: self._work.encode(views, *after))
 
     def commit_files(self, encode: Callable[[int, int], CommitFiles | None]) -> Commit:
-        """The same, where the files are made somewhere else: `encode` is given the last group and
-        the first free sequence that the table has, as `commit_files.encode` is."""
-        self.prepare()  # what keeps the table small begins with the table as it was opened
+        """As `commit`, with files that were made elsewhere: `encode` gets the table's last group
+        and first free sequence, as `commit_files.encode` does."""
+        self.prepare()  # upkeep begins with the state before this commit
         self._writer.ready()
         before = self.state
         began = time.perf_counter()
@@ -334,12 +333,11 @@ class TopicLog:
         )
 
     def fence(self, epoch: int, owned: Callable[[], None]) -> None:
-        """Make a version in which nothing changes but the owner: former owners, which opened the
-        table before, can't commit any more. Its epoch is `epoch`, or a higher one than the table
-        has had.
+        """Make a version that changes only the owner: former owners, which opened the table before,
+        can't commit any more. Its epoch is `epoch`, or a higher one than the table has had.
 
         Versions that the former owner made meanwhile are taken in, as long as `owned` doesn't raise
-        HomeLost: a later owner isn't fenced off. Raises ForeignCommit when it keeps making them.
+        HomeLost: so no later owner is fenced off. Raises ForeignCommit when it keeps making them.
         """
         for _ in range(FENCE_TRIES_MAX):
             owned()
@@ -350,7 +348,7 @@ class TopicLog:
             else:
                 return
         raise ForeignCommit(
-            f"somebody else goes on committing to {self.path}; stop the other writer"
+            f"another program keeps committing to {self.path}; stop the other writer"
         )
 
     def _claim(self, epoch: int) -> None:
@@ -358,24 +356,24 @@ class TopicLog:
         self._writer.make(lambda _: text, lambda at, _: at.fenced(epoch))
 
     def own(self, epoch: int, live: int) -> None:
-        """Make one version in which nothing changes but the owner's epoch, and which owner's
-        journal is live (`pipeline.object_journal.take_over`).
+        """Make one version that changes only the owner's epoch, and which owner's journal is live
+        (`pipeline.object_journal.take_over`).
 
-        Raises ForeignCommit when somebody else made that version; `reopen` shows what it says.
+        Raises ForeignCommit when another process made that version; `reopen` reads it.
         """
         said = {app: at for app, at in ((OWNER_APP, epoch), (LIVE_APP, live)) if at}
         text = commits.encode("OWN", at=_now(), transactions=said)
         self._writer.make(lambda _: text, lambda at, _: at.fenced(epoch, live))
 
     def reopen(self) -> None:
-        """Take in what somebody else committed. Nothing else was done with the table before."""
+        """Take in other processes' commits. Only before this object made a commit."""
         self._writer.reopen(TableState.of(_open(self._store)))
 
     def upkeep(self, *, now: int, floor: int, served: int | None = None) -> Upkeep | None:
-        """Do one bounded step of what keeps the table small and quick, if one is due.
+        """Do one bounded step of upkeep, if one is due.
 
-        `now` is in microseconds; nothing below `floor` is owed to any durable subscription, and
-        nothing below `served` to anybody (by default the same), as of the last commit. After a
+        `now` is in microseconds; no durable subscription is owed a message below `floor`, and no
+        subscription at all one below `served` (default: `floor`), as of the last commit. After a
         StoreError the table is as it was, and a later call tries again.
         """
         return self._work.steps.take(now=now, owed=Owed(floor, floor if served is None else served))
@@ -397,4 +395,4 @@ def _with_all_columns(store: Store, log: TableLog) -> TableLog:
             return log
         evolution.evolve(store, log, _now())
         log = _open(store)
-    raise ForeignCommit(f"somebody else goes on committing to {store.uri}; stop the other writer")
+    raise ForeignCommit(f"another program keeps committing to {store.uri}; stop the other writer")

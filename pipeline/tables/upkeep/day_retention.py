@@ -1,7 +1,7 @@
-"""Retention by days: which files can go, as their whole days are old and owed to no subscription.
+"""Retention by days: files that can go, as their whole days are old and owed to no subscription.
 
-Messages go from the first sequence on and leave no gap behind. A day's settlements go when no
-message is left that they may speak of, so that what was settled never comes back. For the events of
+Messages are removed from the first sequence on, without a gap. A day's settlements are removed when
+none of their messages can be left, so that no settled message comes back. For the events of
 subscriptions see `pipeline.tables.upkeep.event_retention`.
 """
 
@@ -13,7 +13,7 @@ from distributary.pipeline.tables.delta.commits import AddedFile
 
 
 def expired(files: Sequence[AddedFile], *, before: str, floor: int) -> tuple[AddedFile, ...]:
-    """The files that can go, in one commit: all files of their records' days.
+    """Return the files to remove in one commit: all files of their records' days.
 
     `before` is the first day to keep; no subscription is owed a message below the sequence `floor`.
     """
@@ -33,7 +33,7 @@ def expired(files: Sequence[AddedFile], *, before: str, floor: int) -> tuple[Add
 
 
 def _not_first(messages: dict[str, list[AddedFile]], going: Collection[str]) -> set[str]:
-    """Days that would leave a gap: they lie behind a message that is kept."""
+    """Return days that would leave a gap, as an earlier message is kept."""
     kept = [f.low or 0 for day, same in messages.items() if day not in going for f in same]
     first = min(kept, default=None)
     return set() if first is None else {d for d in going if not _below(messages[d], first)}

@@ -1,17 +1,17 @@
-"""Retention of events of subscriptions: which of them can't matter any more.
+"""Retention of events of subscriptions: removal of those that can't matter any more.
 
-A subscription's life is events in the log, and each start reads all of them: of a subscription
-that is made and ended once a second they would be 63 million rows in a year. An event may go when
+The events of subscriptions are in the log, and each start reads all of them: a subscription that
+is made and ended once a second would leave 63 million rows in a year. An event may be removed when
 
-* its day is older than those that retention keeps, and its group lies before every message and
-  every settlement that is left, so that nothing in the log speaks of the time in which it counted;
-* and a later event, which may go by that rule as well, has overtaken it: one that begins an
-  incarnation or ends the subscription, or, of those that change neither, the next such one. An end
-  goes together with all that lies before it.
+* its day is older than those that retention keeps, and its group is before every remaining message
+  and settlement, so that no row of the log depends on the time in which it counted;
+* and a later event, itself old by that rule, has overtaken it: one that begins an incarnation or
+  ends the subscription, or, for events that do neither, the next such event. An end is removed
+  together with all earlier events of the subscription.
 
-What is left of a subscription that lives is the event that began its incarnation and the last one;
-of one that is gone, nothing. Events of schemas stay: they are few, and old rows are read by them.
-What a transaction prepared or decided stays until it has ended, and goes with its end.
+Of a living subscription the event that began its incarnation and the last one remain; of an ended
+one, none. Events of schemas stay: they are few, and old rows are read by them. A prepared or
+decided transaction's event stays until the transaction has ended, and is removed with its end.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from distributary.pipeline.tables.delta import data_file
 from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import Store
 
-#: Rows that one step looks at, unless none of the oldest so many may go: half a second of a core.
+#: Rows that one step reads, at most, unless none of them may go: half a second of a core.
 ROWS_MAX: Final = 262_144
 _COLUMNS: Final = ["group", "subscription", "event"]
 _BEGINS: Final = pa.array(sorted(event.value for event in BEGINNINGS), pa.string())
@@ -48,25 +48,25 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forgotten:
-    """Files with rows that may go, and for each which of its rows stay."""
+    """Files with rows to remove, and for each file the flags of its rows that stay."""
 
     files: tuple[AddedFile, ...]
     staying: tuple[Flags, ...]
 
     @property
     def rows(self) -> int:
-        """How many rows go."""
+        """The number of rows to remove."""
         return sum(int((~stay).sum()) for stay in self.staying)
 
 
 def choose(store: Store, files: Sequence[AddedFile], *, before: str) -> Forgotten | None:
-    """Which events may go, of the oldest files; None if none may. `files` are all of the table's,
-    `before` is the first day to keep. Raises OSError when a file can't be read."""
+    """Choose events to remove from the oldest files; None if none may go. `files` are all files of
+    the table, `before` is the first day to keep. Raises OSError when a file can't be read."""
     old, bound = _old(files, before)
     most = ROWS_MAX
     while old:
         part = _first(old, most)
-        # Nothing is known of events that lie in files which aren't looked at.
+        # Events in the files that aren't read are unknown, so they bound the groups, too.
         rest = min((f.group_low or 0 for f in old[len(part) :]), default=bound)
         found = _overtaken(store, part, min(bound, rest))
         if found is not None or len(part) == len(old):
@@ -76,7 +76,7 @@ def choose(store: Store, files: Sequence[AddedFile], *, before: str) -> Forgotte
 
 
 def write(store: Store, forgotten: Forgotten) -> list[AddedFile]:
-    """The rows that stay, in new files; a file of which none stays has no successor."""
+    """Write the remaining rows to new files; a file without any has no successor."""
     written: list[AddedFile] = []
     kind = topic_log_schema.FILES[topic_log_schema.SUBSCRIPTION]
     for file, stay in zip(forgotten.files, forgotten.staying, strict=True):
@@ -92,7 +92,7 @@ def write(store: Store, forgotten: Forgotten) -> list[AddedFile]:
 
 
 def _old(files: Sequence[AddedFile], before: str) -> tuple[list[AddedFile], int]:
-    """The files of events that may go, by group, and the group before which they must lie."""
+    """Return the files of old events, by group, and the group before which events must lie."""
     old: list[AddedFile] = []
     bound = 1 << 62
     for file in files:
@@ -104,7 +104,7 @@ def _old(files: Sequence[AddedFile], before: str) -> tuple[list[AddedFile], int]
 
 
 def _first(files: Sequence[AddedFile], rows_max: int) -> Sequence[AddedFile]:
-    """The first files that have so many rows together at most, one at least."""
+    """Return the first files that have at most `rows_max` rows together, at least one file."""
     count = total = 0
     while count < len(files) and (not count or total + files[count].rows <= rows_max):
         total += files[count].rows
@@ -127,7 +127,7 @@ def _overtaken(store: Store, files: Sequence[AddedFile], bound: int) -> Forgotte
 
 
 def _staying(table: pa.Table, bound: int) -> Flags:
-    """Which of these events stay."""
+    """Return which of these events stay."""
     event = table["event"]
     begins = pc.is_in(event, value_set=_BEGINS).to_numpy()
     deletes = pc.is_in(event, value_set=_ENDS).to_numpy()
@@ -141,13 +141,13 @@ def _staying(table: pa.Table, bound: int) -> Flags:
     last_begin = _last(of, group, old & begins, count)
     last_other = _last(of, group, old & ~decisive, count)
     overtaken = (group < last[of]) | (~decisive & (group < last_other[of]))
-    # Inside of one group a beginning comes last: then the subscription lives.
+    # Within one group a beginning comes last: then the subscription lives.
     ended = deletes & (group == last[of]) & (last_begin[of] < last[of])
     return np.asarray(~(old & (overtaken | ended)), np.bool_)
 
 
 def _last(of: Int64s, group: Int64s, which: Flags, count: int) -> Int64s:
-    """For each subscription the last group among these rows; -1 if there is none."""
+    """Return each subscription's last group among the rows `which`; -1 if it has none."""
     found = np.full(count, -1, np.int64)
     np.maximum.at(found, of[which], group[which])
     return found

@@ -1,8 +1,8 @@
-"""Several data files into one: the same rows, sorted so that one topic is read without the others.
-But for the work of a prepared transaction, which nobody reads after its end: where that is in one
-of these files, too, the work is left out.
+"""Merges of data files: the same rows in one file, sorted so that one topic can be read alone.
 
-All that takes long runs inside of Arrow and numpy, without the interpreter.
+The work of a prepared transaction is left out if the transaction's end is in one of the files:
+after the end it isn't read any more. The long computations run inside of Arrow and numpy, without
+the interpreter.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ _ENDS: Final = pa.array(sorted(event.value for event in ENDS_OF_TRANSACTIONS), p
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """What one step can take of a run: these files and their rows, of so many bytes. `full` is
-    a file that turned out to be full: then the run isn't one, and has to be chosen anew."""
+    """The part of a run that one step can take: files, their rows, and the rows' bytes. `full` is a
+    file that turned out to be full: then the run has to be chosen anew."""
 
     files: tuple[AddedFile, ...]
     tables: tuple[pa.Table, ...]
@@ -38,7 +38,7 @@ class Loaded:
 
 
 def load(store: Store, run: Run) -> Loaded:
-    """Read a run's files, as many as one step may hold."""
+    """Read a run's files, as many as one step may hold in memory."""
     files: list[AddedFile] = []
     tables: list[pa.Table] = []
     total = rows = 0
@@ -67,7 +67,7 @@ def _read(parquet: pq.ParquetFile, record: str) -> pa.Table:
 
 
 def merge(store: Store, loaded: Loaded, tier: int) -> AddedFile:
-    """One new file of that tier with the rows of these, which are of one partition."""
+    """Write one new file of that tier with the rows of these files, all of one partition."""
     record, day = loaded.files[0].record, loaded.files[0].day
     table = pa.concat_tables(loaded.tables).combine_chunks()
     if record == topic_log_schema.MESSAGE:
@@ -78,14 +78,14 @@ def merge(store: Store, loaded: Loaded, tier: int) -> AddedFile:
 
 
 def sorted_messages(table: pa.Table) -> pa.Table:
-    """The rows by topic and sequence; as they lie if they are so already."""
+    """Return the rows by topic and sequence; without a copy if they are in that order already."""
     order = _order(table)
     return table.take(order) if (np.diff(order) != 1).any() else table
 
 
 def without_ended_work(table: pa.Table) -> pa.Table:
-    """Events; those of a prepared transaction have no work any more if its end is in a later group
-    of these. Its id may be used again behind that."""
+    """Return the events without the work of prepared transactions whose end is in a later group of
+    the same rows. A transaction's id may be used again after its end."""
     ends = pc.is_in(table["event"], value_set=_ENDS).to_numpy()
     if not ends.any():
         return table
@@ -101,12 +101,12 @@ def without_ended_work(table: pa.Table) -> pa.Table:
 
 
 def _order(table: pa.Table) -> Int64s:
-    """The rows by topic and sequence."""
+    """Return the order of the rows by topic and sequence."""
     return np.lexsort((table["sequence"].to_numpy(), _ranks(table["topic"])))
 
 
 def _ranks(topic: Chunked) -> Int64s:
-    """For each row the rank of its topic's name."""
+    """Return the rank of each row's topic by name."""
     encoded = topic.combine_chunks().dictionary_encode()
     names = cast("list[str]", encoded.dictionary.to_pylist())
     rank = {name: nth for nth, name in enumerate(sorted(names))}

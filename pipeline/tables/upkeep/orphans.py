@@ -1,10 +1,10 @@
-"""Data files that no version of the table names: a process that was killed left them behind.
+"""Data files that no version of the table names: a killed process left them behind.
 
-The table is the judge, and no clock. A file goes when it was seen *before* a version that we made,
-and neither the table nor an entry of its log names it. Nobody can name it any more: it was written
-for a version behind one that its writer knew, and ours came between. So it doesn't matter how late
-it is removed, and whose the table is by then: what the next owner writes comes after a version of
-its own, and then we make none.
+The table decides, and no clock. A file is removed when it was seen *before* a version that we made,
+and neither the table nor an entry of its log names it. No later version can name it: it was written
+for the version after one that its writer knew, and that version is ours. So it doesn't matter how
+late the file is removed, and which owner the table has by then: the next owner writes its files
+after a version of its own, and from then on we can make none.
 """
 
 from collections import deque
@@ -15,38 +15,37 @@ from distributary.pipeline.tables.delta import commits
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.delta.table_state import TableState
 
-#: Folders that one step looks into at most, and entries that it reads: on a store each is a
-#: request.
+#: Folders that one step lists, and entries that it reads, at most: on a store each is a request.
 FOLDERS_MAX: Final = 12
-#: Looks that fail until the rest waits for the next start: all other upkeep waits for them.
+#: Failed looks after which the rest waits for the next start: all other upkeep waits for them.
 FAILURES_MAX: Final = 10
 ENTRIES_MAX: Final = 200
-#: Files that one step removes at most.
+#: Files that one step removes, at most.
 FILES_MAX: Final = 50
 _RECORD, _DAY = (f"{name}=" for name in columns.PARTITIONS)
 
 
 class Orphans:
-    """What one life of a gateway found; for the committer's thread."""
+    """The search of one gateway process for orphans; for the committer's thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        #: Still to be looked into: the table, in it the records, in these the days.
+        #: Folders to look into: the table, its records, their days.
         self._folders = deque([""])
         self._failures = 0
         self._suspects: set[str] = set()
-        self._seen_at = 0  #: the version at which all were seen
+        self._seen_at = 0  #: the version at which all folders had been seen
         self._next = 0  #: the next entry to be read
 
     @property
     def looking(self) -> bool:
-        """Whether folders are still looked into. Meanwhile nobody writes a file that a later step
-        is to name."""
+        """Whether folders remain to be looked into. Meanwhile no file may be written that a later
+        step is to name."""
         return bool(self._folders)
 
     def look(self, state: TableState) -> None:
-        """Look into some more folders; `state` is the table of now, and nothing is under way that
-        isn't in it. Raises OSError; the next look is at the same folder."""
+        """Look into some more folders; `state` is the current table, and no files that it doesn't
+        name may be under way. Raises OSError; the next look is at the same folder."""
         live = {file.path for file in state.files}
         try:
             for _ in range(FOLDERS_MAX):
@@ -73,8 +72,9 @@ class Orphans:
             self._suspects |= {f"{folder}/{name}" for name in names} - live
 
     def step(self, state: TableState, oldest: int) -> tuple[int, bool] | None:
-        """Read entries down to the oldest one, then remove what none of them names: how many files
-        went, whether all is done. None before a version was made since they were seen."""
+        """Read entries down to the oldest one, then remove the files that none of them names.
+        Returns the number of removed files, and whether all is done. None before a version was made
+        after the files were seen."""
         if not self._suspects:
             return 0, True
         if state.version == self._seen_at:
@@ -94,5 +94,5 @@ class Orphans:
         try:
             entry = commits.parse(self._store.read(commits.json_name(version)))
         except FileNotFoundError:
-            return set()  # cleaned up, and before that the files that it removed
+            return set()  # cleaned up, after the files that it removed
         return {file.path for file in entry.added} | set(entry.removed)

@@ -1,13 +1,13 @@
-"""Full files become as many files again, each with some of the topics: so that where a hundred
-topics interleave, one of them is read without the others.
+"""Full files become as many new files, each with some of the topics: where a hundred topics
+interleave, one of them can then be read without the others.
 
-A file holds what came within some seconds or minutes, and so little of each topic when there are
-many. `FAN_IN` neighbours are read together and written anew, topic by topic: a topic then lies in
-one file for all of that time, in row groups of its own, and the other files aren't even opened for
-it. Each row is rewritten once for this.
+A file has the messages of some seconds or minutes, and so little of each topic when there are many.
+`FAN_IN` neighbours are read together and written anew, topic by topic: a topic then lies in one
+file for all of that time, in row groups of its own, and its readers don't open the other files.
+Each row is rewritten once for this.
 
-One file is written in a step, and one commit at the end swaps all of them; until then the new
-files are nobody's. A process that dies before leaves them to be removed as orphans.
+A step writes one file, and one commit at the end swaps all of them; until then no version names the
+new files. A process that dies before leaves them to be removed as orphans.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -29,15 +29,15 @@ from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.delta.table_writer import TableWriter
 from distributary.pipeline.tables.upkeep import merge, tiers
 
-#: Full files that are spread together.
+#: Full files that are reclustered together.
 FAN_IN: Final = 8
-#: The tier of a file that was spread: it is never touched again.
+#: The tier of a reclustered file: it is never merged or reclustered again.
 TIER: Final = tiers.LAST_TIER + 1
-#: A file with fewer rows isn't looked into to find out whether it is full.
+#: A file with fewer rows isn't opened to find out whether it is full.
 ROWS_MIN: Final = 256
-#: Files that are looked into in one step; a footer takes about a millisecond.
+#: Files that are opened in one step; a footer takes about a millisecond.
 LOOKS_MAX: Final = 32
-#: Bytes that a topic has in a file on average from which on it is cheap to read as it lies.
+#: Average bytes of a topic in a file from which on the topic is cheap to read without this.
 TOPIC_BYTES_ENOUGH: Final = tiers.FULL_BYTES // 16
 
 
@@ -52,7 +52,7 @@ class Piece:
 
 @dataclass(slots=True)
 class _Work:
-    """What is under way: the files that will go, what is still to be written, what was."""
+    """The current work: the files to replace, the pieces still to be written, the files written."""
 
     files: tuple[AddedFile, ...]
     pieces: list[Piece]
@@ -60,20 +60,20 @@ class _Work:
 
 
 class Recluster:
-    """Does it, a bounded step at a time, on the committer's thread."""
+    """Reclusters full files, a bounded step at a time, on the committer's thread."""
 
     def __init__(self, writer: TableWriter) -> None:
         self._writer, self._store = writer, writer.store
         self._work: _Work | None = None
-        self._left: set[str] = set()  #: files for which it isn't worth it
-        self._full: dict[str, bool] = {}  #: files that were looked into; whether they are full
+        self._left: set[str] = set()  #: files for which it isn't worth the work
+        self._full: dict[str, bool] = {}  #: for files that were opened: whether they are full
 
     def take(self, *, now: int, today: str, full: Collection[str]) -> tuple[int, int] | None:
-        """One step: how many files it wrote or took away, and their bytes. None: nothing to do.
+        """Do one step; return how many files it wrote or replaced, and their bytes. None if there
+        is nothing to do.
 
-        `today` is the first day that isn't over; `full` are the paths of files that are known to
-        be full although they are small. Raises OSError when there is no room; then it goes on
-        where it was.
+        `today` is the first day that isn't over; `full` are the paths of files that are known to be
+        full although they are small. Raises OSError when there is no room; the next call continues.
         """
         work = self._work
         if work is None:
@@ -104,7 +104,8 @@ class Recluster:
         return 0, 0
 
     def _looked_into(self) -> dict[str, bool]:
-        """Whether files are full, by their real size: the log knows only the compressed one."""
+        """Return whether files are full, by their real size: the log has only the compressed
+        one."""
         files = [
             file.path
             for file in _candidates(self._writer.state.files)
@@ -132,8 +133,8 @@ class Recluster:
 def choose(
     files: Sequence[AddedFile], *, today: str, full: Collection[str], left: Collection[str]
 ) -> tuple[AddedFile, ...]:
-    """The next neighbours to be spread: `FAN_IN` full files with what small ones lie between;
-    less when their day is over. Empty if there are none. Those of `left` are passed over."""
+    """Choose the next neighbours: `FAN_IN` full files with the small ones between them; fewer when
+    their day is over. Empty if there are none. Files in `left` are skipped."""
     for day, same in _days(files):
         some: list[AddedFile] = []
         count = 0
@@ -166,8 +167,8 @@ def _is_full(store: Store, path: str) -> bool:
 
 
 def plan(store: Store, files: Sequence[AddedFile]) -> list[Piece]:
-    """The files to be written, of about `tiers.FULL_BYTES` of rows each; none if each topic has
-    enough in every file already."""
+    """Plan the files to be written, of about `tiers.FULL_BYTES` of rows each; none if each topic
+    has enough in every file already."""
     if len({name for file in files for name in (file.topic_low, file.topic_high)}) == 1:
         return []
     topics, sizes = _sizes(store, files)
@@ -187,7 +188,7 @@ def plan(store: Store, files: Sequence[AddedFile]) -> list[Piece]:
 
 
 def _bounded(files: Sequence[AddedFile], sizes: Int64s) -> Iterator[tuple[AddedFile, ...]]:
-    """The files in parts of which none has too much of a topic that is big by itself."""
+    """Divide the files so that no part has too much of a topic that is big by itself."""
     some: list[AddedFile] = []
     total = 0
     for file, size in zip(files, sizes.tolist(), strict=True):
@@ -202,7 +203,7 @@ def _bounded(files: Sequence[AddedFile], sizes: Int64s) -> Iterator[tuple[AddedF
 
 
 def _sizes(store: Store, files: Sequence[AddedFile]) -> tuple[Chunked, Int64s]:
-    """All topics by name, and for each file (a row) how many bytes each of them has there."""
+    """Return all topics by name, and for each file (a row) each topic's bytes in it."""
     columns, weights = [], []
     for file in files:
         with store.parquet(file.path) as parquet:
@@ -222,7 +223,7 @@ def _sizes(store: Store, files: Sequence[AddedFile]) -> tuple[Chunked, Int64s]:
 
 
 def _row_weights(metadata: pq.FileMetaData) -> Int64s:
-    """About how many bytes each row has: its row group's average."""
+    """Return about how many bytes each row has: its row group's average."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     rows = np.array([group.num_rows for group in groups], np.int64)
     size = np.array([group.total_byte_size for group in groups], np.int64)
@@ -230,7 +231,7 @@ def _row_weights(metadata: pq.FileMetaData) -> Int64s:
 
 
 def write(store: Store, piece: Piece) -> AddedFile:
-    """The piece's rows as a new file, by topic and sequence."""
+    """Write the piece's rows to a new file, by topic and sequence."""
     kind = topic_log_schema.FILES[topic_log_schema.MESSAGE]
     parts = [part for file in piece.files for part in _rows_of(store, file, piece, kind)]
     table = merge.sorted_messages(pa.concat_tables(parts).combine_chunks())

@@ -1,10 +1,10 @@
-"""Retention by time and by bytes: which files can go before their day is over, as nobody is owed
-anything in them any more.
+"""Retention by time and by bytes: files that can go before their day is over, as no subscription is
+owed any message in them.
 
-Messages go from the first sequence on and leave no gap behind, as with days
-(`pipeline.tables.upkeep.day_retention`), and here not before everybody who is served has them and
-Spark's tables have them. Settlements go when no message is left that they may speak of. A file that
-holds more than what goes is cut: what is left of it is written anew, a bounded number of rows.
+Messages are removed from the first sequence on, without a gap, as with days
+(`pipeline.tables.upkeep.day_retention`); here all served subscriptions and Spark's tables must have
+them first. Settlements are removed when none of their messages can be left. A file with other rows,
+too, is cut: its remaining rows are written anew, a bounded number.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from distributary.pipeline.tables.delta.commits import AddedFile
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.upkeep import merge, tiers
 
-#: Of a file that is cut so much goes at least, by its sequences: a row is rewritten for one that
-#: goes at most.
+#: The least share of a cut file's sequences that must go: at most one row is rewritten for each row
+#: that is removed.
 CUT_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may go: `floor` is the first sequence that anybody may be owed, `group` the last one
-    that Spark's tables have, or None where there are none; messages go that were published before
-    `before` (microseconds), and the oldest above `bytes_max` (0: however many). What was published
-    before `unread_before` goes, seen by Spark's job or not."""
+    """Limits of a removal: `floor` is the first sequence that any subscription may be owed, `group`
+    the last one in Spark's tables, None where there are none. Messages go that were published
+    before `before` (microseconds), and the oldest above `bytes_max` (0: no limit). Messages
+    published before `unread_before` count as read by Spark's job."""
 
     floor: int
     group: int | None
@@ -40,7 +40,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Going:
-    """Files that go, and those of which only the rows from `floor` on stay."""
+    """Files to remove, and files of which only the rows from `floor` on stay."""
 
     files: tuple[AddedFile, ...]
     cut: tuple[AddedFile, ...] = ()
@@ -48,12 +48,12 @@ class Going:
 
     @property
     def messages(self) -> int:
-        """How many are gone with the whole files."""
+        """The number of messages in the removed files."""
         return sum(file.rows for file in self.files if file.record == topic_log_schema.MESSAGE)
 
 
 def choose(files: Sequence[AddedFile], bounds: Bounds) -> Going | None:
-    """What can go now, in one commit; None if nothing can."""
+    """Choose what one commit can remove now; None if nothing."""
     messages = sorted(_of(files, topic_log_schema.MESSAGE), key=lambda file: file.low or 0)
     over = sum(f.size for f in messages if _high(f) < bounds.floor) - bounds.bytes_max
     count, reach, taken = 0, -1, 0
@@ -80,7 +80,7 @@ def choose(files: Sequence[AddedFile], bounds: Bounds) -> Going | None:
 
 
 def write(store: Store, going: Going) -> list[AddedFile]:
-    """What stays of the files that are cut, in new files."""
+    """Write the remaining rows of the cut files to new files."""
     kind = topic_log_schema.FILES[topic_log_schema.MESSAGE]
     written = []
     for file in going.cut:
@@ -107,14 +107,14 @@ def _group(file: AddedFile) -> int:
 
 
 def _age(file: AddedFile) -> int:
-    """When the last of its messages was published, microseconds; at the latest when it was
-    written."""
+    """Return when the last of its messages was published, microseconds; if that isn't known, when
+    the file was written."""
     attributes = file.attributes
     return file.written_at * 1_000 if attributes is None else attributes.published_high
 
 
 def _read(file: AddedFile, bounds: Bounds) -> bool:
-    """Whether Spark's tables have all of it, or have had time enough."""
+    """Whether Spark's tables have the whole file, or have had time enough to read it."""
     known = bounds.group is None or _group(file) <= bounds.group
     return known or _age(file) < bounds.unread_before
 
@@ -125,8 +125,8 @@ def _may_go(file: AddedFile, bounds: Bounds, *, too_many: bool) -> bool:
 
 
 def _cut(rest: Sequence[AddedFile], bounds: Bounds) -> tuple[AddedFile, ...]:
-    """The files that reach over the floor, if what lies below it can go and they are small enough
-    together: else their rows wait until all of them lie below."""
+    """Return the files that reach over the floor, if their rows below it can go and the files are
+    small enough together: else the rows wait until all rows of their file lie below."""
     below = [file for file in rest if (file.low or 0) < bounds.floor]
     over = tuple(file for file in below if _high(file) >= bounds.floor)
     gone = sum(bounds.floor - (file.low or 0) for file in over)

@@ -1,9 +1,9 @@
-"""What keeps a table small and quick while it is written for months: one bounded step at a time.
+"""Upkeep keeps a table small and quick while it is written for months: one bounded step at a time.
 
-Steps are chosen in turn by kind, so that none starves another: a checkpoint, a merge of small
-files, full ones spread by topic, the end of days that are owed to nobody, the clean-up of the log.
-Each leaves the table whole wherever it is cut, and does nothing that a reader of the table could
-miss.
+Kinds of steps take turns, so that none starves another: a checkpoint, a merge of small files,
+reclustering of full ones, the removal of days that no subscription is owed, the clean-up of the
+log. Each leaves the table whole wherever it is interrupted, and removes nothing that a reader of
+the table needs.
 """
 
 import datetime as dt
@@ -42,14 +42,14 @@ from distributary.pipeline.tables.upkeep.upkeep_limits import (
 )
 
 _DAY_US: Final = 86_400_000_000
-#: Groups of a day may be committed for so long after it: only then the day is over.
+#: Groups of a day may be committed this long after it: only then the day is over.
 DAY_GRACE_US: Final = 600_000_000
-#: How often at most what is settled goes.
+#: The shortest interval between two removals of settled messages.
 SETTLED_INTERVAL_US: Final = 10_000_000
-#: What was settled lies on the disk for so long after it went from the table: a reader that has
-#: just asked which files there are reads them meanwhile.
+#: Removed settled files stay on the disk this long: a reader that has just listed the table's files
+#: reads them meanwhile.
 READERS_US: Final = 120_000_000
-#: How often at most it is asked what Spark's job has seen, while the log waits for it.
+#: The shortest interval between two looks at the position of Spark's job.
 SEEN_INTERVAL_US: Final = 60_000_000
 
 
@@ -62,14 +62,14 @@ class Steps:
         self._seen = _Seen(writer.store)
         self._full: set[str] = set()
         self._log: LogEntries | None = None
-        #: Versions that removed files, since our start, and the bytes of these.
+        #: Versions that removed files, since our start, and the bytes of these files.
         self._removed: deque[tuple[int, int]] = deque()
-        #: Versions that took what was settled, and when: what they removed goes from the disk soon.
+        #: Versions that removed settled files, and when: those files are deleted soon.
         self._taken: deque[tuple[int, int]] = deque()
         self._settled_asked = 0
         self._reclusterer = Recluster(writer)
-        self._events_asked = ""  #: the first day to keep when nothing more could be forgotten
-        #: Looked for by the first steps: nobody waits for it at a start.
+        self._events_asked = ""  #: the first day to keep when no more events could be removed
+        #: The first steps search for orphans, so that no start waits for it.
         self._orphans: Orphans | None = Orphans(self._store)
         self._kinds: list[Callable[[int, Owed], Upkeep | None]] = [
             self._checkpoint,
@@ -83,7 +83,7 @@ class Steps:
         ]
 
     def take(self, *, now: int, owed: Owed) -> Upkeep | None:
-        """One step, or None when nothing is due. Raises StoreError when it can't be done now."""
+        """Do one step; None when nothing is due. Raises StoreError when it can't be done now."""
         self._writer.ready()
         began = time.perf_counter()
         turn = self._kinds
@@ -93,7 +93,7 @@ class Steps:
                 if self._orphans.looking:
                     return Upkeep("orphans", 0, 0, time.perf_counter() - began)
             for nth, kind in enumerate(turn):
-                # Also one that fails has had its turn: a rotten file must not stop all others.
+                # A failed kind has had its turn, too: a damaged file must not stop the others.
                 self._kinds = turn[nth + 1 :] + turn[: nth + 1]
                 before = self._writer.state
                 if done := kind(now, owed):
@@ -111,7 +111,7 @@ class Steps:
 
     def _checkpoint(self, now: int, _owed: Owed) -> Upkeep | None:
         state, last = self._writer.state, self._entries.checkpointed
-        # An entry that is old can go only below a checkpoint, however few commits there were.
+        # An old entry can go only below a checkpoint, however few commits there were.
         waiting = self._entries.oldest >= last and self._old(now) and state.version > last
         soon = self._left_behind(now)
         waiting = waiting or max(last, 0) < soon <= state.version
@@ -173,7 +173,7 @@ class Steps:
         return Upkeep("retention", len(files), size, 0.0, messages)
 
     def _retain_less(self, now: int, owed: Owed) -> Upkeep | None:
-        """What nobody is owed goes by time and bytes, in one commit every few seconds."""
+        """Remove settled messages by time and bytes, in one commit every few seconds."""
         limits = self._limits
         if not limits.retains_less or 0 <= now - self._settled_asked < SETTLED_INTERVAL_US:
             return None
@@ -193,7 +193,7 @@ class Steps:
 
         def write(added: list[AddedFile]) -> bytes:
             added += settled_retention.write(self._store, going)
-            # As with events: what is left of a file that was cut is nothing new.
+            # As with events: the remaining rows of a cut file aren't new.
             rearranged = [{"add": commits.add_action(one, data_change=False)} for one in added]
             return commits.encode("DELETE", at=now, removed=files) + commits.lines(rearranged)
 
@@ -203,7 +203,7 @@ class Steps:
         return Upkeep("settled", len(files), sum(file.size for file in files), 0.0)
 
     def _forget_events(self, now: int, _owed: Owed) -> Upkeep | None:
-        """Asked once for each day: what can be forgotten changes when retention has moved on."""
+        """Remove events; tried once for each day, as retention's first day decides."""
         if not self._limits.retention_days:
             return None
         before = day_of(now - self._limits.retention_days * _DAY_US)
@@ -217,7 +217,7 @@ class Steps:
 
         def write(added: list[AddedFile]) -> bytes:
             added += event_retention.write(self._store, found)
-            # For who reads changes, rows went; what is left lies elsewhere, and is nothing new.
+            # For readers of changes, rows were removed; the remaining rows have only moved.
             rearranged = [{"add": commits.add_action(one, data_change=False)} for one in added]
             return commits.encode("DELETE", at=now, removed=found.files) + commits.lines(rearranged)
 
@@ -255,8 +255,8 @@ class Steps:
             self._removed.append((state.version, size))
 
     def _too_much(self) -> int:
-        """The version below which entries go because the files that they removed are too big
-        together; 0 if they aren't."""
+        """Return the version below which entries go because the files that they removed are too
+        big together; 0 if they aren't."""
         while self._removed and self._removed[0][0] < self._entries.oldest:
             self._removed.popleft()
         total, below = sum(size for _, size in self._removed), 0
@@ -267,7 +267,7 @@ class Steps:
         return below
 
     def _left_behind(self, now: int) -> int:
-        """The version below which entries go because they have taken what was settled, and their
+        """Return the version below which entries go because they removed settled files whose
         readers have had time enough; 0 if there is none."""
         below = 0
         for version, at in self._taken:
@@ -279,7 +279,7 @@ class Steps:
         return below
 
     def _old(self, now: int) -> bool:
-        """Whether the oldest entry is kept for nobody any more."""
+        """Whether the oldest entry is older than log_retention_days."""
         return self._entries.oldest_made_at() < self._since(now)
 
     def _since(self, now: int) -> int:
@@ -298,10 +298,10 @@ class Steps:
 
 
 class _Seen:
-    """Up to which version Spark's job has read the log for good.
+    """The version up to which Spark's job has read the log for good.
 
     A batch that has written its cursors may run once more, so a position counts when a later one
-    has been seen: then the batch before is over.
+    has been seen: then the earlier batch is over.
     """
 
     def __init__(self, store: Store) -> None:
@@ -312,12 +312,12 @@ class _Seen:
         self._group: int | None = None
 
     def group(self, now: int) -> int | None:
-        """The last group that all of its tables have; None when there is no job."""
+        """Return the last group that all of its tables have; None when there is no job."""
         self.version(now)
         return self._group
 
     def version(self, now: int) -> int | None:
-        """The last version that nobody will read again; None when there is no job."""
+        """Return the last version that the job won't read again; None when there is no job."""
         if self._asked is None or abs(now - self._asked) >= SEEN_INTERVAL_US:
             self._asked = now
             self._ask()
@@ -340,7 +340,7 @@ class _Seen:
 
 
 def day_of(at: int) -> str:
-    """The UTC day of a time in microseconds."""
+    """Return the UTC day of a time in microseconds."""
     return (
         (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at)).date().isoformat()
     )

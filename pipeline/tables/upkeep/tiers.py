@@ -1,8 +1,8 @@
-"""Which files are merged next: seconds into quarter minutes, into minutes, into hours, a day.
+"""Choice of the next merge: seconds into quarter minutes, into minutes, into hours, a day.
 
-The files of one record and day lie in the order of their groups, older ones in higher tiers. A
-merge takes neighbours only, so files stay disjoint in groups. A file that is full is never merged:
-a row is rewritten at most once for each tier, and never when it lies in big files already.
+The files of one record and day are in the order of their groups, older ones in higher tiers. A
+merge takes neighbours only, so files stay disjoint in groups. A full file is never merged: a row is
+rewritten at most once for each tier, and never when it lies in big files already.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -12,26 +12,26 @@ from typing import Final
 
 from distributary.pipeline.tables.delta.commits import AddedFile
 
-#: Files of one tier that become one of the next: a day of commits, one a second, is merged
-#: four times.
+#: Files of one tier that become one of the next: a day of commits, one a second, is merged four
+#: times.
 FAN_IN: Final = 16
-#: Files that one step reads at most when a day is over.
+#: Files that one step reads when a day is over, at most.
 MERGE_FILES_MAX: Final = 64
-#: Bytes of rows, uncompressed, with which a file is full: less than a commit has that comes
-#: because enough waits, so that under load no row is merged.
+#: Bytes of rows, uncompressed, from which on a file is full: less than a commit has that was made
+#: because enough bytes waited, so that under load no row is merged.
 FULL_BYTES: Final = 12 << 20
-#: Rows with which a file is full, however small they are.
+#: Rows from which on a file is full, however small they are.
 FULL_ROWS: Final = 131_072
-#: What one step reads at most: 100 to 200 ms of one core, and thrice as many bytes of memory.
+#: Limits of one step's reading: 100 to 200 ms of one core, and thrice as many bytes of memory.
 MERGE_BYTES_MAX: Final = 32 << 20
 MERGE_ROWS_MAX: Final = 2 * FULL_ROWS
-#: The tier of a file that is full, or all that its day has.
+#: The tier of a file that is full, or has all rows of its day.
 LAST_TIER: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbours that are to become one file of `tier`. `closed`: nothing will join them."""
+    """Neighbours that are to become one file of `tier`. `closed`: no more files will join them."""
 
     files: tuple[AddedFile, ...]
     tier: int
@@ -39,8 +39,8 @@ class Run:
 
 
 def choose(files: Sequence[AddedFile], *, today: str, full: Collection[str]) -> Run | None:
-    """The next merge, or None. `full` are the paths of files that are known to be full although
-    they are small; `today` is the first day that isn't over."""
+    """Choose the next merge; None if there is none. `full` are the paths of files that are known to
+    be full although they are small; `today` is the first day that isn't over."""
     for day, same in _partitions(files):
         runs = list(_runs(same, full))
         for nth, run in enumerate(runs):
@@ -66,7 +66,7 @@ def _partitions(files: Sequence[AddedFile]) -> Iterator[tuple[str, list[AddedFil
 
 
 def _runs(files: Sequence[AddedFile], full: Collection[str]) -> Iterator[list[AddedFile]]:
-    """What lies between full files; the last run is there even if it is empty."""
+    """Yield the files between full files; the last run is there even if it is empty."""
     run: list[AddedFile] = []
     for file in files:
         if is_full(file, full):

@@ -1,23 +1,23 @@
-"""How much of a table is kept, and what a step of that has done, by numbers alone: the settings and
-the loop read them before anything big is imported."""
+"""Limits of a table's growth, and the result of a step, as numbers alone: the settings and the loop
+import them before anything big."""
 
 from typing import Final
 
 import msgspec
 
-#: Commits between two checkpoints: what a reader must read beside one.
+#: Commits between two checkpoints: a reader reads at most as many entries beside a checkpoint.
 CHECKPOINT_COMMITS: Final = 100
 
 
 class UpkeepLimits(msgspec.Struct, frozen=True):
-    """How much is kept. `conf/distributary.toml` has the reasons."""
+    """Limits of a table's growth. `conf/distributary.toml` has the reasons."""
 
     log_entries_max: int
     log_retention_days: int
-    retention_days: int  #: 0: for ever
-    removed_bytes_max: int = 4 << 30  #: of files that the table has left behind
-    retention_seconds: int = -1  #: beside the days, of what nobody is owed; -1: the days alone
-    retention_bytes: int = 0  #: of what nobody is owed; 0: however many
+    retention_days: int  #: 0: no limit
+    removed_bytes_max: int = 4 << 30  #: of files that the table no longer names
+    retention_seconds: int = -1  #: beside the days, of settled messages; -1: the days alone
+    retention_bytes: int = 0  #: of settled messages; 0: no limit
 
     @property
     def retains_less(self) -> bool:
@@ -29,8 +29,8 @@ DEFAULT_LIMITS: Final = UpkeepLimits(18_000, 7, 7)
 
 
 class Upkeep(msgspec.Struct, frozen=True):
-    """What one step did: `files` were written, merged or removed, of so many `bytes`. `messages`
-    are gone from the table."""
+    """Result of one step: `files` were written, merged or removed, with `bytes` in all. `messages`
+    were removed from the table."""
 
     kind: str
     files: int
@@ -40,8 +40,8 @@ class Upkeep(msgspec.Struct, frozen=True):
 
 
 class Owed(msgspec.Struct, frozen=True):
-    """The first sequence that any durable subscription may be owed, and the first that anybody may
-    be who is served."""
+    """The first sequence that any durable subscription may be owed, and the first that any served
+    subscription may be."""
 
     durable: int
     anybody: int

@@ -1,5 +1,5 @@
-"""Whether a home is sound: what `distributary verify` and `info` read, count and say.
+"""Checks of a home: `distributary verify` and `info` read, count and report its files.
 
-It judges with code of its own on purpose: what it checks is not what wrote it. Start with
+It folds and checks with code of its own, on purpose: it judges the files' writers. Start with
 `verify_home`.
 """

@@ -1,4 +1,4 @@
-"""What one check has to say: that something holds, or sentences about what doesn't."""
+"""The result of one check: that something holds, or sentences about its problems."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -6,7 +6,7 @@ from enum import StrEnum
 from distributary.pipeline.tables.arrow.arrow_types import Int64s
 from distributary.pipeline.tables.arrow.range_arrays import Stretches
 
-#: Sentences of one check that are kept; the rest is counted. A broken disk breaks many files.
+#: Sentences of one check that are kept; the others are counted. A broken disk breaks many files.
 PROBLEMS_MAX = 10
 #: Stretches of sequences that one sentence names.
 STRETCHES_MAX = 5
@@ -20,8 +20,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the report. `counted` says what was looked at; `problems` are sentences that say
-    what is wrong, where, and what to do; `notes` are worth knowing but break no promise."""
+    """One line of the report. `counted` tells what was read; `problems` are sentences that say what
+    is wrong, where, and what to do; `notes` are worth knowing but break no promise."""
 
     name: str
     verdict: Verdict
@@ -54,12 +54,12 @@ class Findings:
 
 
 def unknown(name: str, why: str) -> Check:
-    """A check that could not be made, for this reason."""
+    """Return a check that could not be made, with the reason."""
     return Check(name, Verdict.UNKNOWN, why)
 
 
 def sequences(ascending: Int64s) -> str:
-    """Sequences as a person reads them: `5 to 9, 12`."""
+    """Format sequences for a person: `5 to 9, 12`."""
     stretches = Stretches.of(ascending)
     pairs = zip(
         stretches.starts[:STRETCHES_MAX].tolist(),
@@ -72,7 +72,7 @@ def sequences(ascending: Int64s) -> str:
 
 
 def counted(**numbers: int) -> str:
-    """Numbers with their nouns: `3 files, 1,200 rows`."""
+    """Format numbers with their nouns: `3 files, 1,200 rows`."""
     return ", ".join(
         f"{number:,} {_noun(word.replace('_', ' '), number)}" for word, number in numbers.items()
     )

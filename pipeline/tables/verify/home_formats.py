@@ -1,12 +1,12 @@
-"""Which formats a home has, and what this version of the program would do with each at its start.
+"""The formats of a home, and what this version of the program would do with each at its start.
 
 Rule 1: a start reads the formats of all released versions. It changes one of them alone: a
-        `topic_log` of before gets the columns that came later, in one commit.
-Rule 2: what a version doesn't know it refuses as a whole, before it has changed anything. So a
-        newer format is never misread, and nothing of it is lost.
-Rule 3: there is a way back to the version that was before as long as no format has changed.
+        `topic_log` of a former format gets the missing columns, in one commit.
+Rule 2: a start refuses an unknown format as a whole, before it has changed anything. So a newer
+        format is never misread, and nothing of it is lost.
+Rule 3: the former version can start again as long as no format has changed.
 
-It looks from outside: no lock is taken, nothing is written, a gateway may run.
+The look takes no lock and writes nothing; a gateway may run.
 """
 
 import json
@@ -37,18 +37,18 @@ from distributary.pipeline.tables.verify.verify_journal import read_journal
 
 
 class Fate(StrEnum):
-    """What happens to a format when this version starts."""
+    """The effect of a start of this version on a format."""
 
     SAME = "same"  #: it stays as it is
-    CHANGES = "changes"  #: it becomes today's: versions of before refuse it from then on
+    CHANGES = "changes"  #: it becomes the present one: former versions refuse it from then on
     REFUSED = "refused"  #: this version can't use it, and changes nothing
-    UNSEEN = "unseen"  #: nobody could look here
+    UNSEEN = "unseen"  #: it can't be read here
 
 
 @dataclass(frozen=True, slots=True)
 class PartFormat:
     """One part of a home. `found` and `ours` name its format and the one that this version writes;
-    empty where there is none. The sentence says what follows."""
+    empty where there is none. `sentence` tells the consequence."""
 
     part: str
     found: str
@@ -71,12 +71,12 @@ class HomeFormats:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The parts whose format would be another one afterwards."""
+        """The parts whose format would change."""
         return tuple(part.part for part in self.parts if part.fate is Fate.CHANGES)
 
     @property
     def rollback(self) -> bool:
-        """Whether the version that wrote it can open it again after a start of this one."""
+        """Whether the version that wrote the home can open it again after a start of this one."""
         return not self.changes
 
 
@@ -86,8 +86,8 @@ Columns: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class SparkFormat:
-    """One of Spark's tables as this version writes it, and which columns a table of before may
-    lack."""
+    """One of Spark's tables as this version writes it, and the columns that a table by a former
+    version may lack."""
 
     columns: Columns
     later: frozenset[str]
@@ -96,9 +96,9 @@ class SparkFormat:
 def look(
     home: Home, store: Store | None = None, spark: Mapping[str, SparkFormat] | None = None
 ) -> HomeFormats:
-    """The formats of a home whose log lies in it, or where `store` says. Without `spark`, where
-    Spark isn't installed, its tables aren't looked at. Raises InvalidRequest for what is no home,
-    StoreError for what can't be read."""
+    """Return the formats of a home whose log lies in it, or in `store`. Without `spark`, where
+    Spark isn't installed, its tables aren't read. Raises InvalidRequest for a folder that is no
+    home, StoreError for unreadable files."""
     check_is_home(home)
     log = store or LocalStore(home.topic_log)
     return again_if_replaced(
@@ -107,7 +107,7 @@ def look(
 
 
 def _parts(home: Home, log: Store, spark: Mapping[str, SparkFormat] | None) -> Iterator[PartFormat]:
-    # In this order a running gateway moves on under no reader (`verify_home`).
+    # The order is that of `verify_home`: a running gateway removes no part before it is read.
     yield _journal(home)
     yield _marks(home.marks)
     yield from _tables(log, spark)
@@ -130,7 +130,7 @@ def _tables(log: Store, spark: Mapping[str, SparkFormat] | None) -> Iterator[Par
 def look_at_store(
     home: ObjectHome, log: Store, spark: Mapping[str, SparkFormat] | None = None
 ) -> HomeFormats:
-    """The same of a home without a disk, whose log is at `log`. Raises StoreError."""
+    """As `look`, for a home without a disk, whose log is at `log`. Raises StoreError."""
 
     def parts() -> Iterator[PartFormat]:
         yield _objects(home, log)

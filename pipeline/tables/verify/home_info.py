@@ -1,8 +1,8 @@
-"""What a home holds, for `distributary info`: counted by reading, without owning it.
+"""Numbers about a home for `distributary info`, read without owning it.
 
-Nothing is made and nothing is written. Messages are counted by their topics and sequences alone;
-where subscriptions stand is folded from the log. What the journal has and the table hasn't yet is
-counted in groups and bytes, and is in no other number.
+Nothing is written. Messages are counted by their topics and sequences alone; the state of
+subscriptions is folded from the log. Groups in the journal that the table lacks are counted in
+groups and bytes, and are in no other number.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ from distributary.pipeline.tables.verify.verify_settlements import Settlements, 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
     """One topic's messages in the table. `bytes` are those on the disk, compressed; a row group of
-    several topics counts for each by its messages."""
+    several topics counts for each topic in proportion to its messages."""
 
     topic: str
     messages: int
@@ -55,7 +55,7 @@ class TopicLine:
 @dataclass(frozen=True, slots=True)
 class SubscriptionLine:
     """A durable subscription. `backlog` is owed and not settled; `settled` are above the floor.
-    `policy` is what it says of its own policy, as text; empty if it says nothing."""
+    `policy` is the text of its own policy; empty if it has none."""
 
     subscription: str
     topic: str
@@ -68,7 +68,7 @@ class SubscriptionLine:
 
 @dataclass(frozen=True, slots=True)
 class JournalLine:
-    """`uncommitted` are the groups, and their bytes, that the table hasn't."""
+    """The journal. `uncommitted` is the number of groups that the table lacks, with their bytes."""
 
     segments: int
     frames: int
@@ -103,7 +103,7 @@ class TableLine:
 
 @dataclass(frozen=True, slots=True)
 class SparkLine:
-    """One of Spark's tables; `log_version` is the version of `topic_log` that it is as of."""
+    """One of Spark's tables; `log_version` is the version of `topic_log` that it has read."""
 
     table: str
     version: int
@@ -112,7 +112,7 @@ class SparkLine:
 
 @dataclass(frozen=True, slots=True)
 class HomeInfo:
-    """All of it, as of `table.version`; `table` is None in a home that has none yet."""
+    """All numbers, as of `table.version`; `table` is None in a home that has none yet."""
 
     home: str
     journal: JournalLine
@@ -120,20 +120,20 @@ class HomeInfo:
     topics: tuple[TopicLine, ...] = ()
     subscriptions: tuple[SubscriptionLine, ...] = ()
     spark: tuple[SparkLine, ...] = ()
-    prepared: tuple[str, ...] = ()  #: the global ids of transactions that wait for their end
+    prepared: tuple[str, ...] = ()  #: global ids of transactions that haven't ended
 
 
 def take(home: Home, store: Store | None = None) -> HomeInfo:
-    """Count what is there. The log's table lies in the home, or where `store` says.
+    """Count a home. The log's table lies in the home, or in `store`.
 
-    Raises InvalidRequest for what is no home, StoreError for what can't be read.
+    Raises InvalidRequest for a folder that is no home, StoreError for unreadable files.
     """
     check_is_home(home)
     return take_parts(disk_parts(home, store))
 
 
 def take_parts(parts: HomeParts) -> HomeInfo:
-    """The same of a home whose parts lie anywhere. Raises StoreError as above."""
+    """As `take`, for a home whose parts lie anywhere. Raises StoreError as above."""
     return again_if_replaced(parts.store, lambda: _take(parts))
 
 

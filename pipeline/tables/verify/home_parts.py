@@ -1,4 +1,4 @@
-"""The parts of a home that a look from outside reads, wherever they lie."""
+"""The parts of a home that `verify` and `info` read, on a disk or a store."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from distributary.pipeline.tables.verify.verify_journal import JournalView, read
 
 @dataclass(frozen=True, slots=True)
 class HomeParts:
-    """A home's address, the store of its log's table, and what reads its journal and its marks."""
+    """A home's address, the store of its log's table, and the readers of its journal and marks."""
 
     address: str
     store: Store
@@ -22,7 +22,7 @@ class HomeParts:
 
 
 def disk_parts(home: Home, store: Store | None) -> HomeParts:
-    """Those of a folder; the log's table lies in it, or where `store` says."""
+    """Return the parts of a folder; the log's table lies in it, or in `store`."""
     return HomeParts(
         str(home.root),
         store or LocalStore(home.topic_log),
@@ -32,8 +32,8 @@ def disk_parts(home: Home, store: Store | None) -> HomeParts:
 
 
 def check_marks(name: str, look: Callable[[], tuple[str, bool]]) -> Check:
-    """What the marks called `name` are like; `look` gives that in words, and whether some of it
-    can't be used."""
+    """Check the marks called `name`; `look` returns their description, and whether some of them are
+    damaged."""
     findings = Findings()
     try:
         words, damaged = look()

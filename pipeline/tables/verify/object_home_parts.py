@@ -1,4 +1,4 @@
-"""A home without a disk as a look from outside reads it: nothing is asked of its gateway."""
+"""A home without a disk for `verify` and `info`: read from the store, not from its gateway."""
 
 from distributary.pipeline.errors import JournalBroken, JournalVersion
 from distributary.pipeline.object_journal.entry import Entry
@@ -14,14 +14,14 @@ from distributary.pipeline.tables.verify import verify_entries
 from distributary.pipeline.tables.verify.home_parts import HomeParts, check_marks
 from distributary.pipeline.tables.verify.verify_journal import JournalView, decoded
 
-#: Seconds that one request may take.
+#: Seconds that one request may take, at most.
 REQUEST_SECONDS_MAX = 30.0
 NOTHING = JournalView(0, 0, (), None, lasting=False)
 
 
 def object_parts(home: ObjectHome, table: str) -> HomeParts:
-    """Those of a home at an address; its log's table lies at `table`. Raises InvalidRequest for an
-    address that can't be."""
+    """Return the parts of a home at an address; its log's table lies at `table`. Raises
+    InvalidRequest for an impossible address."""
     store, place = home.store(REQUEST_SECONDS_MAX), ObjectStore(table, home.options)
 
     def look() -> tuple[str, bool]:
@@ -38,7 +38,7 @@ def object_parts(home: ObjectHome, table: str) -> HomeParts:
 
 
 def _journal(objects: JournalObjects, place: Store, home: str) -> JournalView:
-    """What stands in the live journal behind the table's last group."""
+    """Read the live journal's groups behind the table's last one."""
     if not verify_entries.made(place):
         return NOTHING
     state = open_view(place).state

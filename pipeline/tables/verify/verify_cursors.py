@@ -1,6 +1,6 @@
 """Spark's cursors against the log: the same subscriptions, floors and exceptions, as of its group.
 
-The table is read before the log, which is therefore at least as new. What the log says comes from
+The table is read before the log, which is therefore at least as new. The log's side comes from
 `verify_settlements`, on purpose not from the fold that made the table.
 """
 
@@ -39,7 +39,7 @@ class CursorRow:
 
 @dataclass(frozen=True, slots=True)
 class CursorTable:
-    """Spark's rows; or, with `absent`, why there are none to be checked."""
+    """Spark's rows; or, with `absent`, the reason why there are none to check."""
 
     uri: str
     rows: tuple[CursorRow, ...] = ()
@@ -52,7 +52,7 @@ class CursorTable:
 
 
 def read_cursors(log: Store) -> CursorTable:
-    """The table beside this log as it is now."""
+    """Read the table beside this log as it is now."""
     uri = beside(log, "cursors")
     if not DeltaTable.is_deltatable(uri, storage_options=log.options):
         return CursorTable(uri, absent="no Spark job has run")
@@ -81,7 +81,7 @@ def check_cursors(
     messages: Messages,
     standing: dict[int, dict[str, Standing]],
 ) -> Check:
-    """Each cursor says what the log says as of the cursor's group."""
+    """Check that each cursor equals the log's state as of the cursor's group."""
     findings = Findings()
     if cursors.problem:
         findings.problem(cursors.problem)
@@ -104,7 +104,7 @@ def check_cursors(
 
 
 def _check_row(row: CursorRow, due: Standing | None, first: int, findings: Findings) -> None:
-    """Both are cut at the first message that retention has left."""
+    """Compare a cursor with the log, both from the first retained message on."""
     where = f"the cursor of {row.subscription} as of group {row.group}"
     if due is None:
         findings.problem(f"{where} is of a subscription that did not exist then. {_MEND}")

@@ -1,7 +1,7 @@
 """The table's own log: its JSON entries and checkpoints, read one by one.
 
-A Delta reader needs the newest checkpoint and every entry after it. Older entries are what streams
-and audits go back to; clean-up takes them away from the oldest on.
+A Delta reader needs the newest checkpoint and every later entry. Streams and audits read older
+entries, too; clean-up removes them from the oldest on.
 """
 
 import re
@@ -43,7 +43,7 @@ class LogFolder:
         return f"{self.store.uri}/{LOG}"
 
     def entry(self, version: int) -> str:
-        """Where that entry lies, for a person."""
+        """Return an entry's address for a person."""
         return f"{self.store.uri}/{json_name(version)}"
 
 
@@ -54,8 +54,8 @@ def _versions(names: list[str], pattern: re.Pattern[str]) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class _Position:
-    """How far the entries read so far have come; None before the first that says it. `files` are
-    those that the table has by the entries alone, since the first place where that is known."""
+    """The state after the entries read so far; None until an entry tells it. `files` are the
+    table's files by the entries alone, from the first version on where they are known."""
 
     group: int | None = None
     sequence: int | None = None
@@ -63,16 +63,16 @@ class _Position:
 
 
 def made(store: Store) -> bool:
-    """Whether there is a table, or anything of one: not so before its first version appears."""
+    """Whether the table, or anything of it, exists: not so before its first version appears."""
     folder = LogFolder.read(store)
     return bool(folder.entries or folder.checkpoints)
 
 
 def check_entries(store: Store, state: TableState | None) -> Check:
-    """Entries and checkpoints up to the state's version, and whether they lead to that state; up to
-    the last one there is when it is None.
+    """Check entries and checkpoints up to the state's version, and that they lead to that state;
+    with None, up to the last entry.
 
-    Raises Moved when clean-up takes entries away while they are read.
+    Raises Replaced when clean-up removes entries while they are read.
     """
     findings = Findings()
     folder = LogFolder.read(store)
@@ -95,8 +95,8 @@ def check_entries(store: Store, state: TableState | None) -> Check:
 
 
 def _start(folder: LogFolder, last: int) -> int | None:
-    """From where on entries alone tell which files there are: the oldest checkpoint whose entry,
-    and every later one, is there. A log that begins with version 0 needs none."""
+    """Return the version from which on entries alone tell the files: the oldest checkpoint that has
+    its own entry and every later one. A log that begins with version 0 needs none."""
     known = set(folder.entries)
     first = last
     while first - 1 in known:
@@ -122,7 +122,7 @@ def _files_of(folder: LogFolder, version: int, findings: Findings) -> set[str] |
 
 
 def _check_files(folder: LogFolder, state: TableState, files: set[str], findings: Findings) -> None:
-    """The table that a checkpoint stands for is the one that the entries make."""
+    """Check that the table of the checkpoint is the one that the entries make."""
     named = {file.path for file in state.files}
     for path in sorted(files ^ named)[:1]:
         lacks, has = ("checkpoint", "entries") if path in files else ("entries", "checkpoint")
@@ -177,7 +177,7 @@ def _check_checkpoint(folder: LogFolder, base: int | None, findings: Findings) -
 
 
 def _check_dense(folder: LogFolder, base: int | None, last: int, findings: Findings) -> None:
-    """Every entry that readers need is there, and what is older ends without a gap."""
+    """Check that every needed entry is there, and that the older ones have no gap."""
     first = 0 if base is None else base + 1
     missing = sorted(set(range(first, last + 1)) - set(folder.entries))
     if missing:
@@ -227,7 +227,7 @@ def _check_rows(
     before: _Position,
     findings: Findings,
 ) -> None:
-    """What an entry adds lies between the positions before and after it: whole groups, once."""
+    """Check that an entry adds rows between its positions before and after: whole groups, once."""
     for name, low_of, past in (("group", before.group, 1), ("sequence", before.sequence, 0)):
         high_of = after.group if name == "group" else after.sequence
         if low_of is None or high_of is None:

@@ -14,21 +14,21 @@ from distributary.pipeline.tables.topic_log.table_view import Replaced, TableVie
 from distributary.pipeline.tables.verify.check import Check, Findings, counted
 
 NAME = "data files"
-#: Columns that every row of a record has.
+#: Columns that are never null in a record's rows.
 _REQUIRED = {
     topic_log_schema.MESSAGE: ("group", "topic", "sequence", "published_at"),
     topic_log_schema.SETTLEMENT: ("group", "topic", "subscription", "final", "floor", "sequences"),
     topic_log_schema.SUBSCRIPTION: ("group", "topic", "subscription", "event", "floor"),
 }
-_RESTORE = "Restore the file from a copy; what it held is in no other file"
+_RESTORE = "Restore the file from a copy; no other file has its rows"
 
 
 @dataclass(slots=True)
 class FileReader:
-    """Reads data files a row group at a time, and collects what is wrong with them.
+    """Reads data files a row group at a time, and collects their problems.
 
     All columns are read, the messages' bytes only if `deep`; Parquet's page checksums are verified
-    where a writer left some. Rows without what every row has are not handed out.
+    where the writer made them. A row group with nulls in required columns isn't handed out.
     """
 
     view: TableView
@@ -45,7 +45,7 @@ class FileReader:
         )
 
     def check_records(self) -> None:
-        """No file holds anything but messages, settlements and events."""
+        """Check that every file has messages, settlements or events."""
         for file in self.view.state.files:
             if file.record not in topic_log_schema.FILES:
                 self.findings.problem(
@@ -54,7 +54,7 @@ class FileReader:
                 )
 
     def present(self, file: AddedFile) -> bool:
-        """Whether the file is there with its size. Raises Moved when the table has left it."""
+        """Whether the file is there with its size. Raises Replaced if the table has dropped it."""
         path = f"{self.view.uri}/{file.path}"
         size = self.view.store.size(file.path)
         if not size and not self.view.store.exists(file.path):
@@ -69,7 +69,7 @@ class FileReader:
         return True
 
     def row_groups_of(self, file: AddedFile) -> Iterator[pa.Table]:
-        """The narrow columns of the file, a row group at a time; ends at what can't be read."""
+        """Yield the checked columns, a row group at a time; ends at an unreadable row group."""
         path = f"{self.view.uri}/{file.path}"
         summary = _Summary(file)
         at = 0
@@ -117,7 +117,7 @@ def _held(file: AddedFile) -> str:
 
 @dataclass(slots=True)
 class _Summary:
-    """What the rows of one file say, to be compared with what the log says of it."""
+    """Summary of a file's rows, to be compared with the log's statistics of it."""
 
     file: AddedFile
     rows: int = 0
@@ -140,7 +140,7 @@ class _Summary:
             self.topics.update(str(name) for name in table["topic"].unique().to_pylist())
 
     def differences(self) -> Iterator[str]:
-        """Where the log and the rows don't agree."""
+        """Yield sentences about differences between the log and the rows."""
         file = self.file
         if self.nulls:
             yield f"rows without {', '.join(sorted(self.nulls))}"

@@ -1,9 +1,9 @@
-"""Whether a home is sound, asked from outside: no lock is taken and nothing is written.
+"""Check whether a home is sound: without a lock, and nothing is written.
 
-The order of reading makes the answer true while a gateway runs. First the journal, whose groups the
-table takes in later; then Spark's cursors, which the log is never behind; then the table at one
-version, whose files stay long after a later version has left them. What is replaced under the
-reader all the same is read again from the beginning.
+The order of reading makes the result true while a gateway runs. First the journal, whose groups the
+table takes in later; then Spark's cursors, which are never ahead of the log; then the table at one
+version, whose files stay long after a later version has dropped them. If a file is replaced while
+it is read all the same, reading begins again.
 """
 
 from collections.abc import Callable
@@ -32,13 +32,13 @@ from distributary.pipeline.tables.verify.check import Check, Findings, Verdict, 
 from distributary.pipeline.tables.verify.home_parts import HomeParts, disk_parts
 from distributary.pipeline.tables.verify.verify_incarnations import read_incarnations
 
-#: Told what is being read, how many bytes of it are done, and how many there are.
+#: Called with the part being read, the bytes of it that are done, and all its bytes.
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found: one check after the other, as of one version of the table."""
+    """The results: one check after the other, as of one version of the table."""
 
     home: str
     version: int | None
@@ -50,7 +50,7 @@ class Report:
 
 
 def quiet(_what: str, _done: int, _total: int) -> None:
-    """Progress that isn't shown."""
+    """Show no progress."""
 
 
 def verify(
@@ -60,8 +60,8 @@ def verify(
     deep: bool = False,
     progress: Progress = quiet,
 ) -> Report:
-    """Read the home and say what holds and what doesn't; `deep` reads the messages' bytes, too.
-    The log's table lies in the home, or where `store` says.
+    """Read the home and check it; `deep` reads the messages' bytes, too. The log's table lies in
+    the home, or in `store`.
 
     Raises InvalidRequest for a folder that is no home, StoreError when it changes faster than it
     can be read.
@@ -71,7 +71,7 @@ def verify(
 
 
 def verify_parts(parts: HomeParts, *, deep: bool = False, progress: Progress = quiet) -> Report:
-    """The same of a home whose parts lie anywhere. Raises StoreError as above."""
+    """As `verify`, for a home whose parts lie anywhere. Raises StoreError as above."""
     return again_if_replaced(parts.store, lambda: _verify(parts, deep, progress))
 
 
@@ -85,12 +85,12 @@ def repair(home: Home) -> Cut | None:
         view = journals.read_journal(home.journal_dir)
         if view.problems:
             raise StoreError(f"nothing was repaired: {view.problems[0]}")
-        owner.check()  # reading may have outlasted the patience of a standby
+        owner.check()  # a standby may have taken the home during a long read
         return journals.cut_torn(view)
 
 
 def check_is_home(home: Home) -> None:
-    """Refuse what no gateway has ever kept anything in."""
+    """Raise InvalidRequest for a folder that no gateway has used as a home."""
     if not home.root.is_dir():
         raise InvalidRequest(f"{home.root} is no folder; --home takes the folder of a gateway")
     if not home.topic_log.is_dir() and not home.journal_dir.is_dir():
@@ -122,7 +122,7 @@ def _verify(parts: HomeParts, deep: bool, progress: Progress) -> Report:
 
 
 def _open(store: Store) -> TableView | tuple[Check, ...]:
-    """The table, or the checks that say why it isn't one."""
+    """Open the table; if that fails, return the checks that tell why."""
     try:
         return open_view(store)
     except StoreError as error:
@@ -132,8 +132,8 @@ def _open(store: Store) -> TableView | tuple[Check, ...]:
 
 
 def _check_without_table(store: Store, journal: journals.JournalView) -> tuple[Check, ...]:
-    """A gateway that was killed before it made its table has a journal from the first group on, or
-    nothing in it."""
+    """Check a home without a table: a gateway that was killed before it made its table has an empty
+    journal, or one from the first group on."""
     findings = Findings()
     first = journal.frames[0].group if journal.frames else 1
     if first > 1:
@@ -146,7 +146,7 @@ def _check_without_table(store: Store, journal: journals.JournalView) -> tuple[C
 
 
 def _shared(journal: journals.JournalView, view: TableView) -> verify_messages.GroupRows:
-    """Room for what the table has of the groups that the journal still has, too."""
+    """Make counters for the groups that both the table and the journal have."""
     if not journal.frames:
         return verify_messages.GroupRows(0, -1)
     return verify_messages.GroupRows(
@@ -156,7 +156,7 @@ def _shared(journal: journals.JournalView, view: TableView) -> verify_messages.G
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What the data files say; not `whole` when some can't be read, so that nothing follows."""
+    """Results from the data files; not `whole` when some are unreadable: then nothing follows."""
 
     whole: bool
     checks: tuple[Check, ...]

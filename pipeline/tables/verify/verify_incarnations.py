@@ -1,8 +1,8 @@
-"""The incarnations of durable subscriptions, as their events in the log tell them.
+"""The incarnations of durable subscriptions, read from their events in the log.
 
-An event of BEGINNINGS in group G begins an incarnation, the next one or `deleted` ends it; inside
-of one group a beginning wins. All other events change nothing of what is owed. A settlement belongs
-to the incarnation that began in a group before its own and ended in its own group or later.
+An event of BEGINNINGS in group G begins an incarnation, the next one or `deleted` ends it; within
+one group a beginning wins. All other events don't change what is owed. A settlement belongs to the
+incarnation that began in a group before its own and ended in its own group or later.
 """
 
 from collections.abc import Iterator
@@ -29,13 +29,13 @@ from distributary.pipeline.tables.topic_log.table_view import TableView
 from distributary.pipeline.tables.verify.check import Findings
 from distributary.pipeline.tables.verify.verify_files import FileReader
 
-#: Groups in one subscription's part of a key; no log has as many.
+#: More groups than any log has: a subscription's range in a combined key.
 _GROUPS_MAX = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """One life of a subscription with one definition; `ended` is None while it lasts."""
+    """One incarnation of a subscription with its definition; `ended` is None while it lasts."""
 
     subscription: str
     topic: str
@@ -50,7 +50,7 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What else the last event of a subscription says."""
+    """Other attributes in the last event of a subscription."""
 
     group: int
     paused: bool
@@ -67,13 +67,13 @@ class _Event:
     floor: int
 
 
-#: What was said of a subscription before its first event.
+#: The attributes of a subscription before its first event.
 _NOTHING = Said(-1, paused=False, policy="")
 
 
 class Incarnations:
-    """All incarnations, to be found by subscription and group, many at once. `said` is what the
-    last event of each subscription says."""
+    """All incarnations, found by subscription and group in bulk. `said` are the attributes in the
+    last event of each subscription."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Incarnations:
         )
 
     def find(self, subscriptions: Chunked, groups: Int64s) -> Int64s:
-        """For each settlement the index of its incarnation, -1 if it belongs to none."""
+        """Return the index of each settlement's incarnation, -1 if it belongs to none."""
         if not self.all:
             return np.full(len(groups), -1)
         found = cast("Chunked", pc.index_in(subscriptions, pa.array(self._names, pa.string())))
@@ -108,7 +108,7 @@ class Incarnations:
 
 
 def read_incarnations(view: TableView, reader: FileReader, findings: Findings) -> Incarnations:
-    """Every event, in memory: they are few."""
+    """Read every event into memory: they are few."""
     last: dict[tuple[str, int], _Event] = {}
     said: dict[str, Said] = {}
     transactions: dict[str, list[tuple[int, str]]] = {}
@@ -147,7 +147,8 @@ def read_incarnations(view: TableView, reader: FileReader, findings: Findings) -
 def _prepared(
     transactions: dict[str, list[tuple[int, str]]], view: TableView, findings: Findings
 ) -> Iterator[str]:
-    """Those that have no end. Each is prepared or decided, ends, and may then begin again."""
+    """Yield the global ids of transactions without an end. Each is prepared or decided, ends, and
+    may then begin again."""
     for name, unsorted in sorted(transactions.items()):
         events = sorted(unsorted)
         for nth, (group, word) in enumerate(events):
@@ -174,7 +175,7 @@ def _check_event(one: _Event, word: str, view: TableView, findings: Findings) ->
 
 
 def _check_policy(one: _Event, policy: str, view: TableView, findings: Findings) -> None:
-    """A gateway that can't read a subscription's policy doesn't start."""
+    """Check a policy: a gateway that can't read a subscription's policy doesn't start."""
     try:
         policy_table.over(DEFAULT, policy_table.of_text(policy, "policy"), "policy")
     except InvalidRequest as error:

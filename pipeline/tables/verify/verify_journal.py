@@ -1,8 +1,8 @@
-"""The journal: whole frames, dense groups, and nothing that contradicts the table.
+"""The journal: whole frames, dense groups, and no contradiction to the table.
 
-The journal is read before the table. What it begins with at that moment the table holds everything
-below of, and the table that is read later has at least that; the other order would see segments go
-that the older table didn't have yet.
+The journal is read before the table. At that moment the table has every group before the journal's
+first one, and the table that is read later has at least those; in the other order, segments could
+be removed whose groups the older table didn't have yet.
 """
 
 import os
@@ -23,8 +23,8 @@ from distributary.pipeline.tables.verify.check import Check, Findings, counted
 from distributary.pipeline.tables.verify.verify_messages import GroupRows
 
 NAME = "journal"
-#: Times that damage is looked at again: a frame that is being written looks torn, and one that came
-#: to be whole between two looks at it seems broken in the middle.
+#: Attempts before damage is reported: a frame that is being written looks torn, and one that was
+#: completed during the scan looks broken in the middle.
 LOOKS = 5
 LOOK_SECONDS = 0.05
 
@@ -41,9 +41,9 @@ class JournalFrame:
 
 @dataclass(frozen=True, slots=True)
 class JournalView:
-    """What stood in the journal at one moment. `torn` is a frame at its end that isn't whole;
-    `strays` were written by an owner that had lost the home, and count for nothing. In one that is
-    `lasting` the last group stays until a later one comes."""
+    """The journal at one moment. `torn` is a frame at its end that isn't whole; `strays` were
+    written by an owner that had lost the home, and count for nothing. In a `lasting` journal the
+    last group stays until a later one comes."""
 
     segments: int
     bytes: int
@@ -54,12 +54,12 @@ class JournalView:
     lasting: bool = True
 
     def after(self, group: int) -> Sequence[JournalFrame]:
-        """The frames of later groups."""
+        """Return the frames of later groups."""
         return [one for one in self.frames if one.group > group]
 
 
 def read_journal(directory: Path) -> JournalView:
-    """The journal as it is. Damage that stays when it is looked at again is among `problems`."""
+    """Read the journal as it is. Damage that all attempts see is in `problems`."""
     for _ in range(LOOKS - 1):
         with suppress(JournalBroken, FileNotFoundError, Replaced):
             return _read(directory)
@@ -104,7 +104,7 @@ def _read(directory: Path) -> JournalView:
 
 
 def _frame(of: segment.Segment, ref: segment.FrameRef) -> JournalFrame:
-    """The frame, decoded: its sections must fit each other, too."""
+    """Decode the frame: its sections must fit each other, too."""
     view = memoryview(segment.read_all(of.fd, ref.size, ref.offset))
     header = frame.read_header(view)
     if header is None or header.group != ref.group:
@@ -115,7 +115,7 @@ def _frame(of: segment.Segment, ref: segment.FrameRef) -> JournalFrame:
 
 
 def decoded(view: memoryview, what: str, group: int) -> JournalFrame:
-    """A frame whose checksums are right, decoded; `what` begins the sentence if it can't be."""
+    """Decode a frame with right checksums; `what` begins the error's sentence."""
     try:
         found = frame.decode(view)
         if found.group != group:
@@ -130,7 +130,7 @@ def decoded(view: memoryview, what: str, group: int) -> JournalFrame:
 
 
 def _still_there(found: Sequence[segment.Found]) -> None:
-    """Every segment that was read still lives under its name, in the same life."""
+    """Check that every segment that was read still has its name and its salt."""
     for one in found:
         path, fd = one.segment.path, one.segment.fd
         head = os.pread(fd, segment.HEADER.size, 0)
@@ -146,9 +146,9 @@ def check_journal(
     *,
     later: JournalView | None = None,
 ) -> Check:
-    """The journal alone, and against the table and the rows of it where those were read.
+    """Check the journal by itself, and against the table and its rows if those were read.
 
-    `later` is the journal once more, read after a table that had come further than `view`.
+    `later` is the journal read again, after a table that was ahead of `view`.
     """
     findings = Findings(list(view.problems))
     if view.torn is not None:
@@ -175,7 +175,7 @@ def check_journal(
 
 
 def _check_dense(view: JournalView, findings: Findings) -> None:
-    """Messages of one frame begin where those of the frame before end."""
+    """Check that each frame's messages begin where those of the frame before end."""
     following: int | None = None
     for one in view.frames:
         if following is not None and one.count and one.first != following:
@@ -207,8 +207,8 @@ def _check_table(view: JournalView, table: TableView, findings: Findings) -> Non
 
 
 def _check_end(view: JournalView, table: TableView, findings: Findings) -> None:
-    """Its last group stays in the journal until a later one comes, whatever the table has: a
-    journal that ends before the table lost its end, or is an older one."""
+    """Note a journal that ends before the table: its last group should stay until a later one
+    comes, so it lost its end, or is an older one."""
     group = table.state.group
     if view.lasting and view.frames and not view.problems and view.frames[-1].group < group:
         findings.note(
@@ -219,7 +219,7 @@ def _check_end(view: JournalView, table: TableView, findings: Findings) -> None:
 
 
 def _check_shared(view: JournalView, table: TableView, rows: GroupRows, findings: Findings) -> None:
-    """Groups that both have are the same groups, but for what retention has taken of them."""
+    """Check that groups in both are equal, except for messages that retention has removed."""
     retained = table.state.first_sequence
     for one in view.frames:
         if one.group > table.state.group or not rows.first <= one.group <= rows.last:

@@ -1,7 +1,7 @@
-"""The messages: every sequence exactly once, rising with the groups, and which topic has it.
+"""Check of the messages: every sequence exactly once, rising with the groups; and their topics.
 
-Kept in memory are roaring bitmaps, one of a topic: a few bytes for each stretch of sequences, two
-bytes for a message at most.
+Memory holds a roaring bitmap for each topic: a few bytes for each stretch of sequences, two bytes
+for a message at most.
 """
 
 from array import array
@@ -26,25 +26,25 @@ PRIORITY_MAX = 9
 
 
 def bitmap(values: Int64s) -> BitMap64:
-    """The set of these values; `array` is what pyroaring takes without a Python object for each."""
+    """Make a set of these values; pyroaring reads an `array` without a Python object for each."""
     words = array("Q")
     words.frombytes(np.ascontiguousarray(values).data.cast("B"))
     return BitMap64(words)
 
 
 def stretch(start: int, stop: int) -> BitMap64:
-    """The set of start .. stop - 1."""
+    """Make the set of start .. stop - 1."""
     return BitMap64(range(max(start, 0), max(stop, start, 0)))
 
 
 def members(of: BitMap64) -> Int64s:
-    """The set's members, ascending."""
+    """Return the set's members, ascending."""
     return np.frombuffer(of.to_array(), np.int64)
 
 
 @dataclass(slots=True)
 class GroupRows:
-    """What the table has of the groups `first` .. `last`: their messages and first sequences."""
+    """The table's messages of the groups `first` .. `last`: counts and first sequences."""
 
     first: int
     last: int
@@ -71,13 +71,14 @@ class Messages:
     topics: dict[str, BitMap64] = field(default_factory=dict)
     all: BitMap64 = field(default_factory=BitMap64)
     expiring: BitMap64 = field(default_factory=BitMap64)
-    first: int = 0  #: the first sequence that is retained; the next one when there is none
+    first: int = 0  #: the first retained sequence; the next one when there is none
     next: int = 0
-    #: Of each pattern that was asked for: all messages of its topics.
+    #: For each pattern that was asked for: all messages of its topics.
     _of_patterns: dict[str, BitMap64] = field(default_factory=dict)
 
     def of(self, topic: str) -> BitMap64:
-        """The messages of a topic, or of all topics that match a pattern, when all were read."""
+        """Return the messages of a topic, or of all topics that match a pattern; to be called when
+        all were read."""
         if not is_pattern(topic):
             return self.topics.get(topic, BitMap64())
         found = self._of_patterns.get(topic)
@@ -90,8 +91,8 @@ class Messages:
 def check_messages(
     view: TableView, reader: FileReader, shared: GroupRows, step: Callable[[int], None]
 ) -> tuple[Check, Messages]:
-    """Read every message's row. `shared` is filled with what the journal has, too; `step` is told
-    the bytes of each file that is done."""
+    """Read every message's row. Fills `shared` with the groups that the journal has, too; calls
+    `step` with the bytes of each file that is done."""
     findings = Findings()
     messages = Messages(next=view.state.sequence)
     for file in view.of(topic_log_schema.MESSAGE):
@@ -141,7 +142,7 @@ def _add(
 
 
 def _add_attributes(table: pa.Table, where: str, messages: Messages, findings: Findings) -> None:
-    """Priorities are those of AMQP, and times lie after 1970."""
+    """Check that priorities are AMQP's, and times after 1970."""
     columns = page_attributes.columns_of(table)
     if columns is None:
         return

@@ -1,9 +1,9 @@
-"""The settlements, group by group: each of a message that is there, owed, and not settled before;
-and floors that never fall nor pass what is still owed.
+"""The settlements, group by group: each settles a message that exists, is owed, and wasn't settled
+before; floors never fall, nor pass unsettled messages that are owed.
 
-The fold here is on purpose another one than that of the gateway and Spark
-(`pipeline.tables.arrow.settlement_fold`): it asks for each message that a floor
-passes whether it was settled by then, so the recorded floors are tried and not believed.
+This fold is on purpose another one than that of the gateway and Spark
+(`pipeline.tables.arrow.settlement_fold`): it checks for each message that a floor passes whether it
+was settled by then, so the recorded floors are verified and not trusted.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,16 +29,16 @@ FLOORS = "floors"
 COLUMNS = ["group", "subscription", "topic", "outcome", "final", "floor", "sequences"]
 #: Outcomes after which a subscription may be owed the message again, if the row isn't final.
 _BACK = (Outcome.RELEASED, Outcome.LOST, Outcome.MODIFIED)
-#: Rows of a batch that are made Python objects, to be said what is wrong with them.
+#: Wrong rows of a batch that get a sentence, at most.
 SHOWN_MAX = 100
-#: Bytes of rows that are looked at together: small files cost as much as big ones otherwise.
+#: Bytes of rows that are checked together: small files would cost as much as big ones otherwise.
 BATCH_BYTES = 4 << 20
 _MEND = "Restore the table from a copy"
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a subscription stood after some group: its floor, and what was settled above it."""
+    """State of a subscription after some group: its floor, and what was settled above it."""
 
     topic: str
     floor: int
@@ -47,7 +47,7 @@ class Standing:
 
 @dataclass(slots=True)
 class _State:
-    """An incarnation while it is read: `settled` is what is final at or above the floor."""
+    """An incarnation while it is read: `settled` are final settlements from the floor on."""
 
     of: Incarnation
     floor: int
@@ -66,7 +66,7 @@ class _Part:
 
 class Settlements:
     """Reads all settlements in the order of their groups. `findings` are about the settlements,
-    `floors` about the floors; `standing` says how things were after the groups asked for."""
+    `floors` about the floors; `standing` has the states after the groups in `standing_after`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Settlements:
         self.rows = self.deliveries = 0
 
     def read(self, reader: FileReader, step: Callable[[int], None]) -> None:
-        """Go through the whole table; `step` is told the bytes of each file that is done."""
+        """Read the whole table; calls `step` with the bytes of each file that is done."""
         for table in _in_order(self._view.of(topic_log_schema.SETTLEMENT), reader, step):
             rest = table
             while self._cuts and rest["group"].to_numpy()[-1] > self._cuts[0]:
@@ -114,7 +114,7 @@ class Settlements:
         }
 
     def _add(self, table: pa.Table) -> None:
-        """Rows of consecutive groups, ascending."""
+        """Add rows of consecutive groups, ascending."""
         if not table.num_rows:
             return
         groups = table["group"].to_numpy()
@@ -220,7 +220,7 @@ class Settlements:
         state.settled.remove_range(0, after)
 
     def _check_passed(self, state: _State, part: _Part, groups: Int64s, running: Int64s) -> None:
-        """Everything owed below a floor was settled in its group or before."""
+        """Check that all messages owed below a floor were settled in its group or before."""
         owed = self._messages.of(state.of.topic) & stretch(
             max(state.floor, self._messages.first), int(running[-1])
         )
@@ -247,9 +247,9 @@ class Settlements:
 def _in_order(
     files: tuple[AddedFile, ...], reader: FileReader, step: Callable[[int], None]
 ) -> Iterator[pa.Table]:
-    """All rows by group, in tables of whole groups. What overlaps with later files waits.
+    """Yield all rows by group, in tables of whole groups. Rows that overlap with later files wait.
 
-    Inside of a file rows lie by group; a row group is read when the one before was handed out.
+    Within a file rows are sorted by group; a row group is read after the one before was yielded.
     """
     waiting: list[pa.Table] = []
     ordered = sorted(files, key=lambda file: (file.group_low or 0, file.group_high or 0))
@@ -272,7 +272,7 @@ def _in_order(
 def _with_bound(
     tables: Iterator[pa.Table], later: int | None
 ) -> Iterator[tuple[pa.Table, int | None]]:
-    """Each row group, and the lowest group that a later one, here or in a later file, may hold."""
+    """Yield each row group, with the lowest group that a later row group or file may have."""
     former: pa.Table | None = None
     for table in tables:
         if former is not None:
@@ -284,7 +284,7 @@ def _with_bound(
 
 
 def _before(waiting: list[pa.Table], group: int | None) -> tuple[pa.Table | None, list[pa.Table]]:
-    """The rows below that group, sorted, and the rest."""
+    """Return the rows below that group, sorted, and the other rows."""
     if not waiting:
         return None, []
     table = pa.concat_tables(waiting)
@@ -297,7 +297,7 @@ def _before(waiting: list[pa.Table], group: int | None) -> tuple[pa.Table | None
 
 
 def _parts(table: pa.Table, of_row: Int64s) -> Iterator[tuple[int, _Part]]:
-    """For each incarnation in the rows: its index, and its rows."""
+    """Yield each incarnation's index, and its rows."""
     groups, floors = table["group"].to_numpy(), table["floor"].to_numpy()
     final = table["final"].to_numpy()
     lists = table["sequences"].filter(table["final"])

@@ -141,7 +141,7 @@ def test_a_folder_takes_one_log_alone(folder: Path, made: MadeHome, tmp_path: Pa
     [
         (("--to", "s3://bucket/backup"), "--to takes a folder"),
         (("--to", "{home}/backup"), "lies in the home"),
-        (("--to", "{full}"), "has other things in it than a backup, such as mine"),
+        (("--to", "{full}"), "has other files in it than a backup, such as mine"),
         (("--to", "{new}", "--config", "{config}"), "only tables on a disk are copied"),
         (("--to", "{new}", "--config", "{new}/x.toml"), "x.toml"),
     ],

@@ -51,7 +51,7 @@ def test_what_can_not_be_meant(home: Path, words: tuple[str, ...], sentence: str
 def test_neither_a_home_nor_tables() -> None:
     done = commands().run("console")
     assert done.returncode == 2
-    assert "say by --home or --tables where the gateway's tables lie" in done.stderr
+    assert "name the place of the gateway's tables by --home or --tables" in done.stderr
 
 
 def test_a_certificate_that_is_none(home: Path, tmp_path: Path) -> None:

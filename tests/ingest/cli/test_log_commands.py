@@ -69,7 +69,7 @@ def test_a_home_becomes_a_lake(tmp_path: Path) -> None:
         (("create", "orders"), "there is a log orders already"),
         (("create", "Orders"), "can't be the name of a log"),
         (("place", "a", "paid"), "there is no log paid: there are main, orders. Create it first"),
-        (("place", "a"), "say the log of a, or --remove"),
+        (("place", "a"), "name the log of a, or give --remove"),
         (("place", "a*", "orders"), "stand for whole words"),
         (("place", "a", "orders", "--remove"), "--remove takes a pattern alone"),
         (("place", "a", "--remove"), "there is no rule a"),
@@ -97,7 +97,7 @@ def test_there_are_limits(tmp_path: Path) -> None:
     ask("create", "orders", *given)
     assert "2 are the most (fleet.logs_max)" in ask("create", "prices", *given, code=2).stderr
     ask("place", "a", "orders", *given)
-    assert "1 rules are the most" in ask("place", "b", "orders", *given, code=2).stderr
+    assert "there may be 1 rules at most" in ask("place", "b", "orders", *given, code=2).stderr
 
 
 def test_nothing_is_placed_while_a_gateway_runs(own_gateway: Make) -> None:

@@ -134,7 +134,7 @@ def test_files_that_are_not_there(shell: Shell) -> None:
     said = shell.types("set", "orders", "--json-schema", nowhere, code=2)
     assert "does not exist" in said
     said = shell.types("infer", "orders", "--home", nowhere, code=2)
-    assert said.endswith(f"--home {nowhere} is no folder: say that which the gateway serves\n")
+    assert said.endswith(f"--home {nowhere} is no folder: name the one that the gateway serves\n")
     wrong = shell.file("orders.desc", 0)
     words = ("set", "orders", "--protobuf", wrong, "--message", "shop.Order")
     assert "protoc --include_imports" in shell.types(*words, code=2)

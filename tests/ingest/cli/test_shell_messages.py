@@ -133,7 +133,7 @@ def test_what_goes_wrong_is_one_sentence(gateway: Gateway) -> None:
             [SCRIPT, *words, "--gateway", place], capture_output=True, text=True, check=False
         )
         assert gone.returncode == 1
-        assert f"nobody answers at amqp://{place}: Connection refused" in gone.stderr
+        assert f"no server answers at amqp://{place}: Connection refused" in gone.stderr
 
 
 def test_it_ends_with_ctrl_c(gateway: Gateway) -> None:

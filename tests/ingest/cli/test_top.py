@@ -127,7 +127,7 @@ def test_a_gateway_in_numbers(tmp_path: Path) -> None:
         gateway.stop()
         said = commands().run("top", *place, "--once", "--every", "0.2")
         assert said.returncode == 1
-        assert "nobody answers" in said.stderr
+        assert "no gateway answers" in said.stderr
         said = commands().run("top", "--metrics", "here", "--once")
         assert said.returncode == 2
 

@@ -118,7 +118,7 @@ def test_one_of_them_shows_who_has_what(
     picture(page, "queue")
     one.drop()
     two.drop()
-    expect(page.get_by_text("Nobody consumes.")).to_be_visible()
+    expect(page.get_by_text("It has no consumers.")).to_be_visible()
     expect(page.get_by_text("No consumer is attached: 8 messages wait for one.")).to_be_visible()
 
 

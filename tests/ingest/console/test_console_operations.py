@@ -152,7 +152,9 @@ def test_purge_is_typed(
     picture: Callable[[Page, str], None],
 ) -> None:
     opened(page, console, queue, "Purge")
-    effects(page).to_contain_text("Dropped: 5 messages: it is owed only what comes from now on")
+    effects(page).to_contain_text(
+        "Dropped: 5 messages: it is owed only messages that come from now on"
+    )
     picture(page, "purge")
     typed(page, f"queue/{queue}", "Purge")
     done(page, "Purge", "messages dropped: 5")
@@ -186,7 +188,7 @@ def test_a_policy_says_what_changes(
     page.get_by_role("button", name="What will it do?").click()
     expect(page.locator(".effects li")).to_have_text(
         [
-            "consumers_max: 3 no more, but what the file says or the default.",
+            "consumers_max: 3 no more, but the file's value or the default.",
             "delivery_attempts_max: 5 from now on.",
             "lock_ms: 20 instead of 10.",
         ]

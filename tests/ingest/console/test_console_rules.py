@@ -159,13 +159,13 @@ EFFECTS = [
         "Nothing is delivered until it is resumed; 10 messages wait already.",
     ),
     (Offer.RESUME, Found(), "Delivery goes on: 10 messages wait for 2 consumers."),
-    (Offer.PURGE, Found(), "Dropped: 10 messages: it is owed only what comes from now on."),
+    (Offer.PURGE, Found(), "Dropped: 10 messages: it is owed only messages that come from now on."),
     (
         Offer.CLOSE,
         Found(),
         "Ended with amqp:link:detach-forced: 2 links. Clients may come again.",
     ),
-    (Offer.CLOSE, Found(consumer="w/b"), "What they hold goes to the next consumer: 1 message."),
+    (Offer.CLOSE, Found(consumer="w/b"), "Their deliveries go to the next consumer: 1 message."),
     (Offer.DELETE, Found(), "It is owed nothing any more. Dropped: 10 messages."),
     (
         Offer.REWIND,
@@ -207,7 +207,7 @@ def test_with_a_selector_numbers_are_the_most() -> None:
 
 def test_a_policy_that_changes_says_each_key() -> None:
     assert changes({"a": 1, "b": 2, "c": 3}, {"b": 2, "c": 4, "d": 5}) == (
-        "a: 1 no more, but what the file says or the default.",
+        "a: 1 no more, but the file's value or the default.",
         "c: 4 instead of 3.",
         "d: 5 from now on.",
     )
@@ -224,7 +224,7 @@ POLICIES = [
     ),
     (
         {"backlog_age_ms_max": 60_000, "backlog_overflow": "drop_oldest"},
-        "Of what waits for longer than 1 min the oldest are dropped.",
+        "Of messages that wait for longer than 1 min the oldest are dropped.",
         True,
     ),
     ({"backlog_messages_max": 10}, "Publishers are refused while 10 messages", False),
@@ -235,7 +235,7 @@ POLICIES = [
         True,
     ),
     ({"expiry": "never"}, "", False),
-    ({"dead_letter": False}, "What is given up from now on is gone", True),
+    ({"dead_letter": False}, "Messages given up from now on are gone", True),
 ]
 
 

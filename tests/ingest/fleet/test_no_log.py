@@ -115,7 +115,7 @@ def test_its_temporary_destinations_are_for_clients_of_all_gateways(
         assert condition_of(session.answer(posted)) == ""
         manager = Manager(Peer(gateway.port))
         text = manager.refused(501, "PREPARE", "transaction", "1:01:", transaction=session.id)
-        assert "nothing of it can be prepared" in text
+        assert "it can't be prepared" in text
     for one in (gateway, orders, main):
         one.stop()
 

@@ -413,7 +413,7 @@ def test_a_table_that_somebody_else_changed_stops_the_gateway(
         assert "ForeignCommit" in peer.connection.remote_condition.description
         peer.drop()
         gateway.ended(1)
-        assert "somebody else" in str(gateway.events("gateway.stopped")[-1]["reason"])
+        assert "another program" in str(gateway.events("gateway.stopped")[-1]["reason"])
         assert "Traceback" not in gateway.log
         one_sentence(gateway, code=1, says="has no statistics")
         DeltaTable(gateway.home / "tables/topic_log").delete("topic = 'foreign'")

@@ -92,7 +92,7 @@ def test_copies_lie_in_the_group_of_their_message(routed: Gateway, connect: Conn
         ("7", "routes must be a route, or a list of 32 at most"),
         ('"queue://"', "'queue://' is not the name of a topic or queue"),
         ('["queue://"]', "'queue://' is not the name of a topic or queue"),
-        ('["temp-queue://1"]', "nobody names a temporary destination"),
+        ('["temp-queue://1"]', "a temporary destination can't be one"),
         ('["a where b >"]', "line 1"),
         ("[1]", "is not the name of a topic or queue"),
     ],

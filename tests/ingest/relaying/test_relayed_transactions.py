@@ -53,7 +53,7 @@ class Work:
         """The commit isn't answered: the controller's link ends."""
         [detach] = self.session.until("detach")
         assert (detach["handle"], detach.error) == (0, FORCED)
-        assert "nobody knows" in str(detach["error"]["description"])
+        assert "isn't known" in str(detach["error"]["description"])
 
 
 @contextmanager

@@ -76,9 +76,9 @@ def test_a_flag_beats_the_environment_beats_a_file(tmp_path: Path) -> None:
         ('[security]\ntls_key = "k.pem"', "go together"),
         ('[security]\ntls_client_ca = "c.pem"', "needs security.tls_certificate"),
         ('[security]\nanonymous = "always"', "anonymous"),
-        ("[security]\nanonymous = false", "nobody could log in"),
-        ('[gateway]\nlisten = "0.0.0.0:5672"', "nobody could log in"),
-        ('[gateway]\nlisten = "example.org:5672"', "nobody could log in"),
+        ("[security]\nanonymous = false", "no user could log in"),
+        ('[gateway]\nlisten = "0.0.0.0:5672"', "no user could log in"),
+        ('[gateway]\nlisten = "example.org:5672"', "no user could log in"),
         ("[security]\npassword_checks_max = 0", "must be positive"),
         ("[amqp]\nopen_ms_max = 9_999", "handshake_ms_max at least"),
         ("[delivery]\nduplicates_max = 0", "duplicates_max must be positive"),
@@ -103,7 +103,7 @@ def test_what_can_not_be_is_refused_in_a_sentence(tmp_path: Path, text: str, say
     file.write_text(text)
     with pytest.raises(InvalidRequest, match=says) as refused:
         load(file, {})
-    assert str(file) in str(refused.value) or "nobody could log in" in says
+    assert str(file) in str(refused.value) or "no user could log in" in says
 
 
 def test_whoever_said_it_is_named(tmp_path: Path) -> None:

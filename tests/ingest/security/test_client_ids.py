@@ -142,7 +142,7 @@ def test_names_are_read_again_when_they_change(
 
 
 def test_names_without_permissions_stop_the_start(own_gateway: Make, tmp_path: Path) -> None:
-    """Without permissions everybody manages everything, others' names too."""
+    """Without permissions every user manages everything, others' names too."""
     file = tmp_path / "client_ids.toml"
     file.write_text("")
     gateway = own_gateway({"security": {"client_ids": str(file)}})

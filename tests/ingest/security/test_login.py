@@ -291,7 +291,7 @@ def test_a_gateway_that_others_reach_wants_a_login(own_gateway: Make) -> None:
     gateway.options = ["--listen", f"0.0.0.0:{gateway.port}"]
     gateway.spawn()
     gateway.ended(2)
-    assert "nobody could log in at 0.0.0.0" in gateway.log
+    assert "no user could log in at 0.0.0.0" in gateway.log
     assert "security.anonymous = true" in gateway.log
 
 

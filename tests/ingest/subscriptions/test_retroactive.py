@@ -258,8 +258,8 @@ def test_a_hint_that_can_not_be_right_is_refused(
         "matches": packed(0, rare(0, 100)),
     }
     for wrong, status, says in (
-        ({"topic": "other"}, 409, "the subscription is another one"),
-        ({"selector": "n = 7"}, 409, "the subscription is another one"),
+        ({"topic": "other"}, 409, "the hint is for another subscription"),
+        ({"selector": "n = 7"}, 409, "the hint is for another subscription"),
         ({"stop": 201}, 409, "the hint goes to sequence 201, the table to 200"),
         ({"stop": 0}, 400, "about the sequences 'start' to 'stop' - 1"),
         ({"matches": b"123"}, 400, "'matches' has 3 bytes; each match takes 4"),

@@ -203,7 +203,7 @@ def test_a_client_of_spark_connect_publishes(
 @pytest.mark.parametrize(
     ("columns", "options", "says"),
     [
-        ("'x' AS body", {"topic": "careless"}, "nobody looks for duplicates in careless"),
+        ("'x' AS body", {"topic": "careless"}, "no duplicates are detected in careless"),
         ("'x' AS body", {"tpoic": "orders"}, "the sink 'topic' has no option 'tpoic'"),
         ("'x' AS body", {"topic": ""}, "the option 'topic' is missing"),
         ("'x' AS body, 1 AS total", {}, "has no column 'total'; it has body, body_text"),

@@ -1,4 +1,4 @@
-"""What a message to a coordinator asks for."""
+"""Commands in messages to a coordinator."""
 
 import pytest
 from hypothesis import given
@@ -66,6 +66,6 @@ def test_bytes_that_may_be_anything_cost_an_error(data: bytes) -> None:
 
 @given(st.integers(0, NO_NUMBER - 1))
 def test_a_number_is_what_its_id_says(number: int) -> None:
-    """And what isn't eight bytes is nobody's."""
+    """And an id of other than eight bytes is no transaction's."""
     assert number_of(id_of(number)) == number
     assert number_of(id_of(number)[1:]) == number_of(None) == number_of("text") == NO_NUMBER

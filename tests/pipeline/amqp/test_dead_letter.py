@@ -80,7 +80,7 @@ def test_the_header_keeps_what_the_message_is_and_loses_how_long_it_lives():
 
 
 def test_other_annotations_stay_and_delivery_annotations_go():
-    """What others wrote into the annotations is in the copy; what was for one hop isn't."""
+    """Others' message annotations are in the copy; delivery annotations, for one hop, aren't."""
     hop = b"\x00\x53\x71" + write(Map(((Symbol("x-hop"), 1),)))
     mine = annotations({"x-opt-jms-dest": 0, "mine": "y"})
     made = copy(header(True) + hop + mine + BARE, 41, INFO)
@@ -147,8 +147,8 @@ def test_the_queue_of_dead_letters_has_a_name_that_an_address_may_have():
 
 
 def test_a_misfit_says_where_it_was_published_and_why_it_is_none_of_its_messages():
-    """It has neither a sequence nor a subscription, so nobody gave it up; on its way back it is
-    what its publisher sent."""
+    """It has neither a sequence nor a subscription, so no subscription gave it up; restored, it
+    has the bytes that its publisher sent."""
     mine = annotations({"x-opt-jms-dest": 0})
     made = copy_of_misfit(
         mine + BARE, MisfitInfo("orders", "'orders': /id: no", 1_700_000_000_123_456)

@@ -42,7 +42,7 @@ def test_an_outcome_in_a_transaction_is_one_by_its_number(code: int, named: bool
 
 @pytest.mark.parametrize("identifier", [None, b"", b"short", bytes(9), "12345678"])
 def test_an_id_that_is_none_of_ours_is_that_of_no_transaction(identifier: Value) -> None:
-    """So whoever looks for it finds nothing."""
+    """So no transaction is found for it."""
     assert read(in_transaction(state(identifier)), 0)[0] == state(id_of(NO_NUMBER))
 
 

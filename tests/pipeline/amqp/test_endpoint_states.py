@@ -45,7 +45,7 @@ def test_the_tables_are_whole(table: dict, states: type, kinds: set[Kind]) -> No
 
 
 def test_endpoints_come_and_go() -> None:
-    """Nobody's state is one that no frame leads to, or that none leads away from."""
+    """Each state is one that a frame leads to, and that a frame leads away from."""
     for table, states in ((SESSION, SessionState), (LINK, LinkState)):
         for state in states:
             reached = {

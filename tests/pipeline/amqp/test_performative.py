@@ -304,7 +304,7 @@ def test_any_bytes_are_read_or_refused(body: bytes, code: int) -> None:
     ids=range(13),
 )
 def test_a_broken_attach_is_refused(frame: bytes) -> None:
-    """What is no capability, no terminus, no outcome, no name; what isn't as long as it says."""
+    """No capability, no terminus, no outcome, no name; a length other than the stated one."""
     with pytest.raises(DecodeError):
         performative.attach(frame)
 
@@ -348,7 +348,7 @@ def test_an_attach_that_carries_nothing_stays_as_it_is() -> None:
 
 
 def test_a_null_source_has_no_default_outcome_to_say() -> None:
-    """What is refused has no source."""
+    """A refused attach has no source."""
     frame = own_attach(carried(default_outcome=described(0x24, [])), NULL)
     assert performative.parse(performative.spliced(frame).frame).fields[5] == NULL
 

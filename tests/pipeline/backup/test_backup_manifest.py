@@ -1,4 +1,4 @@
-"""What a manifest says comes back as it was; what isn't ours, newer or damaged is refused."""
+"""A manifest's content comes back unchanged; foreign, newer or damaged manifests are refused."""
 
 import json
 

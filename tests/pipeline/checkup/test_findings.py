@@ -1,5 +1,5 @@
-"""What facts of a machine mean: each threshold, on both of its sides, and that each sentence that
-isn't good says what to do."""
+"""Findings about a machine: each threshold, on both of its sides, and that each sentence of a bad
+finding tells a remedy."""
 
 from dataclasses import replace
 

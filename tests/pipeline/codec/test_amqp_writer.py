@@ -1,4 +1,4 @@
-"""What is written is read back as the same value, by the reader that reads peers' values."""
+"""Written values are read back as the same, by the reader that reads peers' values."""
 
 from uuid import UUID
 

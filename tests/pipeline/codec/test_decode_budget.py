@@ -1,4 +1,4 @@
-"""What one decode may give: every way in which bytes bring more values than they are long."""
+"""Limits of one decode: every way in which bytes bring more values than they are long."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What is quoted of a peer's values: a line at most, whatever they are."""
+"""Quotes of a peer's values: a line at most, whatever they are."""
 
 import pytest
 from traced_memory import traced

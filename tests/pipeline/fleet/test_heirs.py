@@ -23,7 +23,8 @@ WAITERS = (1, 2, 3)
 
 
 def test_the_table_is_whole() -> None:
-    """Nobody takes what has an owner; of a free home only another one's is waited for."""
+    """A home with an owner isn't taken; a free home is waited for only if another standby is its
+    heir."""
     assert set(RULES) == set(product((False, True), Heir))
     for (free, heir), may in RULES.items():
         wanted = May.NOT if not free else May.LATER if heir is Heir.ANOTHER else May.NOW
@@ -50,9 +51,8 @@ def test_each_heir_and_each_owner_has_the_whole_time() -> None:
 
 
 class HandOvers(RuleBasedStateMachine):
-    """One home, gateways that wait for it, die and come back, and owners that name any heir, also
-    one that isn't there. A lock lets one of them take what is free; clocks run alike, as far as
-    intervals go."""
+    """One home, standbys that die and come back, and owners that name any heir, also an absent one.
+    A lock lets one standby take a free home; clocks measure equal intervals."""
 
     def __init__(self) -> None:
         super().__init__()

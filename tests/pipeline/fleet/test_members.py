@@ -1,4 +1,4 @@
-"""Who of a lake's gateways lives, as one that looks can tell."""
+"""The members of a lake that live, from a reader's view."""
 
 from msgspec.structs import replace
 
@@ -9,7 +9,7 @@ TWO = Member(2, "b", "amqps://[fd00::2]:5671", 22, waits=("main",), period_ms=1_
 
 
 def test_one_that_says_nothing_new_is_no_more() -> None:
-    """By the clock of who looks; a member that was never seen before may live."""
+    """By the reader's clock; a member that was never seen before may live."""
     sightings = Sightings()
     assert sightings.look([TWO, ONE], 0.0) == ([ONE, TWO], [])
     assert sightings.look([ONE, replace(TWO, beat=1)], SILENT_PERIODS) == (

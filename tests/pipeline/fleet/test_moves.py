@@ -1,4 +1,4 @@
-"""An order to move a log: one at a time, seen to by its owner, and never for ever under way."""
+"""An order to move a log: one at a time, completed by its owner, and not under way without end."""
 
 from itertools import product
 

@@ -77,7 +77,7 @@ def test_which_log_moves(
 
 
 def test_nothing_moves_while_a_log_has_no_owner() -> None:
-    """Who will have it isn't known."""
+    """Its next owner isn't known."""
     members = fleet("a:main a:orders b:-")
     assert chosen(members, ("main", "orders")) == ("main", "b")
     assert chosen(members, ("main", "orders", "prices")) is None
@@ -148,7 +148,7 @@ def test_every_fleet_comes_to_rest(members: list[Member]) -> None:
 
 
 class Lake:
-    """The one order that stands, and who saw what of it."""
+    """The current order, and each owner's view of the lake."""
 
     def __init__(self) -> None:
         self.move: Move | None = None
@@ -165,8 +165,8 @@ class Lake:
 def test_owners_with_views_of_any_age_move_one_log_at_a_time_and_come_to_rest(
     members: list[Member], data: st.DataObject
 ) -> None:
-    """Each owner sees the fleet and the order as they were some looks ago, and looks when it likes.
-    While views change nobody asks; what two ask for at once one of them alone gets."""
+    """Each owner sees the fleet and the order as they were some looks ago, and looks at random
+    times. While views change no owner asks; of two orders at the same time one wins."""
     lake, now = Lake(), 0.0
     history: list[list[Member]] = [members]
     spreadings = {one.number: Spreading(one.number, REST) for one in members}
@@ -196,7 +196,7 @@ def test_owners_with_views_of_any_age_move_one_log_at_a_time_and_come_to_rest(
 
 
 def test_all_must_be_as_it_is_for_a_while() -> None:
-    """Members, what they own, the order that stands."""
+    """The members, their logs, and the current order."""
     members = fleet("a:main a:orders b:-")
     spreading = Spreading(1, REST)
     done = Move(7, "main", 3, "b", "amqp://3", OPERATOR, State.DONE)

@@ -1,4 +1,4 @@
-"""In which partition a message is: for ever the same."""
+"""The partition of a message: it never changes."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What patterns have in common, against all short topics."""
+"""Overlap and cover of patterns, against all short topics."""
 
 from itertools import product
 

@@ -1,4 +1,5 @@
-"""A relayed transaction, against an owner that gets what is sent and may be lost at each moment."""
+"""A relayed transaction, against an owner that receives the sent work and may be lost at any
+moment."""
 
 from itertools import product
 
@@ -114,7 +115,8 @@ def test_a_branch_is_never_in_doubt() -> None:
 
 
 def test_the_owner_hears_what_it_decides_before_it_is_asked() -> None:
-    """Who wanted that hears once whether it has, also where it is lost before."""
+    """The caller is told once whether the owner has confirmed it, also where the owner was lost
+    before."""
     for lost in (False, True):
         one = RelayedTransaction("orders")
         one.work(2)
@@ -268,8 +270,8 @@ class RelayedMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.there)
     @rule(hears=st.integers(0, 9))
     def lose(self, hears: int) -> None:
-        """The owner gets some of what is on its way, and its answers nobody; what isn't committed
-        then never is."""
+        """The owner gets some of the sent work, and none of its answers arrive; uncommitted work
+        then never is committed."""
         for _ in range(min(hears, len(self.wire))):
             self.owner_reads()
         self.there, self.wire, self.replies = False, [], []

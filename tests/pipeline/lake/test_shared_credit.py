@@ -16,7 +16,7 @@ from distributary.pipeline.lake.shared_credit import (
 
 
 class Owner:
-    """One part's owner, behind a network: what it is told and what it says come in order, later."""
+    """One part's owner, behind a network: its commands and its answers come in order, later."""
 
     def __init__(self) -> None:
         self.ready, self.backlog, self.credit, self.draining = True, 0, 0, False

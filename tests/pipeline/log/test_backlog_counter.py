@@ -102,7 +102,7 @@ def test_joined_stretches_of_one_topic_alone_stay_exact() -> None:
 
 @given(_GROUPS, st.integers(0, 30))
 def test_two_counters_make_one(groups: list[tuple[int, list[int], int]], cut: int) -> None:
-    """What was counted later is put behind what lies before it."""
+    """A later counter is added behind an earlier one."""
     whole, plain = filled(groups)
     late, _ = filled(groups)
     border = plain[min(cut, len(plain) - 1)].sequence if plain else 0

@@ -1,4 +1,4 @@
-"""What is counted, and for how many subscriptions and topics by themselves."""
+"""Counts, and the number of subscriptions and topics that have counts of their own."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,7 +70,7 @@ def test_a_histogram_counts_each_value_once(values: list[float]) -> None:
 
 
 def test_the_longest_turn_is_remembered_for_a_minute_or_two() -> None:
-    """However often it is asked for: two who read the metrics see the same."""
+    """However often it is asked for: two readers of the metrics see the same."""
     stalls = Stalls()
     assert stalls.longest(1_000.0) == 0
     stalls.observe(0.5, 1_010.0)

@@ -166,7 +166,7 @@ def test_what_is_owed_to_nobody_leaves_little_by_little() -> None:
 def test_forgotten_topics_are_gone_and_the_others_are_not(
     steps: list[tuple[str, int, bool]], bytes_max: int, data: st.DataObject
 ) -> None:
-    """What a topic had is found no more, what it gets afterwards is; the limit holds as before."""
+    """A topic's old messages are found no more, its new ones are; the limit holds as before."""
     recent, everything = RecentMessages(head=7, bytes_max=bytes_max), []
     firsts: list[int] = []
     for topic, count, commit in steps:
@@ -211,8 +211,8 @@ def messages(found: RecordBatch) -> list[tuple[int, bytes]]:
     st.integers(0, 60),
 )
 def test_small_batches_are_joined(steps: list[tuple[str, int]], most: int) -> None:
-    """What is found is all that the topic has from its first to its last message, and no more
-    than was asked for unless it is one batch as it came."""
+    """The found batch has all of the topic's messages from its first to its last one, and no more
+    than were asked for unless it is one batch as added."""
     recent, all_of = RecentMessages(head=95, bytes_max=1 << 20), {}
     for topic, count in steps:
         new = numbered(recent.head, count)

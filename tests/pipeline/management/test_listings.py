@@ -1,11 +1,11 @@
-"""What a query lists is remembered for its next parts."""
+"""A query's list is remembered for its next parts."""
 
 from distributary.pipeline.management.listings import LISTINGS_MAX, SECONDS, Listings
 from distributary.pipeline.management.management_messages import Entity
 
 
 def test_a_list_is_remembered_for_a_while() -> None:
-    """For who began it, by what it lists; then it is made anew."""
+    """For the user that began it, by entity; later it is made anew."""
     now = [0.0]
     listings = Listings(lambda: now[0])
     listings.keep("ann", Entity.QUEUE, [("a", "t", None)])

@@ -1,4 +1,4 @@
-"""Groups under way at once: accepted in order, none behind one that is lost."""
+"""Groups under way in parallel: accepted in order, none behind a lost one."""
 
 from itertools import permutations
 
@@ -35,7 +35,7 @@ def test_what_is_not_known_is_asked_again() -> None:
 
 
 def test_nothing_is_accepted_behind_a_name_that_is_taken() -> None:
-    """Although it stands: nobody will ever take it in."""
+    """Although its entry is stored: no owner will ever take it in."""
     window = PutWindow(3)
     for group in (1, 2, 3):
         window.begin(group)

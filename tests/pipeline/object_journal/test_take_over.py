@@ -1,5 +1,5 @@
-"""A home without a disk has one owner: what was accepted stays, once, in whatever order requests
-are carried out, answered, repeated and lost."""
+"""A home without a disk has one owner: accepted groups stay, once, whatever the order in which
+requests are carried out, answered, repeated and lost."""
 
 import random
 from dataclasses import fields, replace
@@ -31,8 +31,8 @@ HISTORIES = 3_000
 
 @given(st.data())
 def test_any_order_of_two_and_three_owners_loses_nothing(data: st.DataObject) -> None:
-    """Each next event is drawn among all that could come: owners start, put, commit, remove and
-    die; requests are carried out at once, late, again, or never, and answered or not."""
+    """Each next event is drawn from all possible ones: owners start, put, commit, remove and die;
+    requests are carried out without delay, late, again, or never, and answered or not."""
     model = Model()
     model.start()
     for _ in range(data.draw(st.integers(10, MOVES), "moves")):

@@ -1,4 +1,4 @@
-"""Failed attempts of runs of messages, where nobody knows how deliveries ended before a start."""
+"""Failed attempts of runs of messages, with unknown ends of deliveries before a start."""
 
 from array import array
 

@@ -1,5 +1,5 @@
-"""What goes back to where it came from is settled at once, also where copies are kept of all that
-is given up for other reasons."""
+"""A message that goes back to its origin is settled at once, also where copies are kept of messages
+given up for other reasons."""
 
 from array import array
 
@@ -21,7 +21,7 @@ def dead_lettering() -> Dispatcher:
 
 
 def test_nobody_keeps_a_copy_of_what_goes_back() -> None:
-    """What waits and what is unread is gone; what is held is not touched."""
+    """Waiting and unread messages are gone; held ones are not touched."""
     dispatcher = dead_lettering()
     effects = dispatcher.give_up(range(2, 6), Reason.REDRIVEN)
     assert all(isinstance(one, Settled) and one.final for one in effects)

@@ -86,7 +86,7 @@ def test_a_number_without_end_is_refused() -> None:
 
 @pytest.mark.parametrize("step", [2, 7])
 def test_parts_are_bounded_whatever_the_text_is(step: int) -> None:
-    """So that whoever reads them can let others go on in between."""
+    """So that their reader can let other tasks run in between."""
     sequences = [n * step + n % 3 % 2 for n in range(50_000)]
     packed = text_of_sequences(sequences)
     plain = ",".join(map(str, sequences))

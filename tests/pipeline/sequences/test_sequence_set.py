@@ -199,7 +199,7 @@ def test_irregular_ranges_become_one_array():
 
 
 def test_no_more_is_gathered_than_is_wanted():
-    """Who takes little looks at little: the source is read only as far as needed."""
+    """Taking little reads little: the source is read only as far as needed."""
     source = iter([range(n * n, n * n + 1) for n in range(1_000)])
     first = next(gathered(source, 10))
     assert len(first) >= 10

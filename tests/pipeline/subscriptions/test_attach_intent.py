@@ -1,5 +1,4 @@
-"""What a link wants: every row of the attach tables of the design of shared subscriptions, and
-every way to want what can't be had."""
+"""Intents of links: every row of the attach tables of shared subscriptions, and every refusal."""
 
 import pytest
 from msgspec.structs import replace

@@ -12,7 +12,7 @@ from distributary.pipeline.subscriptions.container_ids import (
 @pytest.mark.parametrize("sole", [False, True])
 @pytest.mark.parametrize("bearers", Bearers)
 def test_a_sole_connection_shares_its_container_with_nobody(bearers: Bearers, sole: bool) -> None:
-    """Neither whoever was there first nor whoever comes later; others share it."""
+    """Neither an earlier nor a later connection; others share it."""
     alone = bearers is Bearers.SOLE or (sole and bearers is Bearers.SHARING)
     said = refused_container("c", bearers, sole=sole)
     assert bool(said) is alone

@@ -46,7 +46,7 @@ ROWS = {
 
 @pytest.mark.parametrize("row", ROWS, ids=" ".join)
 def test_a_name_is_for_those_whose_it_is(row: tuple[str, NameKind, str]) -> None:
-    """Where `["*"]` says nothing of a kind, a name that is nobody's is for everybody."""
+    """Where `["*"]` has no line of a kind, a name without an owner is free to all users."""
     user, kind, name = row
     assert WRITTEN.may_use(user, kind, name) is ROWS[row]
 
@@ -57,7 +57,7 @@ def test_what_nobody_has_written_is_anybodys() -> None:
 
 
 def test_a_subscription_has_its_containers_name_or_its_own() -> None:
-    """A queue has neither: permissions say who may use it."""
+    """A queue has neither: permissions say which users may use it."""
     theirs = SubscriptionKey("billing", "x", durable=True)
     amqp_error = WRITTEN.amqp_error("bob", theirs)
     assert amqp_error is not None

@@ -1,4 +1,4 @@
-"""Who may do what where, as an operator writes it."""
+"""Permissions of users at destinations, as an operator writes them."""
 
 from fnmatch import fnmatchcase
 
@@ -56,7 +56,7 @@ def test_what_a_line_allows_is_allowed_and_nothing_else(row: tuple[str, Action, 
 
 
 def test_nothing_written_allows_everything_and_an_empty_file_nothing() -> None:
-    """No permissions are not the same as permissions for nobody."""
+    """No permissions are not the same as an empty table of permissions."""
     assert EVERYTHING.allow("anonymous", Action.MANAGE, "queue://orders")
     assert not parse({}).allow("alice", Action.CONSUME, "orders")
 
@@ -98,7 +98,7 @@ def test_many_stars_take_no_time() -> None:
 @pytest.mark.parametrize(
     ("tree", "says"),
     [
-        ({"alice": "orders"}, "'alice' has is no table"),
+        ({"alice": "orders"}, "entry of 'alice' is no table"),
         ({"alice": {"delete": ["x"]}}, "unknown action 'delete'"),
         ({"alice": {"publish": "orders"}}, "a list of patterns"),
         ({"alice": {"publish": [7]}}, "a list of patterns"),

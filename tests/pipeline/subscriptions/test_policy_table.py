@@ -48,7 +48,7 @@ def test_nothing_written_is_the_default() -> None:
 
 
 def test_a_later_line_overrides_single_keys_of_an_earlier_one() -> None:
-    """And the subscription's own words override both; what nobody says is the default."""
+    """And the subscription's own table overrides both; a key in none of them is the default."""
     policies = written(
         {"match": "queue/*", "delivery_attempts_max": 3, "redelivery_delay_ms": 5},
         {"match": "queue/orders*", "delivery_attempts_max": 7, "backlog_messages_max": 9},
@@ -63,7 +63,7 @@ def test_a_later_line_overrides_single_keys_of_an_earlier_one() -> None:
 
 
 def test_each_value_says_where_it_comes_from() -> None:
-    """The nearest word for a key is its source; what nobody said is a default and has none."""
+    """The last table with a key is its source; a key with its default has none."""
     policies = written(
         {"match": "queue/*", "lock_ms": 1, "delivery_attempts_max": 2},
         {"match": "queue/orders", "lock_ms": 3},

@@ -41,7 +41,7 @@ def test_queues_are_limited_for_each_user_and_in_all() -> None:
 
 
 def test_dead_letters_count_in_all_and_what_operators_make_does_not() -> None:
-    """So nobody has the gateway make any number of queues; and nobody is in an operator's way."""
+    """So no client has the gateway make an unlimited number of queues; operators have no limit."""
     census = Census(QUOTA)
     for nth in range(10):
         census.add(queue(f"o{nth}"), OPERATOR)

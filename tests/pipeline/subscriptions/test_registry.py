@@ -143,7 +143,7 @@ FULL_ROWS = [
 
 @pytest.mark.parametrize(("existing", "consumers", "most", "wanted", "action"), FULL_ROWS)
 def test_attach_where_consumers_are_limited(existing, consumers, most, wanted, action):
-    """Whoever comes when all places are taken is refused; who couldn't have one hears why."""
+    """A consumer beyond the limit is refused; one that can't attach anyway is told why."""
     decision = decide_attach(existing, consumers, wanted, structs.replace(JMS, consumers_max=most))
     assert decision.action is action
     assert bool(decision.reason) == (action in (REFUSE, FULL))
@@ -198,7 +198,7 @@ SHARING_ROWS = [
 
 @pytest.mark.parametrize(("existing", "consumers", "wanted", "action"), SHARING_ROWS)
 def test_attach_where_the_sharing_may_change(existing, consumers, wanted, action):
-    """What nobody consumes becomes what is wanted."""
+    """A subscription without consumers takes the wanted sharing."""
     policy = structs.replace(JMS, sharing_may_change=True, consumers_max=3)
     decision = decide_attach(existing, consumers, wanted, policy)
     assert decision.action is action
@@ -263,7 +263,7 @@ def test_key_of_lookup(link_name, shared, global_, key):
     ("queue", "durable"), [("queue://orders", True), ("temp-queue://orders", False)]
 )
 def test_key_of_queue(queue, durable):
-    """A queue is one subscription of nobody's, apart from all that could have its name."""
+    """A queue is one subscription of no container, apart from all others with its name."""
     destination = destination_of(queue, None, Kind.TOPIC)
     key = key_of_queue(destination)
     assert key == SubscriptionKey(None, "orders", durable=durable, queue=True)
@@ -272,14 +272,14 @@ def test_key_of_queue(queue, durable):
 
 
 def test_a_consumer_and_its_lookup_mean_the_same():
-    """Who subscribed can unsubscribe: the lookup finds the key that the link had."""
+    """A subscriber can unsubscribe: the lookup finds the key that the link had."""
     for name, global_ in [("N", False), ("N|global", True)]:
         link = key_of_link("c1", name, shared=True, global_=global_, durable=True)
         assert key_of_lookup("c1", name) == link
 
 
 def test_what_is_said_of_a_lifetime_is_what_a_detach_does():
-    """What ends with the link is deleted by a detach that doesn't close, and only that."""
+    """A detach that doesn't close deletes subscriptions that end with the link, and only those."""
     no_consumers = {LinkKind.LOOKUP, LinkKind.DURABLE, LinkKind.EXPIRING}
     assert LIFETIMES.keys() == set(LinkKind) - no_consumers
     kinds = [(kind, JMS) for kind in LIFETIMES]

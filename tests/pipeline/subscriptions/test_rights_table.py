@@ -56,7 +56,7 @@ def test_every_operation_has_a_row_and_only_harmless_ones_are_free() -> None:
 
 
 def test_a_policy_is_for_who_manages() -> None:
-    """Who may only create makes subscriptions that deliver as the operator has decided."""
+    """A user who may only create makes subscriptions that deliver as the operator has decided."""
     for operation in (LinkOperation.SET_POLICY, Verb.UPDATE):
         assert [need.actions for need in right(operation).needs] == [(Action.MANAGE,)]
         assert not RIGHTS.allow("maker", operation, "orders", KEY)

@@ -220,7 +220,7 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_random_life_is_as_the_rules_say(seed: int) -> None:
-    """What is due is what the model says; what has consumers all the same is put off."""
+    """Due subscriptions are those of the model; one that still has consumers is postponed."""
     life, ends = Life(seed), 0
     for now in range(1, 300):
         life.step(now)

@@ -1,4 +1,4 @@
-"""Every row of who may do what with a temporary destination, and the kinds that peers ask for."""
+"""Every row of the rights at a temporary destination, and the kinds that peers ask for."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_who_may_do_what(deed, ownership, condition):
 
 
 def test_the_table_has_no_gaps():
-    """Every deed is decided for everybody."""
+    """Every deed is decided for every ownership."""
     assert RIGHTS.keys() == {(deed, ownership) for deed in Deed for ownership in Ownership}
     assert {(deed, ownership) for deed, ownership, _ in ROWS} == RIGHTS.keys()
 

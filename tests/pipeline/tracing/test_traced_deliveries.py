@@ -1,4 +1,4 @@
-"""What is known of traced deliveries, and the spans that come of it."""
+"""Followed deliveries of traced messages, and their spans."""
 
 import random
 
@@ -57,7 +57,7 @@ def test_a_redelivery_links_to_the_one_before() -> None:
 
 
 def test_an_outcome_that_follows_another_belongs_to_the_last_delivery() -> None:
-    """What failed for the last time is recorded, then dead-lettered, without a time of delivery."""
+    """A message's last failure is recorded, then dead-lettered, without a time of delivery."""
     known = TracedDeliveries(10, 100)
     known.delivered("s", 1, delivery(1, 1))
     failed = spans_of(known.settled("s", range(1, 2), said(Outcome.MODIFIED, 1, 2, final=False)))

@@ -1,4 +1,4 @@
-"""What a log decides for several, and what becomes of it in all of them."""
+"""Decisions of one log for several, and their ends in all of them."""
 
 import random
 from collections import Counter
@@ -165,7 +165,7 @@ def test_every_state_of_an_end_has_a_row_for_every_answer() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_it_is_done_in_all_logs_or_in_none(data: st.DataObject) -> None:
-    """Whoever is lost, paused, or goes on when others have taken over."""
+    """Whichever gateways are lost, paused, or go on when others have taken over."""
     World(lambda things: data.draw(st.sampled_from(things))).live(40)
 
 

@@ -29,7 +29,7 @@ from distributary.pipeline.transactions.prepared_transactions import (
 
 LIMITS = Limits(count_max=4, of_user_max=3, bytes_max=100)
 IDS = [f"1:{nth:02x}:" for nth in range(6)]
-#: Of two users, who use the same ids.
+#: Keys of two users with the same ids.
 KEYS = list(product("uv", IDS[:4]))
 ENDS = {Event.COMMIT: State.COMMITTING, Event.ROLL_BACK: State.ROLLING_BACK}
 
@@ -151,7 +151,7 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """What isn't durable never was."""
+        """Restart: records that aren't durable are lost."""
         self.waiting.clear()
         self.subject = PreparedTransactions(Limits(99, 99, 99))
         for (user, id_), records in self.log.items():

@@ -103,7 +103,7 @@ def test_a_rollback_undoes_all_of_it() -> None:
 
 
 def test_a_spoiled_transaction_fails_with_the_first_reason() -> None:
-    """What it retired stays retired until then; what is posted to it is refused."""
+    """Its retired deliveries stay retired until then; messages posted to it are refused."""
     transactions = fresh()
     number = begun(transactions)
     transactions.post(number, "a", 1, 10)
@@ -118,7 +118,7 @@ def test_a_spoiled_transaction_fails_with_the_first_reason() -> None:
 
 
 def test_work_may_be_here_and_in_other_logs() -> None:
-    """What failed takes no more of either."""
+    """A doomed transaction takes no more of either."""
     transactions = fresh()
     number = begun(transactions)
     assert transactions.relay(number) is None
@@ -250,7 +250,7 @@ def test_deliveries_of_another_log_count_as_our_own() -> None:
 
 
 def test_what_is_gone_can_do_nothing() -> None:
-    """The caller asks first; whoever doesn't finds a bug of his own."""
+    """The caller asks first; a caller that doesn't has a bug."""
     transactions = fresh()
     number = begun(transactions)
     transactions.commit(number)
@@ -353,7 +353,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @invariant()
     def who_holds_nothing_counts_for_nothing(self) -> None:
-        """What it counts is what it holds: with nothing held all of the room is there again."""
+        """It counts what it holds: with nothing held all of the room is free again."""
         if not any(posted or retired for _, posted, retired, _ in self.model.values()):
             assert self.transactions.held_bytes == 0
 
@@ -363,7 +363,7 @@ TestTransactionsMachine.settings = settings(max_examples=150, stateful_step_coun
 
 
 def test_all_connections_hold_so_much_together() -> None:
-    """What one holds another can't; what ended, was given up or spoiled counts no more."""
+    """Bytes that one holds another can't; ended, given up and spoiled work counts no more."""
     held = Held(12_000)
     mine, theirs = (Transactions[str, str](LIMITS, count(begin), held) for begin in (1, 100))
     number, other = begun(mine), begun(theirs)

@@ -1,6 +1,6 @@
 """A commit whose outcome is unknown: faults at every step of both stores, before and after the
-effect. Whatever goes wrong once, the same is tried again until it works, and then the table has
-each group once, and no version names a file that isn't there."""
+effect. After any fault the commit is tried again until it works, and then the table has each group
+once, and no version names an absent file."""
 
 import errno
 import os
@@ -43,8 +43,8 @@ def opened(home: Home, store: Store) -> TopicLog:
 
 
 class Committer:
-    """What the gateway's committer does: the same once more after an error, and after a failed
-    fsync a start."""
+    """As the gateway's committer: commits again after an error, and starts anew after a failed
+    fsync."""
 
     def __init__(self, home: Home, store: Store) -> None:
         self._home, self._store = home, store
@@ -201,7 +201,7 @@ REQUESTS = {
 def test_a_store_fails_at_a_request(
     way: tuple[Way, dict[str, str]], tmp_path: Path, kind: str, nth: int, *, lost: bool
 ) -> None:
-    """The store does what was asked and says that it didn't, or doesn't do it."""
+    """The store carries a request out and reports a failure, or doesn't carry it out."""
     road, options = way
     home = a_home(tmp_path)
     store = ObjectStore(f"s3://lake/{kind}-{nth}-{lost}/topic_log", options)
@@ -239,8 +239,8 @@ def test_nothing_else_is_written_until_a_version_is_decided(
 
 
 def test_a_request_that_comes_late_is_the_same_version(tmp_path: Path) -> None:
-    """While nobody knew, the version appeared: it is ours, and isn't made twice. Another's at that
-    place ends everything."""
+    """While it was undecided, the version appeared: it is ours, and isn't made twice. A foreign
+    version in its place ends the writer."""
     home = Home(tmp_path)
     for theirs in (False, True):
         store = LocalStore(tmp_path / f"log-{theirs}")

@@ -139,7 +139,7 @@ def test_who_only_looks_reads_it_as_it_is(home: Home) -> None:
 
 
 def test_any_other_difference_is_refused(home: Home) -> None:
-    """A table with a column that nobody here knows isn't ours, and stays as it is."""
+    """A table with an unknown column isn't ours, and stays as it is."""
     DeltaTable(home.topic_log).alter.add_columns([Field("deliver_at", "string", nullable=True)])
     before = snapshot(home.root)
     with pytest.raises(
@@ -217,8 +217,8 @@ def test_a_process_that_dies_in_it_leaves_the_old_or_the_new(home: Home, when: s
 
 
 def test_of_two_owners_one_adds_them_and_the_former_stops(home: Home) -> None:
-    """Who opened the table before, of whatever program, can't commit any more; a version that came
-    in between is taken in."""
+    """A process of any version that opened the table before can't commit any more; a version that
+    came in between is taken in."""
     store = LocalStore(home.topic_log)
     stale = table_log.read(store)
     former = TopicLog.open(home.topic_log, create=False)

@@ -55,8 +55,8 @@ def test_a_torn_pointer_to_the_checkpoint_is_no_obstacle(
 def test_a_checkpoint_has_tombstones_of_files_that_are_still_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever reads the checkpoint alone knows what was removed, over starts and other owners: it
-    is what a vacuum may take once it has expired."""
+    """A reader of the checkpoint alone knows the removed files, over starts and other owners: a
+    vacuum may delete them once they have expired."""
     small_steps(monkeypatch)
     story = Story(tmp_path / "log")
     for nth in range(35):
@@ -125,7 +125,8 @@ class LateStore(LocalStore):
 def test_what_a_former_owner_cleans_up_while_the_next_one_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table is read anew, from what is left; one that really lacks something is refused."""
+    """The table is read anew, from the remaining entries; one that really lacks an entry is
+    refused."""
     small_steps(monkeypatch)
     story = Story(tmp_path / "log", LITTLE_LOG)
     for _ in range(15):
@@ -237,14 +238,13 @@ def test_a_clean_up_that_is_cut_is_gone_on_with(
 
 
 def cursors(story: Story, version: int) -> None:
-    """What Spark's job leaves when it has read the log up to that version."""
+    """Write the cursors that Spark's job leaves when it has read the log up to that version."""
     path = story.log.path.parent / "cursors"
     write_deltalake(path, pa.table({"log_version": pa.array([version])}), mode="overwrite")
 
 
 def of_today(path: Path, limits: UpkeepLimits) -> Story:
-    """A story whose clock is right, give or take half a day: entries say when they were really
-    made."""
+    """A story whose clock is right, give or take half a day: entries have their real times."""
     story = Story(path, limits)
     story.now = time.time_ns() // 1_000 // DAY_US * DAY_US + DAY_US // 2
     return story
@@ -276,8 +276,8 @@ def test_entries_wait_for_the_job_that_reads_them(
 
 
 def test_no_entry_is_older_than_a_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few they are, old entries go, with what they removed: a job that was stopped for
-    longer is told so by the gap and doesn't miss rows without a word."""
+    """Old entries are removed, however few they are, with the files that they removed: a job that
+    was stopped for longer sees the gap and doesn't miss rows unnoticed."""
     small_steps(monkeypatch)
     few = UpkeepLimits(log_entries_max=1_000, log_retention_days=7, retention_days=0)
     story = of_today(tmp_path / "tables" / "log", few)

@@ -39,8 +39,8 @@ def opened(store: ObjectStore, home: Path) -> TopicLog:
 
 
 def test_what_was_created_is_never_replaced(store: ObjectStore) -> None:
-    """Of two that make the same file one is told so; who asks again for its own is told that it
-    is there."""
+    """Of two writers of the same file the second is refused; a writer that repeats its own put gets
+    True."""
     assert store.create("_delta_log/1.json", b"ours")
     assert not store.create("_delta_log/1.json", b"theirs")
     assert store.create("_delta_log/1.json", b"ours")

@@ -17,7 +17,7 @@ from distributary.pipeline.tables.delta.store import LocalStore, Store
 def test_a_table_whose_rows_are_not_those_of_its_files_is_refused(
     tmp_path: Path, feature: TableFeatures, read: Callable[[Store], object]
 ) -> None:
-    """Somebody altered it: its files may have rows that are deleted, and columns of other names."""
+    """Another program altered it: its files may have deleted rows, and columns of other names."""
     write_deltalake(tmp_path, pa.table({"sequence": [1, 2]}))
     assert read(LocalStore(tmp_path))
     DeltaTable(tmp_path).alter.add_feature(feature, allow_protocol_versions_increase=True)

@@ -11,8 +11,8 @@ COUNT = 3_000
 
 
 def test_a_dictionary_is_for_what_repeats(tmp_path: Path) -> None:
-    """Nobody knows what a topic's columns have: the first rows of a file say it. All rows and all
-    statistics are there whatever they say."""
+    """The first rows of a file decide which columns get a dictionary. All rows and all statistics
+    are there in either case."""
     rows = pa.record_batch(
         {
             "id": [f"o-{nth}" for nth in range(COUNT)],

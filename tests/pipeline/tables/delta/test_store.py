@@ -1,4 +1,4 @@
-"""A folder as the place of a table: what is there is whole, and what was made first stays."""
+"""A folder as the place of a table: files appear whole, and the first file of a name stays."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ def test_of_two_that_make_a_file_one_does(tmp_path: Path) -> None:
 
 
 def test_two_never_write_one_temporary_file(tmp_path: Path) -> None:
-    """What a paused owner has begun to write isn't what the new one gives a name."""
+    """A file that a paused owner has begun isn't the one that the new owner renames."""
     first, second = LocalStore(tmp_path), LocalStore(tmp_path)
     (tmp_path / "log").mkdir()
     assert first.temporary_path(tmp_path / "log/1.json", b"1") != second.temporary_path(
@@ -63,7 +63,7 @@ def test_a_write_that_finds_no_room_leaves_nothing(
 
 
 def test_an_fsync_that_failed_is_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It isn't asked again: what is on the disk is unknown, and only a new start may look."""
+    """It isn't repeated: the disk's content is unknown, and only a new start may read it."""
     log = TopicLog.open(tmp_path / "log")
     asked: list[int] = []
 

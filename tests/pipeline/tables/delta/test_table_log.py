@@ -1,4 +1,4 @@
-"""The owner's reader of the table's log says what deltalake says, and refuses what isn't whole."""
+"""The owner's reader of the table's log agrees with deltalake, and refuses incomplete logs."""
 
 import json
 import subprocess
@@ -75,7 +75,7 @@ def test_it_says_what_deltalake_says(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_log_that_lacks_an_entry_is_refused(tmp_path: Path) -> None:
-    """What was in it nobody knows."""
+    """The content of the missing entry is unknown."""
     story = Story(tmp_path / "log")
     for _ in range(3):
         story.commit(1)
@@ -101,7 +101,7 @@ def test_a_checkpoint_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_table_of_another_protocol_is_refused(tmp_path: Path) -> None:
-    """It says what it needs and what we are."""
+    """The error tells the table's versions and ours."""
     Story(tmp_path / "log")
     newer = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}}
     path = tmp_path / "log" / "_delta_log" / f"{1:020d}.json"

@@ -19,7 +19,7 @@ def test_everything_lies_under_the_root(tmp_path: Path) -> None:
 def test_its_addresses_are_absolute_however_it_was_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a gateway says of them is used in other working folders."""
+    """A gateway tells its addresses to processes in other working folders."""
     monkeypatch.chdir(tmp_path)
     home = Home(Path("build/home"))
     monkeypatch.chdir("/")

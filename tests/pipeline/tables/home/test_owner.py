@@ -1,4 +1,4 @@
-"""A home has one owner, who knows at once when it isn't the owner any more."""
+"""A home has one owner, which notices without delay when it has lost the home."""
 
 import os
 import subprocess
@@ -39,7 +39,8 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_a_second_owner_is_refused_with_the_pid_of_the_first(home: Home) -> None:
-    """Two processes can't own one home; a killed one leaves it free, for a standby at once."""
+    """Two processes can't own one home; a killed one leaves it free for a standby, without a
+    wait."""
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, home.root],
         stdin=subprocess.PIPE,
@@ -98,7 +99,8 @@ def test_a_standby_waits_while_the_heart_beats(home: Home) -> None:
 
 
 def test_a_standby_that_is_paused_amid_its_look_takes_nothing(home: Home) -> None:
-    """What it reads after that was written until then, whenever it had begun to look."""
+    """The claim that it reads may have been written until the read's end, whenever the look
+    began."""
     owner = acquire(home)
     standby = Standby(home, LEASE)
     paused_until = LEASE + 1.0
@@ -110,7 +112,7 @@ def test_a_standby_that_is_paused_amid_its_look_takes_nothing(home: Home) -> Non
 
 
 def test_a_silent_owner_loses_the_home_and_knows(home: Home) -> None:
-    """At its next look, for ever; and its heart beats into a file that nobody reads any more."""
+    """Its next check fails, and all later ones; its heartbeats go into a file without readers."""
     owner = acquire(home)
     standby = Standby(home, LEASE)
     assert standby.attempt(at(0.0)) is None
@@ -154,7 +156,7 @@ def test_a_lock_file_that_is_gone_is_a_lost_home(home: Home) -> None:
 
 
 def test_the_owner_of_a_moved_home_has_lost_it(home: Home, tmp_path: Path) -> None:
-    """What stands under the old name now is another home."""
+    """The file under the old name now belongs to another home."""
     owner = acquire(home)
     home.root.rename(tmp_path / "elsewhere")
     with lock(home), pytest.raises(HomeLost):
@@ -162,7 +164,7 @@ def test_the_owner_of_a_moved_home_has_lost_it(home: Home, tmp_path: Path) -> No
 
 
 def test_an_owner_that_leaves_is_looked_at_often(home: Home) -> None:
-    """Until it has given the home back. Its signs of life go on to say so; who comes next stays."""
+    """Until it has given the home back. Its heartbeats repeat that; the next owner's don't."""
     owner, standby = acquire(home), Standby(home, LEASE)
     assert standby.attempt(at(0.0)) is None
     assert (standby.leaving, standby.seconds) == (False, STANDBY_SECONDS)
@@ -181,7 +183,7 @@ def test_an_owner_that_leaves_is_looked_at_often(home: Home) -> None:
 
 
 def test_an_owner_that_leaves_knows_whether_somebody_waits(home: Home) -> None:
-    """Where nobody does it has no reason to go on; nor does one that waits keep others from it."""
+    """Without a standby it has no reason to wait; and one standby doesn't hide another."""
     owner = acquire(home)
     text = home.lock_path.read_text()
     assert owner.leave() == 0
@@ -229,7 +231,7 @@ def test_a_named_heir_takes_the_home_first(home: Home) -> None:
 
 
 def test_an_heir_that_does_not_come_leaves_the_home_to_anybody(home: Home) -> None:
-    """A standby, or a start; an owner that stays after all names nobody any more."""
+    """A standby, or a start; an owner that stays after all names no heir any more."""
     owner = acquire(home)
     other = Standby(home, LEASE, 8)
     owner.leave(7)
@@ -251,7 +253,7 @@ def test_an_heir_that_does_not_come_leaves_the_home_to_anybody(home: Home) -> No
 
 
 def test_a_lock_file_has_room_for_all_that_it_says(home: Home) -> None:
-    """Older versions read what they know of it."""
+    """Older versions read the fields that they know."""
     owner = acquire(home)
     present = Standby(home, LEASE)
     for _ in range(1_000):

@@ -202,14 +202,14 @@ def test_a_column_that_is_too_short_is_refused() -> None:
 
 
 def test_a_short_frame_is_refused() -> None:
-    """A frame whose end is missing says so with its group."""
+    """The error for a frame whose end is missing names its group."""
     view = framed(group(3, 0, run("orders", [b"x" * 200])))
     with pytest.raises(StoreError, match="group 3"):
         frame.decode(view[:-64])
 
 
 def test_other_bytes_are_refused() -> None:
-    """What doesn't begin with a frame's magic is no frame."""
+    """Bytes that don't begin with a frame's magic aren't a frame."""
     with pytest.raises(StoreError, match="no frame"):
         frame.decode(memoryview(bytes(128)))
 
@@ -233,8 +233,8 @@ def test_a_group_that_no_commit_could_take_in_is_refused_before_it_is_durable() 
 
 
 def test_more_bytes_than_one_column_counts_are_a_commit_all_the_same() -> None:
-    """A home whose journal has a frame of more than 2 GiB starts: its messages are rows of several
-    pieces, here of 100 bytes and less."""
+    """A home whose journal has a frame of more than 2 GiB starts: its messages become rows in
+    several chunks, here of 100 bytes and less."""
     many = [b"x" * n for n in range(30)]
     one = Group(1, 0, NOON, (run("a", many), run("b", many), run("a", many)))
     back = frame.decode(framed(one))

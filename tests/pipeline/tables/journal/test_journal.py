@@ -1,4 +1,4 @@
-"""The journal on a real disk: what was appended is there again, and damage is named."""
+"""The journal on a real disk: appended groups are read back, and damage is named."""
 
 import os
 import resource
@@ -197,7 +197,7 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_recycled_segments_are_used_again(tmp_path: Path) -> None:
-    """What the table holds makes room: the files don't grow in number, and old frames stay dead."""
+    """Committed groups make room: the number of files doesn't grow, and old frames stay dead."""
     journal = Journal.open(tmp_path, segment_bytes=SMALL)
     for number in range(1, 200):
         append(journal, number, size=3000)
@@ -310,7 +310,7 @@ def test_a_full_device_leaves_the_journal_alive(tmp_path: Path) -> None:
 
 
 def test_a_failed_fdatasync_ends_the_journal(tmp_path: Path) -> None:
-    """Nobody knows what the disk holds after it, so no later append is believed."""
+    """The disk's content is unknown after it, so no later append is reported durable."""
     journal = Journal.open(tmp_path, segment_bytes=SMALL)
     append(journal, 1)
     [fd] = open_below(tmp_path)
@@ -331,7 +331,7 @@ def test_a_failed_fdatasync_ends_the_journal(tmp_path: Path) -> None:
 
 
 def test_a_recycled_group_cannot_be_read(tmp_path: Path) -> None:
-    """A ref that was given back is an error, not somebody else's bytes."""
+    """Reading a recycled frame is an error, and never gives another frame's bytes."""
     journal = Journal.open(tmp_path, segment_bytes=SMALL)
     refs = [append(journal, number, size=4000) for number in range(1, 30)]
     journal.recycle(25)

@@ -23,12 +23,12 @@ def append_all(journal: Journal, numbers: range) -> None:
 
 
 def in_the_way_of_a_spare(directory: Path) -> Path:
-    """What a full segment is to be called next."""
+    """Return the name that a full segment gets next."""
     return min(directory.glob("*.journal")).with_suffix(".spare")
 
 
 def in_the_way_of_a_new_file(directory: Path) -> Path:
-    """What the next file is to be called."""
+    """Return the name of the next file."""
     return directory / f"{max(int(path.stem) for path in directory.iterdir()) + 1:08d}.spare"
 
 
@@ -36,7 +36,7 @@ def in_the_way_of_a_new_file(directory: Path) -> Path:
 def test_a_name_that_cannot_be_made_ends_the_journal(
     tmp_path: Path, obstacle: Callable[[Path], Path]
 ) -> None:
-    """Nobody knows which names the disk holds after it. All that was appended is there again."""
+    """The names on the disk are unknown after it. All appended groups are there again."""
     journal = Journal.open(tmp_path, segment_bytes=SMALL)
     append_all(journal, range(1, 20))
     taken = obstacle(tmp_path)

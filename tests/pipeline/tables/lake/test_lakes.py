@@ -1,4 +1,5 @@
-"""Lakes on a disk and on a store: what is there whole, who may replace it, who reads what."""
+"""Lakes on a disk and on a store: files are whole, replaced only by a writer that has read them,
+and read by each gateway."""
 
 import json
 import random
@@ -76,7 +77,7 @@ def test_of_two_changes_at_once_one_is_refused(lake: Lake) -> None:
     lake.replace(None, FIRST)
     lake.replace(FIRST, SECOND)
     for seen in (FIRST, None):
-        with pytest.raises(InvalidRequest, match=r"lake\.json was changed by somebody else"):
+        with pytest.raises(InvalidRequest, match=r"lake\.json was changed by another process"):
             lake.replace(seen, with_log(FIRST, "prices"))
     assert lake.placement() == SECOND
 
@@ -216,7 +217,7 @@ while True:
 
 
 def test_a_kill_leaves_one_placement_or_the_next(tmp_path: Path) -> None:
-    """Never half of one, never one before what was said to be durable, never another secret."""
+    """Never half of one, never one that is older than a durable one, never another secret."""
     dice, secrets = random.Random(7), set[str]()
     for _ in range(8):
         process = subprocess.Popen(
@@ -266,7 +267,7 @@ def with_value(whole: bytes, key: str, value: bytes) -> bytes:
 
 
 def garbage(dice: random.Random, whole: bytes) -> Iterator[bytes]:
-    """What a disk, an editor or a copy may leave of a file, and what has nothing of it."""
+    """Yield damaged contents that a disk, an editor or a copy may leave, and unrelated ones."""
     yield from (b"", b"\0" * 4_096, b"null", b"[]", b"{}", b"\xff\xfe", b'{"a":' * 20_000)
     for _ in range(300):
         at = dice.randrange(len(whole))
@@ -277,7 +278,7 @@ def garbage(dice: random.Random, whole: bytes) -> Iterator[bytes]:
 
 @pytest.fixture
 def put(lake: Lake, home: ObjectHome) -> Put:
-    """Puts a file into the lake, as somebody who is no gateway."""
+    """Put a file into the lake, as a program that is no gateway."""
     if isinstance(lake, ObjectLake):
         return ObjectStore(home.url, home.options).put
 
@@ -290,7 +291,7 @@ def put(lake: Lake, home: ObjectHome) -> Put:
 
 
 def test_what_no_gateway_says_of_itself_is_nothing(lake: Lake, put: Put) -> None:
-    """Whatever is wrong with it: it stops nobody, names nobody, and lives for nobody."""
+    """A damaged file stops no gateway, names no owner, and counts as no living member."""
     lake.replace(None, FIRST)
     lake.say_member(SAID)
     whole = msgspec.json.encode(SAID)
@@ -305,7 +306,7 @@ def test_what_no_gateway_says_of_itself_is_nothing(lake: Lake, put: Put) -> None
 
 
 def test_a_copy_of_what_a_gateway_said_is_nothing(lake: Lake, put: Put) -> None:
-    """Else it would be the sign of life of one that is no more, or the end of one that lives."""
+    """A copy would be a sign of life of a dead gateway, or hide a living one."""
     lake.replace(None, FIRST)
     lake.say_member(SAID)
     whole = msgspec.json.encode(SAID)
@@ -333,7 +334,7 @@ def test_an_address_that_nobody_says_is_none(lake: Lake, put: Put) -> None:
 
 
 def test_garbage_is_read_as_nothing_or_within_bounds() -> None:
-    """Each reader is total, and what it gives can be counted with and written again."""
+    """Each reader accepts all bytes, and its results can be computed with and written again."""
     dice = random.Random(11)
     for said in garbage(dice, msgspec.json.encode(SAID)):
         member = read_member(said, 7)

@@ -1,4 +1,4 @@
-"""The lease of a home without a disk: who has it, who may take it, and what lost answers do."""
+"""The lease of a home without a disk: its owner, its next owner, and the effect of lost answers."""
 
 import time
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def test_a_standby_looks_when_the_lease_is_over(home: ObjectHome, s3: FaultyS3) 
 
 
 def test_a_standby_that_is_paused_amid_its_look_takes_nothing(home: ObjectHome) -> None:
-    """What it was answered may be as young as the answer, whenever it had asked."""
+    """The claim that it read may be as young as the answer, whenever the request began."""
     owner = acquire_lease(home, LEASE)
     standby = LeaseStandby(lease_of(home, LEASE))
     paused_until = LEASE + 1.0
@@ -129,7 +129,7 @@ def test_of_two_that_want_it_one_gets_it(home: ObjectHome) -> None:
 
 
 def test_a_lost_answer_loses_no_home(home: ObjectHome, s3: FaultyS3) -> None:
-    """The words are there although nobody said so: they are ours."""
+    """The claim is stored although the answer was lost: the lease is ours."""
     owner = acquire_lease(home, LEASE)
     s3.plan(Plan(lost=1.0, hang_seconds=0.2))
     for _ in range(3):

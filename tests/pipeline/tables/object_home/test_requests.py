@@ -1,4 +1,5 @@
-"""What a home without a disk asks its store for: each request costs its latency, in a row."""
+"""The requests of a home without a disk to its store: each costs its latency, one after the
+other."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -16,8 +16,8 @@ FIRST_FORMAT = Path(__file__).parents[3] / "formats" / "first_format" / "topic_l
 
 
 def paged(log: TopicLog, topic: str, start: int = 0, bytes_max: int = 400) -> dict[int, Said]:
-    """What is said of the topic's messages that aren't plain; batches of plain ones have no header
-    attributes, and a column that says nothing is empty."""
+    """Return the header attributes of the topic's messages that aren't plain; batches of plain ones
+    have none, and a column of defaults is empty."""
     found: dict[int, Said] = {}
     while start < log.sequence_version:
         page = log.page(topic, start, bytes_max)

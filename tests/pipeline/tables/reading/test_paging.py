@@ -160,7 +160,7 @@ def test_interleaved_topics_come_in_few_batches(tmp_path: Path) -> None:
 
 
 def test_long_stretches_are_batches_of_their_own(tmp_path: Path) -> None:
-    """What lies behind each other for long is dealt in ranges, which cost nothing a message."""
+    """Long stretches of consecutive messages become ranges, which cost nothing a message."""
     log = TopicLog.open(tmp_path / "log")
     groups = [
         group(n + 1, 210 * n, run("mine", bodies(200, 20)), run("other", bodies(10, 20)))

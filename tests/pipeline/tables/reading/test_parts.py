@@ -46,7 +46,7 @@ def filled(log: TopicLog, seed: int, commits: int, most: int) -> Rows:
 
 
 def read_all(log: TopicLog, topic: str, wanted: list[int], **more: Any) -> list[tuple[int, bytes]]:
-    """What all parts give, each part in its order."""
+    """Read all parts, each in its order."""
     found: list[tuple[int, bytes]] = []
     for part in parts(log.uri, {}, log.identity, topic, wanted, **more):
         for batch in read(part):
@@ -89,7 +89,7 @@ def test_parts_are_about_as_large_as_they_should_be(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_an_error_and_never_skipped(tmp_path: Path) -> None:
-    """Of another topic, not committed, or removed: nobody gets a batch that lacks it."""
+    """Of another topic, not committed, or removed: no batch is returned without them."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("a", bodies(5, 20)), run("b", bodies(5, 20))))])
     for wanted in ([3, 7], [3, 10], [10]):
@@ -131,7 +131,7 @@ def test_a_table_far_away_is_read_by_its_address(tmp_path: Path) -> None:
 
 
 def another(path: Path) -> TopicLog:
-    """A table that somebody else made: the same sequences, other messages."""
+    """Make a table by another program: the same sequences, other messages."""
     log = TopicLog.open(path)
     log.commit([framed(group(1, 0, run("a", [b"w" * 20] * 10)))])
     return log

@@ -74,7 +74,8 @@ def test_what_is_not_named_is_not_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_one_page_reads_a_few_row_groups(tmp_path: Path) -> None:
-    """However little each has: who waits for the reader waits no longer for it."""
+    """However few of its messages are wanted: other users of the reader thread don't wait
+    longer."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("t", bodies(81_920, 10))))])
     named = list(range(7, 81_920, 4_096))

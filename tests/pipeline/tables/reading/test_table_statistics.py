@@ -1,5 +1,5 @@
-"""What the table tells of its messages without reading them: what is urgent or expires, how much
-there is, and when it came."""
+"""Statistics of the table's messages without reading them: urgent and expiring ones, volumes, and
+times."""
 
 import random
 import shutil
@@ -38,7 +38,7 @@ Found = tuple[dict[int, int], list[tuple[int, range]]]
 
 
 def statistics_of(log: TopicLog, since: int) -> dict[str, Found]:
-    """What the survey says of each topic, as its priority index would have it."""
+    """Return the statistics of each topic, in the form of its priority index."""
     indexes: dict[str, PriorityIndex] = {}
     found: dict[str, Found] = {}
     for ahead in log.priority_statistics(since):
@@ -127,8 +127,8 @@ def test_files_of_plain_messages_are_not_opened(watched: Watched) -> None:
 
 
 def test_what_another_reader_is_told_of_attributes_is_true(tmp_path: Path) -> None:
-    """Statistics are for every reader of Delta: its filters find what is there, and nothing else
-    is left out."""
+    """Statistics are for every reader of Delta: its filters find the matching rows, and skip no
+    others that match."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("a", bodies(2, 9), priority=[4, 9]), at=NOON + 1))])
     log.commit([framed(group(2, 2, run("a", bodies(2, 9), expires_at=[0, 5]), at=NOON + 1999))])

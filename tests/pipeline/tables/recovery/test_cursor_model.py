@@ -1,4 +1,4 @@
-"""A cursor against a set: what was settled is in, nothing else, and as compact as it can be."""
+"""A cursor against a set: it has the settled sequences and no others, as compact as possible."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ def members(cursor):
 
 @given(runs, floors)
 def test_a_cursor_is_a_set(settled, floor):
-    """Just what lies below the floor or was settled is in the cursor."""
+    """The cursor has all sequences below the floor and all settled ones, and no others."""
     model = set(range(floor)).union(*settled)
     assert members(fold(settled, floor)) == model
 
@@ -45,7 +45,8 @@ def test_folding_on_is_folding_all(earlier, later, floor, progress):
 
 
 def test_a_new_cursor_is_empty():
-    """Without settlements, what is below the floor is settled and the floor itself is not."""
+    """Without settlements, all sequences below the floor are settled and the floor itself is
+    not."""
     assert fold([], 7) == Cursor(7)
     assert 6 in Cursor(7)
     assert 7 not in Cursor(7)

@@ -62,7 +62,8 @@ class Lives:
         )
 
     def below(self, head: int = HEAD) -> dict[str, int]:
-        """What the next process finds in doubt; it ends without doing anything."""
+        """Return the possibly delivered messages that the next process finds; it ends without a
+        delivery."""
         marks, uncertain = self.start(head)
         marks.close()
         return {name: possible.below for name, possible in uncertain.items()}
@@ -70,7 +71,7 @@ class Lives:
 
 @pytest.fixture
 def lives(tmp_path: Path, boot: Path) -> Lives:
-    """A home whose first process has nothing behind it and no subscriptions."""
+    """A home whose first process has no predecessor and no subscriptions."""
     assert boot.exists()
     found = Lives(tmp_path / "dispatch")
     floors, found.floors = found.floors, {}
@@ -112,7 +113,7 @@ def test_what_is_quiet_is_in_no_doubt(lives: Lives) -> None:
 def test_after_a_power_cut_who_had_a_consumer_is_in_doubt_up_to_the_head(
     lives: Lives, boot: Path
 ) -> None:
-    """Whatever its mark says; who had none, or was quiet, isn't."""
+    """Whatever its mark says; subscriptions that had no consumer, or were quiet, aren't."""
     marks, _ = lives.start()
     marks.deliver(marks.attach("a"), 5)
     b = marks.attach("b")
@@ -131,7 +132,7 @@ def test_where_the_boot_is_not_known_no_mark_is_trusted(lives: Lives, boot: Path
 
 
 def test_without_the_file_everything_is_in_doubt(lives: Lives) -> None:
-    """But for what comes after."""
+    """Except for later messages."""
     lives.path.unlink()
     assert lives.below() == dict.fromkeys("abc", HEAD)
     assert lives.below(HEAD + 50) == dict.fromkeys("abc", HEAD)
@@ -139,7 +140,7 @@ def test_without_the_file_everything_is_in_doubt(lives: Lives) -> None:
 
 @pytest.mark.parametrize("at", [0, 9, 20, 47])
 def test_a_damaged_header_puts_everything_in_doubt(lives: Lives, at: int) -> None:
-    """Any byte of it; whose file it is can't be told."""
+    """Any byte of it: the owner of the file can't be told."""
     data = bytearray(lives.path.read_bytes())
     data[at] ^= 1
     lives.path.write_bytes(data)
@@ -148,7 +149,7 @@ def test_a_damaged_header_puts_everything_in_doubt(lives: Lives, at: int) -> Non
 
 @pytest.mark.parametrize("at", [0, 17, 19, 20, 100, 102])
 def test_a_damaged_slot_puts_those_in_doubt_that_have_no_other(lives: Lives, at: int) -> None:
-    """Whose it was isn't certain; who has a sound one is known."""
+    """The subscription of the damaged slot is unknown; those with a sound slot are known."""
     marks, _ = lives.start()
     marks.deliver(marks.attach("a"), 5)
     slot = marks.attach("b")
@@ -161,7 +162,7 @@ def test_a_damaged_slot_puts_those_in_doubt_that_have_no_other(lives: Lives, at:
 
 @pytest.mark.parametrize("size", [0, 30, SLOT_BYTES, 2 * SLOT_BYTES + 5])
 def test_a_file_cut_short_is_damaged(lives: Lives, size: int) -> None:
-    """What was behind the end isn't known to be nothing."""
+    """The slots behind the end are unknown."""
     marks, _ = lives.start()
     marks.attach("a")
     marks.close()
@@ -194,8 +195,8 @@ def test_doubt_outlives_ends_in_which_nothing_was_learned(lives: Lives) -> None:
 
 
 def test_who_died_before_a_rewind_puts_nothing_in_doubt_that_comes_after(lives: Lives) -> None:
-    """What it delivered, it delivered to the incarnation before; whoever died after the rewind may
-    have delivered to this one."""
+    """Its deliveries were to the incarnation before; a process that died after the rewind may have
+    delivered to this one."""
     marks, _ = lives.start()  # group 20
     marks.deliver(marks.attach("a"), 50)
     assert lives.below()["a"] == 50  # it wrote no group from 30 on
@@ -241,7 +242,7 @@ def test_a_growing_file_keeps_what_it_has(lives: Lives) -> None:
 
 
 def test_a_sync_that_failed_is_not_tried_again(lives: Lives) -> None:
-    """Although the disk would now say yes: perhaps to what it has forgotten."""
+    """Although the disk would now report success, perhaps for stores that it has lost."""
     marks, _ = lives.start()
     fd, _of_its_map = open_below(lives.path)
     kept = os.dup(fd)
@@ -311,7 +312,8 @@ def test_an_owner_that_is_paused_in_its_start_replaces_nothing(lives: Lives) -> 
 
 
 def test_marks_are_made_by_the_owner_alone(lives: Lives) -> None:
-    """Who has lost the home leaves it as it is, its next owner's unfinished file too."""
+    """A process that has lost the home leaves the marks as they are, and its next owner's
+    unfinished file, too."""
     other = lives.path.with_name(".dispatch.beef.tmp")
     other.write_bytes(b"the next owner's")
     before = lives.path.read_bytes()

@@ -80,14 +80,14 @@ class Model:
             self.said[record.key] = (record.paused, record.policy)
 
     def failures(self) -> dict[SubscriptionKey, dict[int, Failures]]:
-        """Of what is owed, by the subscriptions that live."""
+        """Return the failures of owed messages, by living subscription."""
         return {
             key: {one: what for one, what in self.failed[key].items() if one not in cursor}
             for key, cursor in self.cursors.items()
         }
 
     def in_doubt(self) -> dict[SubscriptionKey, set[int]]:
-        """What lost consumers may have seen of what is owed."""
+        """Return the owed messages that lost consumers may have seen."""
         return {
             key: {one for one in self.lost[key] if one not in cursor}
             for key, cursor in self.cursors.items()
@@ -270,8 +270,8 @@ def test_a_redefinition_forgets_what_was_settled(tmp_path: Path) -> None:
 
 
 def test_a_rewound_floor_falls_and_nothing_before_counts(tmp_path: Path) -> None:
-    """What was settled and what failed before a rewind is owed again as if for the first time; what
-    came back in the same group, too."""
+    """Messages settled or failed before a rewind are owed again as for the first time, also those
+    that came back in the same group."""
     home = Home(tmp_path)
     log = TopicLog.open(home.topic_log)
     back = settled(range(40, 42), outcome=Outcome.MODIFIED, final=False, floor=40)
@@ -290,7 +290,7 @@ def test_a_rewound_floor_falls_and_nothing_before_counts(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_in_one_group_a_beginning_wins_then_an_end(tmp_path: Path, turned: bool) -> None:
-    """Whatever the order of the rows: what stays too long can be deleted, what is lost is lost."""
+    """Whatever the order of the rows: a surplus one can be deleted, a lost one not restored."""
     home = Home(tmp_path)
     log = TopicLog.open(home.topic_log)
     first, second, third = KEYS
@@ -324,7 +324,7 @@ def test_what_begins_nothing_forgets_nothing(tmp_path: Path, what: SubscriptionE
     "outcome", [Outcome.EXPIRED, Outcome.DEAD_LETTERED, Outcome.DROPPED, Outcome.REDRIVEN]
 )
 def test_what_ended_without_a_consumer_is_settled(tmp_path: Path, outcome: Outcome) -> None:
-    """A restart owes it to nobody again."""
+    """After a restart no subscription is owed it."""
     home = Home(tmp_path)
     log, _ = only_dispatchers(home)
     log.commit([framed(group(3, settlements=[settled(range(20, 22), outcome=outcome)]))])
@@ -333,7 +333,7 @@ def test_what_ended_without_a_consumer_is_settled(tmp_path: Path, outcome: Outco
 
 
 def test_an_event_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    """What the subscription is owed after it can't be guessed."""
+    """The messages that the subscription is owed after it can't be guessed."""
     home = Home(tmp_path)
     log, _ = only_dispatchers(home)
     later = cast("SubscriptionEvent", SimpleNamespace(value="forked"))
@@ -383,7 +383,7 @@ def test_cursors_of_another_schema_are_not_used(tmp_path: Path) -> None:
 
 
 def test_a_damaged_bitmap_is_not_used(tmp_path: Path) -> None:
-    """What can't be decoded is never guessed."""
+    """A bitmap that can't be decoded is never guessed."""
     home = Home(tmp_path)
     log, model = only_dispatchers(home)
     write_cursors(home, model, number=2, version=log.version)

@@ -1,4 +1,4 @@
-"""The files of a commit, made in memory and made durable later, by whoever."""
+"""The files of a commit, made in memory and made durable later, in any process."""
 
 from pathlib import Path
 

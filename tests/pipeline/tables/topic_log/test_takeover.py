@@ -15,7 +15,7 @@ from distributary.pipeline.tables.upkeep.tiers import FAN_IN
 
 
 def taken_over(directory: Path, epoch: int = 0) -> Journal:
-    """The journal in the hands of a new owner whose table has all that was in it."""
+    """The journal of a new owner whose table has all groups that were in it."""
     journal = Journal.open(directory, segment_bytes=SMALL, epoch=epoch, adopt=False)
     journal.clear()
     journal.recycle(0)
@@ -223,8 +223,8 @@ def upkeep(log: TopicLog) -> None:
 
 
 def test_a_fence_is_above_all_epochs_that_the_table_had(tmp_path: Path) -> None:
-    """Also where the lock file was lost, and with it how many owners there were. Who has lost the
-    home fences nobody off."""
+    """Also where the lock file was lost, and with it the number of owners. A process that has lost
+    the home fences no other off."""
     log = TopicLog.open(tmp_path / "log")
     log.fence(7, lambda: None)
     again = TopicLog.open(log.path)

@@ -24,14 +24,15 @@ TIME = dt.datetime.fromtimestamp(NOON / 1e6, dt.UTC)
 
 
 def rows(path: Path, record: str | None = None) -> list[dict[str, object]]:
-    """The table as somebody else reads it, in the order of groups and sequences."""
+    """Return the table's rows, by a foreign reader, in the order of groups and sequences."""
     found = DeltaTable(path).to_pyarrow_table().to_pylist()
     wanted = [row for row in found if record in (None, row["record"])]
     return sorted(wanted, key=lambda row: (row["group"], row["sequence"] or 0))
 
 
 def test_a_group_is_the_rows_that_the_contract_says(tmp_path: Path) -> None:
-    """Every column of every kind of row has what was in the group, and null where it has none."""
+    """Every column of every kind of row has the group's value, and null where the group has
+    none."""
     log = TopicLog.open(tmp_path / "log")
     one = group(
         1,
@@ -140,7 +141,7 @@ def test_a_gap_between_groups_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_foreign_commit_is_noticed(tmp_path: Path) -> None:
-    """Whoever else writes to the table, the owner stops at once and writes no more."""
+    """After any foreign commit the owner stops without delay and writes no more."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("t", [b"x"])))])
     DeltaTable(log.path).delete("sequence = 0")
@@ -177,7 +178,7 @@ def test_another_protocol_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
-    """A table is never made among somebody's files."""
+    """A table is never made in a folder with foreign files."""
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "mine.txt").write_text("hands off")
     with pytest.raises(StoreError, match="isn't empty"):
@@ -203,7 +204,7 @@ def test_rows_lie_in_order_in_one_row_group_after_the_other(tmp_path: Path) -> N
 
 
 def test_big_messages_get_small_row_groups(tmp_path: Path) -> None:
-    """What a page must hold at once doesn't grow with the size of messages."""
+    """The memory of a page doesn't grow with the size of messages."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("t", bodies(64, 512 * 1024))))])
     (path,) = log.files("message", 0)
@@ -270,8 +271,8 @@ def test_a_full_disk_keeps_the_groups_for_a_retry(tiny_disk: Path) -> None:
 
 
 def test_after_a_fence_only_the_new_owner_commits(tmp_path: Path) -> None:
-    """Who opened the table before the fence can't commit; who made it goes on, with all that the
-    former owner had committed."""
+    """A process that opened the table before the fence can't commit; the fence's maker continues,
+    with all commits of the former owner."""
     old, new = TopicLog.open(tmp_path / "log"), TopicLog.open(tmp_path / "log")
     old.commit([framed(group(1, 0, run("t", [b"x"])))])
     new.fence(7, lambda: None)
@@ -284,7 +285,7 @@ def test_after_a_fence_only_the_new_owner_commits(tmp_path: Path) -> None:
 
 
 def test_what_a_cut_commit_left_does_no_harm(tmp_path: Path) -> None:
-    """A temporary commit and a data file that no commit names are seen by nobody."""
+    """No reader sees a temporary commit or a data file that no commit names."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("t", [b"x"])))])
     (log.path / "_delta_log" / f".{2:020d}.0.json.tmp").write_bytes(b'{"add":')
@@ -296,21 +297,23 @@ def test_what_a_cut_commit_left_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_a_making_that_was_cut_is_begun_anew(tmp_path: Path) -> None:
-    """The table is there when its first version is, and what came before is no stranger's."""
+    """The table exists when its first version does, and the earlier files don't count as
+    foreign."""
     (tmp_path / "log" / "_delta_log").mkdir(parents=True)
     (tmp_path / "log" / "_delta_log" / f".{0:020d}.0.json.tmp").write_bytes(b"{")
     assert TopicLog.open(tmp_path / "log").version == 0
 
 
 def test_only_who_may_make_a_table_makes_it(tmp_path: Path) -> None:
-    """Somebody who only looks leaves no table behind."""
+    """A process that only reads leaves no table behind."""
     with pytest.raises(StoreError, match="can't be opened"):
         TopicLog.open(tmp_path / "log", create=False)
     assert not (tmp_path / "log").exists()
 
 
 def test_a_file_holds_the_columns_of_its_record_only(tmp_path: Path) -> None:
-    """What is null in all rows of a record takes no room; readers of Delta see the nulls."""
+    """Columns that are null in all rows of a record take no room; readers of Delta see the
+    nulls."""
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run("t", [b"x"]), settlements=[settled(range(1))]))])
     (path,) = log.files("message", 0)

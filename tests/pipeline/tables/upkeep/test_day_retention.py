@@ -1,4 +1,4 @@
-"""Old days go as a whole, and nothing goes that anybody is owed."""
+"""Old days are removed as a whole, and no message that a subscription is owed."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def ten_days(tmp_path: Path) -> Story:
 
 
 def test_old_days_that_nobody_is_owed_go(ten_days: Story) -> None:
-    """With every floor at the end, what is older than a week goes, settlements too."""
+    """With every floor at the end, rows older than a week are removed, settlements too."""
     assert "retention" in ten_days.upkeep()
     assert days_left(ten_days.log, "message") == ["14", "15", "16", "17", "18", "19", "20"]
     assert days_left(ten_days.log, "settlement") == ["14", "15", "16", "17", "18", "19", "20"]
@@ -64,7 +64,7 @@ def test_kept_for_ever_is_kept(tmp_path: Path) -> None:
 
 
 def test_the_life_of_subscriptions_stays(ten_days: Story) -> None:
-    """What began a subscription is known for ever, however old the day."""
+    """The event that began a subscription is kept, however old the day."""
     story = ten_days
     one = group(11, 100, at=NOON - 10 * DAY_US, subscriptions=[event(SubscriptionEvent.CREATED, 0)])
     story.log.commit([framed(one)])

@@ -1,4 +1,4 @@
-"""Events of subscriptions go when nobody can ask about them: what a start finds is the same."""
+"""Events of subscriptions are removed when no reader needs them: a start finds the same state."""
 
 import random
 from pathlib import Path
@@ -65,7 +65,7 @@ class Life:
         return kinds
 
     def found(self) -> list[tuple[str, Definition, int, int, bool]]:
-        """What a start finds."""
+        """Return the state that a start finds."""
         fresh = TopicLog.open(self.home.topic_log, limits=LIMITS)
         assert fresh.state == self.log.state
         return [
@@ -223,7 +223,7 @@ def test_a_prepared_transaction_stays_until_it_has_ended(tmp_path: Path) -> None
 
 
 def test_a_merge_leaves_out_work_that_has_ended(tmp_path: Path) -> None:
-    """The rows stay; what is open keeps its work, also under an id that was used before."""
+    """The rows stay; an open transaction keeps its work, also under an id that was used before."""
     life = Life(tmp_path)
 
     def said(event: SubscriptionEvent, id_: str, work: bytes = b"", user: str = "a") -> None:

@@ -1,4 +1,4 @@
-"""Merges change where rows lie, never what they say, and never what anybody may still need."""
+"""Merges change the place of rows, never their content, and keep all files that readers need."""
 
 import random
 import shutil
@@ -62,7 +62,8 @@ def test_small_files_become_one_of_the_next_tier(tmp_path: Path) -> None:
 
 
 def test_a_day_that_is_over_becomes_one_file(tmp_path: Path) -> None:
-    """What is left of a day is merged when it is over, but not before its last groups can come."""
+    """The other files of a day are merged when it is over, but not before its last groups can
+    come."""
     story = Story(tmp_path / "log")
     for _ in range(5):
         story.commit(2, 1)
@@ -194,7 +195,7 @@ def test_a_merge_of_random_runs_is_sorted(tmp_path: Path) -> None:
 def test_a_rotten_file_stops_its_own_merge_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who can't be read is said each time; checkpoints and all other steps go on."""
+    """Each attempt reports the unreadable file; checkpoints and all other steps go on."""
     monkeypatch.setattr(table_upkeep, "CHECKPOINT_COMMITS", 5)
     story = Story(tmp_path / "log")
     for _ in range(FAN_IN):

@@ -54,7 +54,7 @@ def test_each_topic_gets_files_of_its_own(tmp_path: Path) -> None:
 
 
 def test_until_the_last_step_nothing_is_seen(tmp_path: Path) -> None:
-    """Each step writes one file that belongs to nobody; only the last makes a version."""
+    """Each step writes one file that no version names; only the last step makes a version."""
     story = filled(tmp_path / "log")
     before = story.log.state
     wrote = 0
@@ -68,7 +68,7 @@ def test_until_the_last_step_nothing_is_seen(tmp_path: Path) -> None:
 
 
 def test_commits_go_on_meanwhile(tmp_path: Path) -> None:
-    """What is committed between two steps is neither lost nor spread with the others."""
+    """Files committed between two steps are neither lost nor reclustered with the others."""
     story = filled(tmp_path / "log")
     for _ in range(4):
         assert story.log.upkeep(now=story.now, floor=0) is not None
@@ -78,7 +78,8 @@ def test_commits_go_on_meanwhile(tmp_path: Path) -> None:
 
 
 def test_a_process_that_died_leaves_nothing_behind(tmp_path: Path) -> None:
-    """What was written and never committed goes at the next start, even if commits came after."""
+    """Files that were written and never committed are removed at the next start, also after
+    commits."""
     story = filled(tmp_path / "log")
     while len(on_disk(story)) == 3:
         story.log.upkeep(now=story.now, floor=0)

@@ -1,4 +1,5 @@
-"""What nobody is owed goes before its day is over: by time, by bytes, at once; never more."""
+"""Settled messages are removed before their day is over: by time, by bytes, without delay; no
+others."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,7 +24,7 @@ def story_of(path: Path, *, seconds: int = -1, size: int = 0) -> Story:
 
 
 def commits(story: Story, counts: Iterable[int], every: int = 20) -> None:
-    """One commit after the other, so many seconds apart; the last one is a moment ago."""
+    """Make one commit after the other, `every` seconds apart; the last one is a moment ago."""
     for count in counts:
         story.commit(count, 1)
         story.now += every * SECOND
@@ -88,7 +89,7 @@ def test_who_is_served_without_a_durable_subscription_is_waited_for(tmp_path: Pa
 
 
 def test_by_hours(tmp_path: Path) -> None:
-    """What was published longer ago goes, and nothing younger."""
+    """Messages that were published longer ago are removed, and no younger ones."""
     story = story_of(tmp_path, seconds=3_600)
     commits(story, [4] * 6, every=900)
     story.upkeep()
@@ -100,8 +101,8 @@ def test_by_hours(tmp_path: Path) -> None:
 
 
 def test_by_bytes(tmp_path: Path) -> None:
-    """The oldest go until the files of what nobody is owed have no more than so many; what is owed
-    doesn't count."""
+    """The oldest are removed until the files of settled messages are within the limit; owed
+    messages don't count."""
     story = story_of(tmp_path)
     commits(story, [4] * 6)
     sizes = [file.size for file in story.log.state.files if file.record == "message"]
@@ -123,7 +124,7 @@ def spark_has(story: Story, group: int) -> None:
 
 
 def test_sparks_tables_have_it_before(tmp_path: Path) -> None:
-    """What its job hasn't read yet stays, until an entry of the log would go, too."""
+    """Messages that its job hasn't read yet stay, until an entry of the log would go, too."""
     story = story_of(tmp_path, seconds=0)
     commits(story, [4] * 4)
     spark_has(story, 2)
@@ -139,7 +140,7 @@ def test_sparks_tables_have_it_before(tmp_path: Path) -> None:
 
 
 def test_the_disk_has_it_no_longer_either(tmp_path: Path) -> None:
-    """When readers have had time to read what they found, and with the next commit."""
+    """When readers have had time to read the files that they found, and with the next commit."""
     story = story_of(tmp_path, seconds=0)
     commits(story, [40] * 8)
     story.upkeep()

@@ -1,4 +1,4 @@
-"""verify says that a sound home is sound, and of a broken one what is broken, by name.
+"""verify reports that a sound home is sound, and names the damage of a broken one.
 
 Goal: every promise that it checks can be broken, and its sentence comes. Method: real homes, made
 by the room's own code and broken by hand, one promise at a time.
@@ -60,7 +60,7 @@ def test_a_home_of_which_nothing_was_published_is_sound(tmp_path: Path) -> None:
 
 def test_a_home_without_a_table_is_sound_if_the_journal_has_everything(made: MadeHome) -> None:
     """A gateway that was killed before it made its table makes it from the journal; but a journal
-    that begins later is what is left of something."""
+    that begins later is the remainder of a lost home."""
     shutil.rmtree(made.root)
     assert made.verify().sound
     shutil.rmtree(made.home.journal_dir)
@@ -234,7 +234,7 @@ BROKEN: list[tuple[Callable[[MadeHome], None], str, str]] = [
     (groups_against_sequences, "sequences", "sequences that don't rise with their groups"),
     (torn_entry, "log entries", f"{2:020d}.json can't be read"),
     (positions_that_fall, "log entries", "takes the group back from 9 to 5"),
-    (broken_middle, "journal", "the frame of group 3 is damaged, but group 4 stands behind it"),
+    (broken_middle, "journal", "the frame of group 3 is damaged, but group 4 follows it"),
     (later_journal, "journal", "ends with group 5 but the journal begins with 8"),
     (other_sequence, "journal", "begins with sequence 21, but the table's next one is 17"),
     (other_count, "journal", "has 3 messages from sequence 15 on in the journal, but 2 from 15"),
@@ -277,7 +277,7 @@ def test_sequences_that_are_wrong_are_named(
 
 
 def test_another_table_in_its_place_is_named(made: MadeHome) -> None:
-    """What isn't a topic_log is not read as one."""
+    """A table with another schema is not read as a topic_log."""
     shutil.rmtree(made.root)
     write_deltalake(made.root, pa.table({"sequence": [1]}))
     assert "has another schema than topic_log" in made.problems()["table"][0]
@@ -290,7 +290,7 @@ def test_a_table_that_can_not_be_opened_is_named(made: MadeHome) -> None:
 
 
 def test_rows_that_no_gateway_writes_are_named(made: MadeHome) -> None:
-    """Somebody else has appended to the table; the log entries tell of it, too."""
+    """Another program has appended to the table; the log entries tell of it, too."""
     rows = [{"record": "rumour", "day": dt.date(2026, 11, 21), "group": 1, "topic": "orders"}]
     table = pa.Table.from_pylist(rows, schema=schema.SCHEMA)
     write_deltalake(made.root, table, mode="append")
@@ -300,7 +300,7 @@ def test_rows_that_no_gateway_writes_are_named(made: MadeHome) -> None:
 
 
 def test_a_group_in_two_commits_is_named(made: MadeHome) -> None:
-    """What an entry adds lies behind the groups that were there before it."""
+    """An entry must add groups behind those of earlier entries."""
     path = made.file("message", 1)
     made.rewrite(path, replaced("group", [5, 5, 2, 2, 2, 2, 2]))
     sentences = made.problems()["log entries"]

@@ -49,8 +49,8 @@ def test_random_histories_are_sound(tmp_path: Path, seed: int) -> None:
 def test_upkeep_and_retention_leave_a_sound_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread_too: bool
 ) -> None:
-    """Days of groups, merged, checkpointed, cleaned and forgotten while they come; what retention
-    took is not missed, and what is owed it didn't take."""
+    """Days of groups, merged, checkpointed, cleaned and forgotten while they come; verify doesn't
+    miss the rows that retention removed, and no owed message was removed."""
     monkeypatch.setattr(tiers, "FAN_IN", 2)
     monkeypatch.setattr(table_upkeep, "CHECKPOINT_COMMITS", 5)
     monkeypatch.setattr(table_upkeep, "ENTRIES_MAX", 5)
@@ -83,7 +83,7 @@ def test_upkeep_and_retention_leave_a_sound_home(
 
 def _history(dice: random.Random, *, spoiled: bool, hours: int = 0) -> list[Group]:
     """Groups of messages of three topics, and of settlements of five subscriptions by a model that
-    settles what is owed in random order. Between two groups so many hours pass."""
+    settles owed messages in random order. `hours` pass between two groups."""
     keys = [SubscriptionKey(None, f"s{n}", durable=True) for n in range(5)]
     topics = {key: f"t{nth % 3}" for nth, key in enumerate(keys)}
     created = [event(SubscriptionEvent.CREATED, 0, key=key, topic=topics[key]) for key in keys]
@@ -195,7 +195,7 @@ def checkpointed(folder: Path, patch: pytest.MonkeyPatch, kept: int) -> tuple[Ho
 
 
 def entries_say(home: Home) -> str:
-    """What is wrong with the log entries."""
+    """Return the problems of the log entries."""
     [check] = [one for one in verify(home).checks if one.name == "log entries"]
     return check.problems[0]
 

@@ -1,4 +1,4 @@
-"""What verify says of a journal: while it is written, with a torn end, with marks beside it."""
+"""verify's report of a journal: while it is written, with a torn end, with marks beside it."""
 
 import shutil
 import threading
@@ -126,7 +126,7 @@ def test_repair_is_refused_while_the_home_has_an_owner(made: MadeHome) -> None:
 
 
 def test_repair_touches_nothing_that_is_broken_before_the_end(made: MadeHome) -> None:
-    """What was accepted is not to be cut away."""
+    """Accepted groups must not be cut away."""
     broken_middle(made)
     before = made.segment().read_bytes()
     with pytest.raises(StoreError, match=r"nothing was repaired: .* is broken at offset"):
@@ -138,7 +138,8 @@ def test_repair_touches_nothing_that_is_broken_before_the_end(made: MadeHome) ->
 
 
 def test_marks_are_read_and_damage_of_them_is_a_note(made: MadeHome) -> None:
-    """They say what is redelivered, not what is kept; but a file of another version is refused."""
+    """Marks tell which messages are redelivered, not which are kept; but a file of another version
+    is refused."""
 
     def said() -> tuple[str, tuple[str, ...]]:
         report = made.verify()

@@ -1,5 +1,5 @@
-"""Settlements and floors that can't be are named: the table takes what it is given, so bad ones are
-simply committed."""
+"""Impossible settlements and floors are named: the table accepts all rows, so bad ones are simply
+committed."""
 
 import datetime as dt
 import shutil
@@ -61,7 +61,7 @@ BAD_SETTLEMENTS = {
 
 @pytest.mark.parametrize("name", BAD_SETTLEMENTS)
 def test_a_settlement_that_can_not_be_is_named(made: MadeHome, name: str) -> None:
-    """Twice, of no message, of a message of another topic, or for nobody."""
+    """Twice, of no message, of a message of another topic, or for no subscription."""
     bad, words = BAD_SETTLEMENTS[name]
     found = committed(made, bad)
     assert list(found) == ["settlements"]
@@ -83,7 +83,7 @@ BAD_FLOORS = {
 
 @pytest.mark.parametrize("name", BAD_FLOORS)
 def test_a_floor_that_can_not_be_is_named(made: MadeHome, name: str) -> None:
-    """It falls, passes what is owed, or is beyond the end of the log."""
+    """It falls, passes owed messages, or is beyond the end of the log."""
     bad, words = BAD_FLOORS[name]
     found = committed(made, bad)
     assert list(found) == ["floors"]
@@ -91,7 +91,7 @@ def test_a_floor_that_can_not_be_is_named(made: MadeHome, name: str) -> None:
 
 
 def test_a_floor_that_is_ahead_of_its_settlement_by_a_group_is_named(made: MadeHome) -> None:
-    """What is settled later than the floor passes it was lost to a restart in between."""
+    """A message that is settled after the floor has passed it was lost to a restart in between."""
     made.log.commit(
         [
             framed(GROUPS[5]),
@@ -104,7 +104,7 @@ def test_a_floor_that_is_ahead_of_its_settlement_by_a_group_is_named(made: MadeH
 
 
 def test_a_settlement_of_what_is_older_than_the_subscription_is_named(made: MadeHome) -> None:
-    """It is owed what comes from the head on at which it was made."""
+    """It is owed messages from the log's head at its creation on."""
     late = SubscriptionKey(None, "late", durable=True)
     created = [event(SubscriptionEvent.CREATED, 10, key=late)]
     early = [settled(range(5, 6), range(10, 11), subscription=late.id, floor=11)]
@@ -149,8 +149,8 @@ def test_attributes_that_can_not_be_are_named(made: MadeHome, column: str, value
 
 
 def test_lives_with_rewinds_and_ends_without_consumers_are_sound(made: MadeHome) -> None:
-    """A floor falls with a rewind and with nothing else, what was settled before is settled again,
-    and what ended by itself has ended."""
+    """A floor falls only with a rewind, messages settled before it are settled again, and a
+    subscription that ended by itself stays ended."""
     what = SubscriptionEvent
     late = run("orders", bodies(4, 9), expires_at=[NOON, 0, NOON, 0])
     for one in (
@@ -199,7 +199,7 @@ def test_released_and_modified_settle_nothing_and_may_come_again(made: MadeHome)
 def test_a_deleted_subscription_settles_no_more_and_one_made_again_begins_anew(
     made: MadeHome,
 ) -> None:
-    """A new incarnation is owed what comes from its floor on, and may settle what a former one
+    """A new incarnation is owed messages from its floor on, and may settle those that a former one
     has settled; a settlement in the group of the deletion still belongs to the former one."""
     deleted, created = SubscriptionEvent.DELETED, SubscriptionEvent.CREATED
     made.log.commit(
