@@ -82,7 +82,7 @@ class Intake:
         receipt = Receipt(link, received.deliveries, received.unsettled, received.count)
         admit: Admit = _all
         if self._backlogs.refuses:
-            goals, admit = self._but_stored(received, goals), self._backlogs.admit
+            goals, admit = self.but_stored(received, goals), self._backlogs.admit
         routed = relay.routed(received, receipt, goals, admit)
         relay.accept(link, routed.at_once)
         for last, one in enumerate(routed.runs, start=1 - len(routed.runs)):
@@ -95,6 +95,18 @@ class Intake:
         self._backlogs.published()
         for complaint in routed.complaints:
             relay.reject(link, complaint)
+
+    def but_stored(self, received: Received, goals: Goals) -> Goals:
+        """Return the same goals, but for duplicates of stored messages: those go nowhere, and
+        neither a full backlog nor a schema refuses them."""
+        others: dict[int, Goal] = {}
+        stop = 0
+        for goal, count in goals:
+            start, stop = stop, stop + count
+            if isinstance(goal, str) and self._seeks(goal):
+                found = ids(received, start, stop)
+                others |= {start + place: Stored() for place in self._known(goal, found)}
+        return relay.but(goals, others) if others else goals
 
     def post(
         self, link: Link, received: Received, goals: Goals, unrouted: Unrouted
@@ -138,18 +150,6 @@ class Intake:
         """Publish as `publish` does, for a prepared transaction."""
         self._log.write(self._new(posted), [], publisher)
         self._backlogs.published()
-
-    def _but_stored(self, received: Received, goals: Goals) -> Goals:
-        """The same goals, but for duplicates of stored messages: those go nowhere, and a full
-        backlog doesn't refuse them."""
-        others: dict[int, Goal] = {}
-        stop = 0
-        for goal, count in goals:
-            start, stop = stop, stop + count
-            if isinstance(goal, str):
-                found = ids(received, start, stop) if self._seeks(goal) else []
-                others |= {start + place: Stored() for place in self._known(goal, found)}
-        return relay.but(goals, others) if others else goals
 
     def _lengths_of_new(
         self, posted: Posted, lengths: bytes, found: set[tuple[str, bytes]]

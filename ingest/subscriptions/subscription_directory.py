@@ -156,7 +156,9 @@ class SubscriptionDirectory:
 
     def _apply_policy(self, key: SubscriptionKey) -> None:
         subscription = self._all[key]
-        subscription.dispatcher.policy = self.policy(key)
+        policy, topic = self.policy(key), subscription.definition.topic
+        keeps = keeps_dead_letters(key, topic, policy)
+        subscription.dispatcher.follow(policy, dead_letters=keeps)
         self._topics.changed(subscription)
         if subscription.consumers:
             self._delivery.changed(subscription)  # others may have what waits

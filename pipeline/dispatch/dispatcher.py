@@ -89,6 +89,10 @@ class Dispatcher:
     def policy(self, policy: Policy) -> None:
         self._state.policy = policy
 
+    def follow(self, policy: Policy, *, dead_letters: bool) -> None:
+        """Follow a changed policy; `dead_letters` as at the beginning."""
+        self._state.policy, self._state.dead_letters = policy, dead_letters
+
     @property
     def position(self) -> int:
         """First sequence that wasn't read yet; only `rewind` lowers it."""

@@ -25,7 +25,6 @@ class QueueParts:
     __slots__ = (
         "_attempts",
         "_dead_lettering",
-        "_dead_letters",
         "_groups",
         "_in_flight",
         "_outstanding",
@@ -34,6 +33,7 @@ class QueueParts:
         "_turns",
         "_unread",
         "candidates",
+        "dead_letters",
         "report",
     )
 
@@ -56,7 +56,7 @@ class QueueParts:
         self._attempts = attempts
         self._groups = Groups()
         self._turns = ServiceQueue()
-        self._dead_letters = dead_letters
+        self.dead_letters = dead_letters  #: whether copies of messages given up may be kept
         self.candidates = Candidates(self._unread, self._ready, self._turns, self._groups, attempts)
         self.report = QueueReport(
             self._unread,

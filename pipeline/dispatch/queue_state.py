@@ -274,7 +274,7 @@ class QueueState(QueueParts):
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self._attempts.fail(part)
                 self._wait_later(part, failures + 1, now)
-            elif self._dead_letters and keeps(self._policy, Reason.EXHAUSTED):
+            elif self.dead_letters and keeps(self._policy, Reason.EXHAUSTED):
                 # Recorded first as what it is, so that a crash finds it exhausted.
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self._attempts.fail(part)
@@ -302,7 +302,7 @@ class QueueState(QueueParts):
 
     def give_up(self, consumer: int, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
         """These, which are in no other place, are given up: copies are kept first, or not."""
-        if not (self._dead_letters and keeps(self._policy, reason)):
+        if not (self.dead_letters and keeps(self._policy, reason)):
             return [*self.final(consumer, run, OUTCOMES[reason])]
         self._outstanding.add(run)
         added = self._dead_lettering.add(run)

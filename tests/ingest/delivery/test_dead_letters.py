@@ -4,6 +4,7 @@ settlement, so that after a crash both are there or neither."""
 import random
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -429,3 +430,24 @@ def test_what_expires_while_a_rewind_becomes_durable_is_given_up_once(
         peer.sender("queue://q").publish(3)
     assert dead.bodies() == [1]
     assert dead.nothing()
+
+
+def test_a_changed_place_of_dead_letters_holds_at_once(
+    own_gateway: Make, connect: Connect, tmp_path: Path
+) -> None:
+    """A queue that no longer takes others' dead letters keeps its own, instead of dropping
+    messages; one that now takes its own keeps no copies, which would circulate without end."""
+    file = tmp_path / "policies.toml"
+    rule = '[[subscription]]\nmatch = "queue/*"\ndead_letter_address = "queue://{}"\n'
+    file.write_text(rule.format("first"))
+    gateway = own_gateway({"delivery": {"policies": str(file)}}).start()
+    peer = connect(port=gateway.port)
+    first, second = of_queue(peer, "first"), of_queue(peer, "second")
+    file.write_text(rule.format("second"))
+    gateway.await_event("policies.reloaded")
+    fill(peer, "first", "order")
+    first.confirm(first.take(), Delivery.REJECTED)
+    [letter] = second.take()
+    assert (letter.body, said(letter.message)["subscription"]) == ("order", "queue/first")
+    second.confirm([letter], Delivery.REJECTED)
+    assert second.nothing()

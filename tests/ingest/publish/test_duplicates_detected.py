@@ -7,8 +7,10 @@ from uuid import UUID
 
 import pytest
 from gateway_links import Outgoing, encoded
+from gateway_management import Manager
 from gateway_peer import Connect
 from gateway_process import Gateway, past
+from gateway_schemas import schema
 from proton import Delivery, symbol, ulong
 
 Make = Callable[..., Gateway]
@@ -226,4 +228,29 @@ def test_a_duplicate_of_a_stored_message_needs_no_room(
         detecting.start()
     receiver = connect(port=detecting.port).receiver("queue://full", capabilities=("queue",))
     assert receiver.bodies(3) == ["a", "b", "c"]
+    assert receiver.nothing()
+
+
+def test_a_duplicate_of_a_stored_message_needs_not_fit_a_later_schema(
+    detecting: Gateway, connect: Connect
+) -> None:
+    """A schema was set between a message and its repeat: the repeat is accepted, as a rejection
+    would say that the message isn't stored. A new message is checked."""
+    yes, no = Delivery.ACCEPTED, Delivery.REJECTED
+    peer = connect(port=detecting.port)
+    receiver, link, manager = peer.receiver("t"), peer.sender("t"), Manager(peer)
+    relay = peer.sender(None)
+
+    def outcomes(*names: str) -> list[object]:
+        some = [link.send(encoded(b"no json", id=name)) for name in names]
+        some += [relay.send(encoded(b"no json", id=name, address="t")) for name in names]
+        return [link.outcome(one) for one in some[: len(names)]] + [
+            relay.outcome(one) for one in some[len(names) :]
+        ]
+
+    peer.until(lambda: relay.link.credit > 0, "credit")
+    assert outcomes("a") == [yes] * 2
+    manager.done("UPDATE", "schema", "t", **schema(validate="refuse"))
+    assert outcomes("new", "a", "newer") == [no, yes, no] * 2
+    assert [bytes(one.message.body) for one in receiver.take(1)] == [b"no json"]
     assert receiver.nothing()
