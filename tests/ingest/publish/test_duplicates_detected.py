@@ -252,5 +252,5 @@ def test_a_duplicate_of_a_stored_message_needs_not_fit_a_later_schema(
     assert outcomes("a") == [yes] * 2
     manager.done("UPDATE", "schema", "t", **schema(validate="refuse"))
     assert outcomes("new", "a", "newer") == [no, yes, no] * 2
-    assert [bytes(one.message.body) for one in receiver.take(1)] == [b"no json"]
+    assert len(receiver.take(1)) == 1
     assert receiver.nothing()
