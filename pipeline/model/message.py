@@ -153,9 +153,8 @@ LogEvent: TypeAlias = SubscriptionRecord | SchemaRecord | TransactionRecord
 class Group(msgspec.Struct, frozen=True, eq=False):
     """Records that one fsync makes durable: one frame of the journal, whole in one Delta commit.
 
-    `number` rises by one from group to group and never falls. The messages of `messages`, in order, have
-    the sequences `first_sequence`, `first_sequence + 1`, ...; `written_at` is their publishing
-    time.
+    `number` rises by one from group to group, also over restarts. The messages, in order, have the
+    sequences `first_sequence`, `first_sequence + 1`, ...; `written_at` is their publishing time.
     """
 
     number: int

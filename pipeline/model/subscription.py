@@ -1,7 +1,7 @@
 """A subscription: its identity, its definition and its events.
 
-Identity follows the link names of real JMS clients: a durable subscription is one name in one scope,
-which is a container, or global. `pipeline.subscriptions.attach_intent` reads it from a link.
+Identity follows the link names of real JMS clients: a durable subscription is one name in one
+scope, a container or global. `pipeline.subscriptions.attach_intent` reads it from a link.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ class SubscriptionEvent(StrEnum):
     PREPARED = "prepared"  #: a transaction waits for its transaction manager
     COMMITTED = "committed"  #: a prepared transaction ended: its work is in the same group
     ROLLED_BACK = "rolled_back"  #: a prepared transaction ended without effect
-    DECIDED = "decided"  #: a transaction of several logs is to be committed; its work here is in this group
-    COMPLETED = "completed"  #: a decided transaction is committed in all of its logs, or they are given up
+    DECIDED = "decided"  #: a transaction of several logs commits; its work here is in this group
+    COMPLETED = "completed"  #: a decided transaction is committed in all logs, or they are given up
 
 
 class Origin(StrEnum):
