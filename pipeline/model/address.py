@@ -69,7 +69,7 @@ class Destination:
 
     @property
     def topic(self) -> str:
-        """The destination's string in the log; as an address it means the same with any capability."""
+        """The destination's string in the log; also an address that needs no capability."""
         return self.name if self.kind is Kind.TOPIC else PREFIXES[self.kind] + self.name
 
     @property

@@ -1,6 +1,6 @@
 """Policies: an operator's decisions about a subscription or a topic that JMS leaves open.
 
-The default of a limit is 0, no limit, but for `delivery_attempts_max`.
+A limit of 0 means no limit. By default only `delivery_attempts_max` has another value.
 """
 
 from enum import StrEnum

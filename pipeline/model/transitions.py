@@ -29,9 +29,7 @@ class Event(StrEnum):
     REJECT = "reject"
     RELEASE = "release"
     MODIFY = "modify"  #: given back
-    MODIFY_UNDELIVERABLE = (
-        "modify_undeliverable"  #: given back, and not to be delivered to this subscription again
-    )
+    MODIFY_UNDELIVERABLE = "modify_undeliverable"  #: not for this subscription again
     LOSE = "lose"  #: the link went away
     LAPSE = "lapse"  #: its lock ended
     DROP = "drop"  #: no consumer may have it any more: it expired or failed too often
