@@ -2,8 +2,8 @@
 
 Rule 1: an owed message is in exactly one state: unread, ready or delayed, in flight to one consumer
         or held by one transaction, or given up until its copy is kept. A final message is in none.
-Rule 2: a move returns all of its effects: the caller records them and nothing else. `TRANSITIONS`
-        says which state follows the end of a delivery.
+Rule 2: a move returns all of its effects: its records are made from them alone. `TRANSITIONS` says
+        which state follows the end of a delivery.
 Rule 3: an attempt counts as failed when its failure is known. A possible failure adds one to the
         count that consumers are told; no message is given up for it.
 """
@@ -358,7 +358,7 @@ class QueueState(QueueParts):
         return parts
 
     def dead_lettered(self, run: Run, outcome: Outcome = Outcome.DEAD_LETTERED) -> list[Settled]:
-        """Settle messages that were given up: their copies are kept, if `outcome` isn't another."""
+        """Settle messages that were given up: copies are kept, or none with another outcome."""
         effects: list[Settled] = []
         for part in gathered(
             (range(one, one + 1) for one in run if one in self._dead_lettering), len(run)

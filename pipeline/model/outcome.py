@@ -16,7 +16,9 @@ class Outcome(StrEnum):
     #: Published by the subscription's own container; with no-local the message isn't owed.
     LOCAL = "local"
     FORBIDDEN = "forbidden"  #: the creator of a pattern may not consume from the message's topic
-    REDRIVEN = "redriven"  #: published again for another subscription, and owed to that alone
+    #: A dead letter that was published again; or a message that was published again for another
+    #: subscription alone, and never owed to this one.
+    REDRIVEN = "redriven"
     DROPPED = "dropped"  #: the backlog was full
 
 
@@ -28,4 +30,4 @@ class Reason(StrEnum):
     EXHAUSTED = "exhausted"  #: it has failed as often as the policy allows
     EXPIRED = "expired"
     OVERFLOW = "overflow"  #: the backlog was full
-    REDRIVEN = "redriven"  #: it is published again for its original destination
+    REDRIVEN = "redriven"  #: a dead letter that is published again

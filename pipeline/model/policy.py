@@ -55,8 +55,8 @@ class Redefine(StrEnum):
 
 
 class Lifetime(StrEnum):
-    """The endpoint of the last consumer whose end ends its subscription; the values are AMQP's
-    expiry policies (part 3, section 3.5.6)."""
+    """The endpoint of the last consumer with whose end its subscription ends, or its expiry begins;
+    the values are AMQP's expiry policies (part 3, section 3.5.6)."""
 
     LINK_DETACH = "link-detach"
     SESSION_END = "session-end"

@@ -15,7 +15,7 @@ from distributary.pipeline.schemas.json_columns import LONG_LEAST, LONG_MOST, ty
 from distributary.pipeline.schemas.json_values import SCALARS, Instance
 from distributary.pipeline.schemas.typed_row import NotFitting, pointer
 
-#: A type with fewer than one in so many values is odd.
+#: A type is odd if it has fewer than one in ODD_ONE_IN values.
 ODD_ONE_IN: Final = 100
 #: Different texts of an enum at most, and occurrences of each on average at least.
 ENUM_MAX: Final = 12

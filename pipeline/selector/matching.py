@@ -26,7 +26,7 @@ from distributary.pipeline.sequences.sequence_set import Run
 #: Spans of one topic's newest messages whose matches are kept, besides two for each of its
 #: subscriptions: enough for messages that came since the slowest one that keeps up was served.
 SPANS_MAX = 256
-#: Reading a message and evaluating one selector takes as long as so many evaluations.
+#: Time to read a message and evaluate one selector, in evaluations.
 READING = 2
 #: Messages that are read at a time, at least and at most; more than the least only if there is
 #: room for all of them.
@@ -39,7 +39,7 @@ CHARS_LIKE_ONE, BYTES_LIKE_ONE, READING_BYTES = 512, 1_024, 512
 #: If the texts of a message take more evaluations than this for all selectors together, each
 #: selector is evaluated alone, in its turn.
 TOGETHER_MAX = 256
-#: A span grows until it has so many sequences.
+#: Sequences up to which a span grows.
 SPAN_MAX = 512
 
 _NOTHING = array("q")
