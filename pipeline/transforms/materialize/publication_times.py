@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 #: Sequences of a block, a power of two. Tasks have messages of neighbouring sequences, so few

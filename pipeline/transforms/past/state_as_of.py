@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import (
     BooleanType,
     LongType,

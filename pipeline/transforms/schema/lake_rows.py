@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Final, TypeAlias, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.log_names import PLACEMENT, SERVED, log_below
