@@ -1,7 +1,7 @@
 -- counted_once: one delivery has one record
 --
--- Guarantee: what a consumer was handed once is recorded once, so whoever counts deliveries counts
---   what clients received. One that failed for the last time has two records, `modified` when it
+-- Guarantee: each delivery to a consumer is recorded once, so a count of deliveries is the number of
+--   messages that clients received. One that failed for the last time has two records, `modified` when it
 --   ended and `dead_lettered` when its copy was durable, and these two say so.
 -- A row: a delivery (one message, one consumer, one `delivered_at`) with any other records.
 -- What to do: look at the groups of the row: one group: a row was written twice; several: the
