@@ -11,7 +11,7 @@ from functools import partial
 from typing import assert_never
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.transforms.selector.terms import (
     Call,
