@@ -2,7 +2,7 @@
 
 A column made call by call would be hundreds of calls into the JVM for each selector.
 
-Rule: a text of somebody else is a literal that no setting of a session reads in another way.
+Rule: a text of a user is a literal, which every session reads alike, whatever its settings.
 """
 
 import math

@@ -52,7 +52,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Lambda:
-    """What a function does with each element."""
+    """A function of each element."""
 
     variables: tuple[Variable, ...]
     body: "Term"

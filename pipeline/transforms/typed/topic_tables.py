@@ -143,7 +143,7 @@ def topic_tables(events: Sequence[SchemaEvent], topic: str) -> TopicTables:
 
 
 def widest(kind: DataType) -> DataType:
-    """What a column is made of, so that later versions needn't widen it; all of it may be null."""
+    """Return the widest type for a column, nullable in all parts: later versions needn't widen it."""
     match kind:
         case IntegerType():
             return LongType()
