@@ -143,7 +143,7 @@ def topic_tables(events: Sequence[SchemaEvent], topic: str) -> TopicTables:
 
 
 def widest(kind: DataType) -> DataType:
-    """Return the widest type for a column, nullable in all parts: later versions needn't widen it."""
+    """Return the widest type for a column, nullable in all parts: it needs no widening later."""
     match kind:
         case IntegerType():
             return LongType()
