@@ -7,7 +7,9 @@ on it: delete it when you like. A new Java, or new jars, go without until it is 
 """
 
 import os
+import shutil
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +35,10 @@ Examples:
 """
 
 _OPTIONS: Final = "spark.driver.extraJavaOptions"
+#: Folder of a run, beside the archives, and the seconds after which it is one of a killed run: a
+#: run takes a minute or two.
+_UNFINISHED: Final = "unfinished-"
+_UNFINISHED_SECONDS: Final = 3_600
 
 
 def prepare() -> Path:
@@ -49,7 +55,8 @@ def prepare() -> Path:
         )
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        work = TemporaryDirectory(dir=archive.parent, prefix="unfinished-")
+        remove_unfinished(archive.parent, time.time())
+        work = TemporaryDirectory(dir=archive.parent, prefix=_UNFINISHED)
     except OSError as error:
         raise StoreError(f"{archive.parent} can't be written: {error.strerror}") from error
     with work as folder:  # of this process alone: another one may prepare at the same time
@@ -62,6 +69,13 @@ def prepare() -> Path:
         except OSError as error:
             raise StoreError(f"Java has written no {begun}: {error.strerror}") from error
     return archive
+
+
+def remove_unfinished(cache: Path, now: float) -> None:
+    """Remove the folders of runs that were killed; `now` in seconds since 1970."""
+    for folder in cache.glob(f"{_UNFINISHED}*"):
+        if now - folder.stat().st_mtime > _UNFINISHED_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _ask(spark: SparkSession, folder: str) -> None:

@@ -1,14 +1,14 @@
 """Message groups (JMSXGroupID): one consumer at a time gets the messages of one group-id, in order.
-`choose` says who gets each message where selectors or groups decide.
+`choose` chooses the consumer of each message where selectors or groups decide.
 
 Rule 1: the consumer that gets the first message of a group owns the group while it is attached.
         When another consumer attaches, groups without messages in flight lose their owner: their
         next message is delivered in turn, and sets the owner anew.
 Rule 2: while a message of a group is delayed by its redelivery, or belongs to a transaction whose
         consumer has detached, the group's other messages wait too.
-Rule 3: groups are kept in buckets, by a hash; what is said of a group holds for its whole bucket.
-        So memory doesn't grow with the number of groups, and order holds; the cost is that two
-        groups of one bucket always share a consumer.
+Rule 3: groups are kept in buckets, by a hash; rules 1 and 2 hold for whole buckets. So memory
+        doesn't grow with the number of groups, and order holds; the cost is that two groups of one
+        bucket always share a consumer.
 """
 
 from array import array
@@ -20,10 +20,10 @@ from distributary.pipeline.dispatch.service_queue import ServiceQueue
 from distributary.pipeline.model.sorting import as_run
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: Buckets: many more than consumers of one subscription, and few enough to be looked through.
+#: Buckets: many more than consumers of one subscription, and few enough for a loop over them.
 BUCKETS: Final = 1_024
-#: Messages that may wait for the consumer of their group; then nothing more is read until some of
-#: them went. Each takes about 100 bytes.
+#: Messages that may wait for the consumer of their group; at this number reading stops until some
+#: of them are delivered. Each takes about 100 bytes.
 PARKED_MAX: Final = 100_000
 
 
@@ -33,15 +33,15 @@ class Groups:
     __slots__ = ("_blocked", "_held", "members", "owner")
 
     def __init__(self) -> None:
-        self.owner: dict[int, int] = {}  #: bucket -> its consumer
+        self.owner: dict[int, int] = {}  #: bucket -> the consumer that owns it
         self.members: dict[int, int] = {}  #: outstanding message of a group -> its bucket
         self._held: dict[int, int] = {}  #: message that a consumer holds -> its bucket
-        #: bucket -> its messages for which the others wait (rule 2); none is empty.
+        #: bucket -> its messages for which the others wait (rule 2); no set is empty.
         self._blocked: dict[int, set[int]] = {}
 
     def give(self, sequence: int, bucket: int, consumer: int) -> None:
-        """A message of this bucket is delivered to this consumer, which owns the bucket from now
-        on."""
+        """Note that a message of this bucket is delivered to this consumer, which owns the bucket
+        from now on."""
         self.owner[bucket] = consumer
         self.members[sequence] = self._held[sequence] = bucket
 
@@ -50,7 +50,7 @@ class Groups:
         return bucket in self._blocked
 
     def back(self, run: Run, *, later: bool) -> set[int]:
-        """These messages are in flight no more, and still owed; `later`: they are delayed.
+        """Note that messages are in flight no more, and still owed; `later`: they are delayed.
         Returns the buckets that may go on."""
         for sequence in run:
             bucket = self._held.pop(sequence, None)
@@ -59,8 +59,8 @@ class Groups:
         return set() if later else self.due(run)
 
     def reacquire(self, run: Run) -> set[int]:
-        """These messages are in flight to a consumer out of turn, and delayed no more: the
-        buckets that may go on. The bucket of a message that was never delivered isn't known."""
+        """Note that messages are in flight to a consumer out of turn, and delayed no more. Returns
+        the buckets that may go on. The bucket of a message never delivered isn't known."""
         freed = self.due(run)
         for sequence in run if self.members else ():
             bucket = self.members.get(sequence)
@@ -69,7 +69,7 @@ class Groups:
         return freed
 
     def due(self, run: Run) -> set[int]:
-        """The others needn't wait for these messages: the buckets that may go on."""
+        """Note that other messages needn't wait for these. Returns the buckets that may go on."""
         freed = set()
         for sequence in run if self._blocked else ():
             bucket = self.members.get(sequence, -1)
@@ -82,7 +82,7 @@ class Groups:
         return freed
 
     def forget(self, run: Run) -> set[int]:
-        """These are owed no more: the buckets that may go on."""
+        """Forget messages that are owed no more. Returns the buckets that may go on."""
         freed = self.due(run)
         for sequence in run if self.members else ():
             self.members.pop(sequence, None)
@@ -90,8 +90,8 @@ class Groups:
         return freed
 
     def detach(self, consumer: int) -> set[int]:
-        """Remove a consumer, whose deliveries have ended: the buckets that it owned, which have
-        no owner now. Those of their messages that are held are a transaction's."""
+        """Remove a consumer, whose deliveries have ended. Returns the buckets that it owned, which
+        have no owner now. Their messages that are still held belong to transactions."""
         buckets = {one for one, owner in self.owner.items() if owner == consumer}
         for sequence, bucket in self._held.items():
             if bucket in buckets:
@@ -99,7 +99,7 @@ class Groups:
         return self._disown(buckets)
 
     def join(self) -> set[int]:
-        """A consumer attached: the buckets that lost their owner by that."""
+        """Note that a consumer attached. Returns the buckets that lose their owner (rule 1)."""
         held = set(self._held.values())
         return self._disown(self.owner.keys() - held)
 
@@ -120,9 +120,9 @@ def choose(
     matching: Iterable[frozenset[str]],
     buckets: Iterable[int | None],
 ) -> tuple[list[tuple[int, Run]], list[tuple[Eligibility, Run]], int]:
-    """Who in line gets which of these, one by one; what nobody in line may have and for whom it
-    waits; and how many that is together. Of each message `matching` are the selectors that match
-    it, and `buckets` the bucket of its group."""
+    """Choose a consumer in line for each message. Returns the shares of the consumers; messages
+    that no consumer in line may have, with their eligibility; and the number of messages in both.
+    `matching` are the selectors that match each message, `buckets` the bucket of its group."""
     given: dict[int, array[int]] = {}
     parked: dict[Eligibility, array[int]] = {}
     room = turns.room
@@ -150,8 +150,8 @@ def choose(
 def _consumer_for(
     turns: ServiceQueue, groups: Groups, matching: frozenset[str], bucket: int | None
 ) -> tuple[int | None, Eligibility]:
-    """Who gets a message that these selectors match, in this bucket of groups; if nobody does now,
-    whom it waits for."""
+    """Return the consumer of a message that these selectors match, in this bucket of groups; or
+    None and the message's eligibility, if no consumer in line may have it."""
     if bucket is not None:
         if groups.waits(bucket):
             return None, stuck(bucket)

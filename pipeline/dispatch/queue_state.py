@@ -1,11 +1,11 @@
-"""Where each message of one subscription is, and the moves from place to place.
+"""The state of each message of one subscription, and the moves from state to state.
 
-Rule 1: a message that is owed is in exactly one place: not read yet, waiting, held by one consumer,
-        or given up while its copy isn't kept; or it is final and gone.
-Rule 2: a move gives the effects that it has, and they are complete: what is to be recorded can be
-        read from them alone. Where a delivery that ends goes is what `TRANSITIONS` says.
-Rule 3: failed attempts are those that were shown. A possible one is told to consumers as one more,
-        and gives nothing up.
+Rule 1: an owed message is in exactly one state: unread, ready or delayed, in flight to one consumer
+        or held by one transaction, or given up until its copy is kept. A final message is in none.
+Rule 2: a move returns all of its effects: its records are made from them alone. `TRANSITIONS` says
+        which state follows the end of a delivery.
+Rule 3: an attempt counts as failed when its failure is known. A possible failure adds one to the
+        count that consumers are told; no message is given up for it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from distributary.pipeline.redelivery.giving_up import OUTCOMES, REASONS, keeps
 from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run
 
-# What the table says of most moves, asked once: `hand` and `accept` go by it.
+# `hand` and `accept` rely on these rows of the table and don't read it for each run.
 assert next_state(State.AVAILABLE, Event.ACQUIRE) is State.ACQUIRED  # noqa: S101
 assert next_state(State.ACQUIRED, Event.ACCEPT) is State.SETTLED  # noqa: S101
 assert next_state(State.ACQUIRED, Event.LOSE) is State.AVAILABLE  # noqa: S101
@@ -31,12 +31,12 @@ assert next_state(State.AVAILABLE, Event.DROP) is State.ARCHIVED  # noqa: S101
 
 
 class QueueState(QueueParts):
-    """The messages of one subscription, and what decides about them."""
+    """The messages of one subscription, each in its state."""
 
     __slots__ = ()
 
     def view(self) -> "QueueState":
-        """What could go now and what comes after it, apart from this; nothing is kept of it."""
+        """Return an independent copy of the ready and unread messages, without consumers."""
         return QueueState(
             self._unread.position,
             self._unread.passed.copy(),
@@ -48,7 +48,7 @@ class QueueState(QueueParts):
         )
 
     def leave(self, consumer: int, event: Event, now: int) -> list[Settled | DeadLetter]:
-        """A consumer went: each of its deliveries ends so, by RELEASE or LOSE."""
+        """Remove a consumer; each of its deliveries ends by `event`: RELEASE or LOSE."""
         self._turns.detach(consumer)
         held = self._in_flight.detach(consumer)
         effects = [one for run in held for one in self.end(consumer, run, event, now)]
@@ -58,7 +58,7 @@ class QueueState(QueueParts):
         return effects
 
     def skip_to(self, position: int) -> None:
-        """The topic has nothing from the best one up to this one."""
+        """Note that the topic has no messages from the best candidate up to this position."""
         best = self.candidates.best()
         if best is not None and best.sequence > self._unread.position:
             self._unread.skip_early(best.priority, position)
@@ -74,8 +74,8 @@ class QueueState(QueueParts):
         *,
         again: bool,
     ) -> int:
-        """Each consumer gets its share: how many messages these are. `again`: they were read
-        before, and perhaps delivered."""
+        """Deliver each share to its consumer. Returns the number of messages. `again`: they were
+        read before, and perhaps delivered."""
         taken = 0
         in_flight = self._in_flight
         held, watched = in_flight.by_consumer, in_flight.watched
@@ -89,7 +89,8 @@ class QueueState(QueueParts):
         return taken
 
     def deal(self, run: Run, failures: int, now: int, effects: list[Effect], *, again: bool) -> int:
-        """These, which are in no other place, go to those in line: how many went."""
+        """Deliver messages, which are in no state yet, to the consumers in line. Returns the
+        number delivered."""
         return self.hand(self._turns.deal(run), failures, now, effects, again=again)
 
     def deal_chosen(
@@ -103,8 +104,9 @@ class QueueState(QueueParts):
         *,
         again: bool,
     ) -> int:
-        """As `deal`, to those in line that may have them: how many are done with. Those that
-        nobody in line may have wait for who may."""
+        """Deliver messages, as `deal` does, to consumers in line that may have them. A message
+        that no consumer in line may have becomes ready for those that may. Returns the number of
+        messages delivered or made ready."""
         shares, parked, done = choose(self._turns, self._groups, run, matching, buckets)
         for eligible, waiting in parked:
             self.make_ready(waiting, eligible)
@@ -112,7 +114,8 @@ class QueueState(QueueParts):
         return done
 
     def deliver_ready(self, run: Run, failures: int, now: int, effects: list[Effect]) -> int:
-        """These, which are ready for anybody, go to those in line: how many are done with."""
+        """Deliver messages that are ready for any consumer to those in line, or drop them if they
+        have failed too often. Returns the number delivered or dropped."""
         usual = self._ready.usual
         if failures and self.exhausted(run, failures):
             usual.discard(run)
@@ -124,7 +127,8 @@ class QueueState(QueueParts):
         return taken
 
     def deliver_unread(self, run: Run, failures: int, now: int, effects: list[Effect]) -> int:
-        """These, which come next, are read and go to those in line: how many are done with."""
+        """Read the next messages and deliver them to consumers in line, or drop them if they have
+        failed too often. Returns the number delivered or dropped; the others stay unread."""
         unread, outstanding = self._unread, self._outstanding
         assert run[0] >= unread.position, f"{run} was read"  # noqa: S101
         if failures and self.exhausted(run, failures):
@@ -143,62 +147,63 @@ class QueueState(QueueParts):
         return taken
 
     def begin_reading(self, run: Run) -> None:
-        """These are read: they are outstanding from now on."""
+        """Note that these messages are read: they are outstanding from now on."""
         added = self._outstanding.add(run)
         assert added == len(run), f"{run} was read"  # noqa: S101
 
     def read_to(self, run: Run) -> None:
-        """All up to the last of these was read."""
+        """Move the position behind these messages, which were read."""
         assert run[0] >= self._unread.position, f"{run} was read"  # noqa: S101
         self._unread.position = run[-1] + 1
 
     def pass_to(self, position: int) -> None:
-        """There is nothing to be read up to this one."""
+        """Move the position; no messages below the new position are left to read."""
         assert position >= self._unread.position, f"the position falls to {position}"  # noqa: S101
         self._unread.move(position)
 
     def read_ahead(self, runs: Iterable[Run], went: Run, left: Run = range(0)) -> None:
-        """These were read, above the position; some went to consumers, what is left to nobody."""
+        """Note that `runs` were read ahead of the position and `went` delivered; `left` weren't."""
         self._outstanding.discard(left)
         for run in runs:
             self._unread.pass_over(run)
         self._unread.reached(went)
 
     def read_early(self, priority: int, stop: int, listed: Run, most: int) -> Run:
-        """The unread ones of this priority below `stop` among those listed, which are to be read
-        now: at most so many."""
+        """Return at most `most` unread messages of this priority below `stop` that are `listed`,
+        and note their priority: the caller reads them now."""
         run = self._unread.early(priority, stop, listed, most)
         if run:
             self._ready.note(run, priority)
         return run
 
     def exclude(self, run: range) -> None:
-        """These, which are unread, aren't owed."""
+        """Note that these unread messages aren't owed."""
         position = self._unread.position
         assert run.start >= position, f"{run} was read, up to {position}"  # noqa: S101
         self._unread.pass_over(run)
 
     def note_priorities(self, priorities: Iterable[tuple[int, Run]]) -> None:
-        """These, which are read, have these priorities."""
+        """Note the priorities of these messages, which are read."""
         for priority, run in priorities:
             self._ready.note(run, priority)
 
     def make_ready(self, run: Run, eligible: Eligibility) -> None:
-        """These, which are outstanding and nowhere else, wait for those."""
+        """Put outstanding messages, which are in no state, into the pools of this eligibility."""
         self._ready.put(run, eligible)
 
     def take_ready(self, run: Run, priority: int, eligible: Eligibility) -> None:
-        """These leave the pool in which they wait: the caller says where they go."""
+        """Remove messages from their pool; the caller puts them into another state."""
         gone = self._ready.remove(run, priority, eligible)
         assert gone == len(run), f"{run} didn't wait there"  # noqa: S101
 
     def hold_back(self, run: Run, at: int) -> None:
-        """These, which are read, wait for this time."""
+        """Delay these messages, which are read, until this time (microseconds)."""
         self._outstanding.add(run)
         self._ready.delay(run, at)
 
     def accept(self, consumer: int, run: Run, delivered_at: int) -> Sequence[Settled | DeadLetter]:
-        """What of these the consumer holds since then is done: nearly all deliveries end so."""
+        """Accept the deliveries of these messages that were made to the consumer at
+        `delivered_at`: the fast path of `settle`."""
         parts = self._in_flight.take(consumer, run, delivered_at)
         if len(parts) == 1:
             return self.final(consumer, parts[0], Outcome.ACCEPTED)
@@ -207,27 +212,30 @@ class QueueState(QueueParts):
     def settle(
         self, consumer: int, run: Run, event: Event, now: int, delivered_at: int
     ) -> list[Settled | DeadLetter]:
-        """What of these the consumer holds since then ends so; the rest is passed over."""
+        """End the deliveries of these messages that were made to the consumer at `delivered_at`,
+        by this event; other messages are ignored."""
         parts = self._in_flight.take(consumer, run, delivered_at)
         return [one for part in parts for one in self.end(consumer, part, event, now)]
 
     def retire(self, consumer: int, run: Run, transaction: int, delivered_at: int) -> list[Run]:
-        """What of these the consumer holds since then is the transaction's: which these are."""
+        """Move the deliveries of these messages that were made to the consumer at `delivered_at` to
+        a transaction. Returns their runs."""
         return self._in_flight.retire(consumer, run, transaction, delivered_at)
 
     def restore(self, transaction: int, run: Run, consumer: int, now: int) -> bool:
-        """These are the consumer's again, and no more the transaction's; False: it has gone."""
+        """Give these messages back from a transaction to the consumer. False if the consumer has
+        detached."""
         return self._in_flight.restore(transaction, run, consumer, now)
 
     def end_transaction(self, transaction: int) -> None:
-        """The transaction has nothing any more."""
+        """Forget a transaction that has ended."""
         self._in_flight.end_transaction(transaction)
 
     def end(
         self, consumer: int, run: Run, event: Event, now: int
     ) -> Sequence[Settled | DeadLetter]:
-        """These deliveries ended; the consumer doesn't hold them any more. Where they go is what
-        the table says."""
+        """Move messages whose delivery ended, which the consumer doesn't hold any more, to the
+        state that `TRANSITIONS` says."""
         match next_state(State.ACQUIRED, event):
             case State.SETTLED:
                 return self.final(consumer, run, Outcome.ACCEPTED)
@@ -241,11 +249,11 @@ class QueueState(QueueParts):
                 return self.release(consumer, run)
 
     def drop(self, run: Run, reason: Reason) -> Sequence[Settled | DeadLetter]:
-        """These, which nobody holds and which are in no other place, are given up."""
+        """Give up messages that were in flight to no consumer and are in no state now."""
         return self.give_up(NOBODY, run, reason)
 
     def release(self, consumer: int, run: Run) -> list[Settled]:
-        """These are available again, and didn't fail."""
+        """Make messages ready again, without a failed attempt."""
         effects = []
         for part, failures in self._recorded(run):
             effects.append(Settled(consumer, part, Outcome.RELEASED, False, failures))
@@ -254,7 +262,7 @@ class QueueState(QueueParts):
         return effects
 
     def lose(self, consumer: int, run: Run, now: int) -> list[Settled | DeadLetter]:
-        """These are available again, and their consumer, which was lost, may have seen them."""
+        """Make messages of a lost consumer, which may have seen them, ready again."""
         if self._policy.lost_consumer_counts:
             return self.fail(consumer, run, now)
         effects: list[Settled | DeadLetter] = []
@@ -265,8 +273,8 @@ class QueueState(QueueParts):
         return effects
 
     def fail(self, consumer: int, run: Run, now: int) -> list[Settled | DeadLetter]:
-        """An attempt of each of these failed: they are available again, at once or later, unless
-        they failed too often."""
+        """Count a failed attempt of each message. They are ready again, at once or after a delay,
+        unless they have failed too often."""
         effects: list[Settled | DeadLetter] = []
         for part, told in self._attempts.parts(run):
             failures = self._attempts.recorded(part[0], told)
@@ -275,7 +283,7 @@ class QueueState(QueueParts):
                 self._attempts.fail(part)
                 self._wait_later(part, failures + 1, now)
             elif self.dead_letters and keeps(self._policy, Reason.EXHAUSTED):
-                # Recorded first as what it is, so that a crash finds it exhausted.
+                # The failure is recorded first, so that after a crash the message is exhausted.
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self._attempts.fail(part)
                 effects += self.give_up(consumer, part, Reason.EXHAUSTED)
@@ -284,7 +292,7 @@ class QueueState(QueueParts):
         return effects
 
     def final(self, consumer: int, run: Run, outcome: Outcome) -> list[Settled]:
-        """These are owed no more."""
+        """Forget messages that are owed no more. Returns their outcome to record."""
         attempts = self._attempts
         if attempts.none:
             effects = [Settled(consumer, run, outcome, True, 0)]
@@ -301,7 +309,8 @@ class QueueState(QueueParts):
         return effects
 
     def give_up(self, consumer: int, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
-        """These, which are in no other place, are given up: copies are kept first, or not."""
+        """Give up messages, which are in no state now; first copies are kept if the policy says
+        so."""
         if not (self.dead_letters and keeps(self._policy, reason)):
             return [*self.final(consumer, run, OUTCOMES[reason])]
         self._outstanding.add(run)
@@ -314,7 +323,7 @@ class QueueState(QueueParts):
         ]
 
     def give_up_unheld(self, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
-        """All of these that are owed and that nobody holds are given up, read or not."""
+        """Give up the owed messages of the run that aren't in flight, read or not."""
         parts = list(self._ready.pick(run))
         for part in self._unread.among(run):
             self._unread.pass_over(part)
@@ -322,7 +331,7 @@ class QueueState(QueueParts):
         return [one for part in parts for one in self.drop(part, reason)]
 
     def reacquire(self, consumer: int, run: Run, now: int) -> list[Effect]:
-        """All of these that are owed and that nobody holds go to this consumer, read or not."""
+        """Deliver the owed messages of the run that aren't in flight to this consumer."""
         effects: list[Effect] = []
         parts = self._taken(run)
         for same, failures in (one for part in parts for one in self._attempts.parts(part)):
@@ -330,12 +339,12 @@ class QueueState(QueueParts):
         return effects
 
     def withhold(self, transaction: int, run: Run) -> None:
-        """All of these that are owed and that nobody holds belong to this transaction."""
+        """Give the owed messages of the run that aren't in flight to this transaction."""
         for part in self._taken(run):
             self._in_flight.withhold(transaction, part)
 
     def _taken(self, run: Run) -> list[Run]:
-        """All of these that are owed and that nobody holds, read or not, are in no place now."""
+        """Take the owed messages of the run that aren't in flight out of their state."""
         parts = self._ready.reacquire(run)
         for part in parts:
             self._go_on(self._groups.reacquire(part))
@@ -349,7 +358,7 @@ class QueueState(QueueParts):
         return parts
 
     def dead_lettered(self, run: Run, outcome: Outcome = Outcome.DEAD_LETTERED) -> list[Settled]:
-        """Copies of these are kept, or with another outcome they aren't."""
+        """Settle messages that were given up: copies are kept, or none with another outcome."""
         effects: list[Settled] = []
         for part in gathered(
             (range(one, one + 1) for one in run if one in self._dead_lettering), len(run)
@@ -359,7 +368,7 @@ class QueueState(QueueParts):
         return effects
 
     def wake(self, now: int) -> list[Settled | DeadLetter]:
-        """Times have come: of delays, and of locks."""
+        """End the delays and the locks whose time has come."""
         effects: list[Settled | DeadLetter] = []
         for run in self._ready.due(now):
             self._go_on(self._groups.due(run))
@@ -369,14 +378,14 @@ class QueueState(QueueParts):
         return effects
 
     def redeliver(self) -> None:
-        """What waits for its time after a failure waits no more. What is delayed by its own header
-        is put aside again when it is looked at."""
+        """Make all delayed messages ready. One that its own header delays is delayed again when it
+        is offered."""
         for run in self._ready.due(FOREVER):
             self._go_on(self._groups.due(run))
             self._ready.put(run)
 
     def rewind(self, position: int) -> None:
-        """All from here on is owed; of what was, nothing is known but the consumers."""
+        """Make all messages from this position on unread; forget all else but the consumers."""
         self._unread.rewind(position)
         self._ready.clear()
         self._in_flight.clear()

@@ -1,10 +1,10 @@
-"""The read cursor of one subscription: its position in the topic, and what above it isn't to be
-read.
+"""The read cursor of one subscription: its position in the topic, and the messages above it that
+aren't to be read.
 
-Rule 1: every owed message below the position was read; every owed message above it was not, except
-        those in `passed`.
+Rule 1: all owed messages below the position were read; of those above it only the ones in `passed`
+        were.
 Rule 2: the priority index says which unread messages have a high priority, so that they can be read
-        early. A message that it doesn't know is found when the position comes to it.
+        early. A message that isn't in the index is found when the position comes to it.
 """
 
 from array import array
@@ -17,33 +17,32 @@ from distributary.pipeline.dispatch.priority_index import PriorityIndex
 from distributary.pipeline.sequences.gathering import gaps, gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
-#: Messages that aren't there are skipped so many at a time.
+#: Number of messages that `skip_early` passes over at a time.
 _SKIPPED: Final = 4_096
 #: Above every sequence.
 FOREVER: Final = 2**63
 
 
 class ReadCursor:
-    """The position of one subscription, and what above it isn't to be read."""
+    """The position of one subscription, and the messages above it that aren't to be read."""
 
     __slots__ = ("_at", "passed", "position", "priority_index", "reach", "read_before", "seen")
 
     def __init__(
         self, position: int, passed: SequenceSet, priority_index: PriorityIndex | None
     ) -> None:
-        self.passed = passed  #: settled, or read early: above the position only
+        self.passed = passed  #: settled, read early or not owed: above the position only
         self.priority_index = priority_index
-        self.reach = 0  #: nothing from here on was delivered ahead of the position
-        self.read_before = 0  #: what lies below it may have been delivered before a rewinding
-        self._at: dict[int, int] = {}  #: priority -> where to look on for its messages
-        self.seen = (
-            -1
-        )  #: there is nothing to read early among the first so many of the priority index
+        self.reach = 0  #: no message from here on was delivered ahead of the position
+        self.read_before = 0  #: messages below it may have been delivered before a rewind
+        self._at: dict[int, int] = {}  #: priority -> the sequence from which to search its messages
+        #: `added` of the priority index when it had no message to read early.
+        self.seen = -1
         self.position = position
         self.move(position)
 
     def move(self, position: int) -> None:
-        """The position is here, or behind the exceptions that stand right here."""
+        """Set the position, and move it behind the passed messages that begin there."""
         self.position = position
         first = self.passed.first()
         if first is None or first > position:
@@ -52,17 +51,17 @@ class ReadCursor:
         self.passed.discard(range(first, self.position))
 
     def pass_over(self, run: Run) -> None:
-        """These were read, or aren't owed."""
+        """Note that messages were read, or aren't owed."""
         self.passed.add(run)
         self.move(self.position)
 
     def reached(self, run: Run) -> None:
-        """These were delivered, wherever the position is."""
+        """Note that messages were delivered, below or above the position."""
         if run and run[-1] >= self.reach:
             self.reach = run[-1] + 1
 
     def rewind(self, position: int) -> None:
-        """All from here on are unread."""
+        """Make all messages from this position on unread."""
         self.read_before = max(self.read_before, self.reach, self.position)
         self.passed.clear()
         self._at.clear()
@@ -73,7 +72,8 @@ class ReadCursor:
     def runs(
         self, start: int, stop: int, sequences: "array[int] | None", room: int
     ) -> Iterable[Run]:
-        """The unread ones of `start .. stop - 1`, of which `sequences`, if given, lists all."""
+        """Return the unread messages of `start .. stop - 1`; `sequences`, if given, lists all
+        messages there."""
         if sequences is not None:
             return self._listed(sequences, start, stop, room)
         if not self.passed:
@@ -81,7 +81,7 @@ class ReadCursor:
         return gathered(gaps(self.passed.runs_within(start, stop), start, stop), room)
 
     def among(self, run: Run) -> list[Run]:
-        """Those of the run that are unread."""
+        """Return the unread messages of the run."""
         run = run[bisect_left(run, self.position) :]
         if not run:
             return []
@@ -91,8 +91,8 @@ class ReadCursor:
         return [left] if left else []
 
     def ahead(self) -> tuple[int, int] | None:
-        """The unread message of the highest priority above the usual, the first of them, as
-        (priority, sequence); None if the priority index knows of none."""
+        """Return the first unread message of the highest priority above the usual, as (priority,
+        sequence); None if the priority index has none."""
         if self.priority_index is None or self.priority_index.added == self.seen:
             return None
         for priority, high in self.priority_index.high.items():
@@ -103,7 +103,7 @@ class ReadCursor:
         return None
 
     def urgent(self, run: Run) -> Iterator[tuple[int, Run]]:
-        """Those of the run that the priority index knows, by their priority."""
+        """Return the messages of the run that are in the priority index, by priority."""
         if self.priority_index is None or not run:
             return
         for priority, high in self.priority_index.high.items():
@@ -112,8 +112,8 @@ class ReadCursor:
                 yield priority, found
 
     def early(self, priority: int, stop: int, sequences: Run, most: int) -> Run:
-        """The unread messages of this priority below `stop`, at most so many, that are among these
-        sequences. Others that the priority index knows there aren't owed: they are passed over."""
+        """Return at most `most` unread messages of this priority below `stop` that are among these
+        sequences. The index's other messages there aren't owed: they are passed over."""
         assert self.priority_index is not None  # noqa: S101
         high = self.priority_index.high[priority]
         first = self._next(priority, high)
@@ -129,13 +129,13 @@ class ReadCursor:
         return range(found[0], found[-1] + 1) if _dense(found) else found
 
     def skip_early(self, priority: int, stop: int) -> None:
-        """The topic has none of those that the priority index knows of this priority below
-        `stop`."""
+        """Pass over the messages of this priority below `stop` in the priority index: the topic
+        doesn't have them."""
         while (ahead := self.ahead()) is not None and ahead[0] == priority and ahead[1] < stop:
             self.early(priority, stop, range(0), _SKIPPED)
 
     def _next(self, priority: int, high: SequenceSet) -> int | None:
-        """The first unread message of this priority."""
+        """Return the first unread message of this priority."""
         at = max(self._at.get(priority, 0), self.position)
         while (found := high.next(at)) is not None and found in self.passed:
             at = self.passed.gap(found)
@@ -145,7 +145,7 @@ class ReadCursor:
     def _listed(
         self, sequences: "array[int]", start: int, stop: int, room: int
     ) -> Iterator["array[int]"]:
-        """As much at once as there is credit for, so that little credit is little work."""
+        """Return the unread ones of these sequences, in parts of at most `room`."""
         at = bisect_left(sequences, start)
         end = len(sequences)
         if end and sequences[-1] >= stop:

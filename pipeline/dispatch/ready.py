@@ -2,8 +2,7 @@
 the end of their delay.
 
 Rule 1: a ready message is in one pool, or delayed.
-Rule 2: there is a pool for each priority and eligibility; within a pool the lowest sequence is
-        next.
+Rule 2: there is a pool for each priority and eligibility; the lowest sequence of a pool is next.
 Rule 3: the priority of an outstanding message is known if it isn't the usual one.
 """
 
@@ -16,8 +15,8 @@ from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
-#: Which consumers may get a message: all (None, or not known yet), one of them by its number, those
-#: with one of these selectors or with none, or none until its message group goes on (see `stuck`).
+#: The consumers that may get a message: all (None, or not known yet); one, by its number; those
+#: with one of these selectors or without one; or none until its message group goes on (`stuck`).
 Eligibility: TypeAlias = "int | frozenset[str] | None"
 
 #: Due times are rounded up to this many microseconds, so that many delays cost few entries.
@@ -25,8 +24,8 @@ GRAIN_US: Final = 10_000
 
 
 def stuck(bucket: int) -> int:
-    """The eligibility of messages that wait until this bucket of message groups goes on.
-    Consumers are never negative."""
+    """Return the eligibility of messages that wait until this bucket of message groups goes on.
+    Numbers of consumers are never negative."""
     return -1 - bucket
 
 
@@ -36,12 +35,13 @@ class Ready:
     __slots__ = ("_delayed", "_due", "due_times", "levels", "others", "usual")
 
     def __init__(self) -> None:
-        self.usual = SequenceSet()  #: of the usual priority, for anybody
-        self.others: dict[tuple[int, Eligibility], SequenceSet] = {}  #: none is empty
-        #: priority -> the outstanding messages that have it, if it isn't the usual.
+        self.usual = SequenceSet()  #: of the usual priority, for any consumer
+        #: (priority, eligibility) -> the other pools; none is empty.
+        self.others: dict[tuple[int, Eligibility], SequenceSet] = {}
+        #: priority, but for the usual one -> its outstanding messages.
         self.levels: dict[int, SequenceSet] = {}
         self._delayed = SequenceSet()
-        self._due: dict[int, array[int]] = {}  #: time / GRAIN_US -> what is due then
+        self._due: dict[int, array[int]] = {}  #: time / GRAIN_US -> messages due then
         self.due_times: list[int] = []  #: a heap of the keys of `_due`
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class Ready:
         return any(sequence in pool for pool in pools)
 
     def note(self, run: Run, priority: int) -> None:
-        """These messages, which were just read, have this priority."""
+        """Note the priority of these messages, which were just read."""
         if priority != PRIORITY:
             self.levels.setdefault(priority, SequenceSet()).add(run)
 
@@ -75,7 +75,7 @@ class Ready:
         self._due[time].extend(run)
 
     def due(self, now: int) -> Iterator[Run]:
-        """The messages whose delay has ended by `now`; they are in no pool yet."""
+        """Remove the messages whose delay has ended by `now`, and return them."""
         while self.due_times and self.due_times[0] * GRAIN_US <= now:
             time = heappop(self.due_times)
             there = sorted({one for one in self._due.pop(time) if one in self._delayed})
@@ -86,19 +86,19 @@ class Ready:
 
     @property
     def next_due(self) -> int | None:
-        """When the next delay ends."""
+        """Time when the next delay ends (microseconds)."""
         return self.due_times[0] * GRAIN_US if self.due_times else None
 
     def within(
         self, priority: int, eligible: Eligibility, start: int, stop: int
     ) -> Iterable[range]:
-        """The stretches of `start .. stop - 1` in this pool. A stretch that was yielded may be
-        removed while this goes on."""
+        """Return the runs of `start .. stop - 1` in this pool. A yielded run may be removed during
+        the iteration."""
         pool = self._find(priority, eligible)
         return () if pool is None else pool.runs_within(start, stop)
 
     def remove(self, run: Run, priority: int, eligible: Eligibility) -> int:
-        """Remove these messages from this pool; how many of them were in it."""
+        """Remove these messages from this pool. Returns how many of them were in it."""
         pool = self._find(priority, eligible)
         if pool is None:
             return 0
@@ -108,7 +108,7 @@ class Ready:
         return gone
 
     def pick(self, run: Run) -> list[Run]:
-        """Remove those of these messages that are ready or delayed; gives their runs."""
+        """Remove those of these messages that are ready or delayed. Returns their runs."""
         picked: list[Run] = []
         for priority, eligible in [(PRIORITY, None), *self.others]:
             pool = self._find(priority, eligible)
@@ -122,8 +122,8 @@ class Ready:
         return picked
 
     def reacquire(self, run: Run) -> list[Run]:
-        """As `pick`, of messages that may be delayed again: the end of an earlier delay must not
-        end that one."""
+        """Remove messages, as `pick` does, and their due times: if they are delayed again, the
+        earlier time must not end the new delay."""
         picked = self.pick(run)
         if self._due and picked:
             gone = {one for part in picked for one in part}
@@ -133,7 +133,7 @@ class Ready:
         return picked
 
     def forget(self, run: Run) -> None:
-        """These are owed no more."""
+        """Forget the priorities of messages that are owed no more."""
         for priority in [*self.levels]:
             level = self.levels[priority]
             level.discard(run)
@@ -141,15 +141,15 @@ class Ready:
                 del self.levels[priority]
 
     def free(self, which: Callable[[Eligibility], bool]) -> None:
-        """Put the pools of these eligibilities together with those for all consumers: which
-        consumers may get their messages is found out anew."""
+        """Move the messages of these eligibilities to the pools for all consumers: their
+        eligibility is decided anew."""
         for priority, eligible in [one for one in self.others if which(one[1])]:
             pool = self.others.pop((priority, eligible))
             for run in pool.runs():
                 self._pool(priority, None).add(run)
 
     def by_priority(self, run: Run) -> Iterable[tuple[Run, int]]:
-        """The run in parts of one priority each."""
+        """Split the run into parts of one priority each."""
         if not self.levels:
             return ((run, PRIORITY),)
         parts: list[tuple[Run, int]] = []
@@ -163,7 +163,7 @@ class Ready:
         return [*parts, *((part, PRIORITY) for part in usual)]
 
     def available(self) -> "Ready":
-        """A copy with all messages that are in pools, for all consumers."""
+        """Return a copy with the messages of all pools, for all consumers, without delayed ones."""
         copy = Ready()
         copy.usual = self.usual.copy()
         copy.levels = {priority: level.copy() for priority, level in self.levels.items()}
@@ -173,7 +173,7 @@ class Ready:
         return copy
 
     def all(self) -> SequenceSet:
-        """All that is in pools."""
+        """Return the messages of all pools, without delayed ones."""
         found = self.usual.copy()
         for pool in self.others.values():
             for run in pool.runs():
@@ -181,7 +181,7 @@ class Ready:
         return found
 
     def pools(self) -> list[SequenceSet]:
-        """Copies of all pools, and of what is delayed."""
+        """Return copies of all pools, and of the delayed messages."""
         assert all(self.others.values()), "an empty pool was kept"  # noqa: S101
         return [pool.copy() for pool in (self.usual, *self.others.values(), self._delayed)]
 
@@ -202,7 +202,7 @@ class Ready:
 
 
 def _common(pool: SequenceSet, run: Run) -> list[Run]:
-    """What of the run is in the pool."""
+    """Return the messages of the run that are in the pool."""
     if not pool or not run:
         return []
     if isinstance(run, range) and run.step == 1:

@@ -1,10 +1,10 @@
-"""Dispatch of a batch whose messages aren't all alike: priorities, expiry, delays, groups,
-consumers with selectors.
+"""Dispatch of a batch whose messages have priorities, expiries, delays or groups, or whose
+consumers have selectors.
 
 Rule 1: of all messages that can be delivered, the highest priority goes first, and within a
-        priority the lowest sequence, read before or not. A low priority goes when nothing else is
-        left to read.
-Rule 2: a message that can't be delivered now is put aside, so that it delays no other.
+        priority the lowest sequence, read before or not. A priority below the usual goes when no
+        other message is left to read.
+Rule 2: a message that can't be delivered now is put aside: it delays no other message.
 Rule 3: there is a loop over messages only where eligibility depends on the message.
 """
 
@@ -25,14 +25,14 @@ from distributary.pipeline.model.sorting import Sorted, column, sort
 from distributary.pipeline.sequences.gathering import gathered
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: Messages that are sorted at once even if there is credit for fewer: what it costs to begin.
+#: Messages that are sorted at once even if there is credit for fewer: each sort has a fixed cost.
 PART_MIN: Final = 64
 
 _NONE: Final[frozenset[str]] = frozenset()
 
 
 class Offered(msgspec.Struct, frozen=True):
-    """The messages at hand: the arguments of `Dispatcher.offer`."""
+    """Offered messages: the arguments of `Dispatcher.offer`."""
 
     first: int
     stop: int
@@ -61,7 +61,7 @@ class SelectiveDispatch:
         state, offered = self._state, self._offered
         best = state.candidates.best()
         asked = 0 if best is None else best.sequence
-        # What is below wasn't offered.
+        # A candidate below the first one wasn't offered.
         while best is not None and asked <= best.sequence < offered.stop:
             if not best.unread and best.sequence < offered.first:
                 assert best.sequence != asked, (  # noqa: S101
@@ -79,7 +79,7 @@ class SelectiveDispatch:
         return self._effects
 
     def _read_on(self, stop: int) -> None:
-        """Read what comes next, below `stop`."""
+        """Read and deliver messages from the position up to `stop`."""
         state, offered = self._state, self._offered
         start = max(offered.first, state.report.position)
         most = max(state.candidates.room, PART_MIN)
@@ -90,7 +90,7 @@ class SelectiveDispatch:
         state.pass_to(max(stop, state.report.position))
 
     def _read_early(self, priority: int, stop: int) -> None:
-        """Read what there is of this priority below `stop`, wherever it is."""
+        """Read and deliver unread messages of this priority below `stop`, ahead of the position."""
         state, offered = self._state, self._offered
         listed: Run = range(offered.first, offered.stop)
         if offered.sequences is not None:
@@ -101,7 +101,7 @@ class SelectiveDispatch:
             self._read(early, by_priority=False)
 
     def _serve_waiting(self, priority: int, stop: int) -> None:
-        """Deliver what waits of this priority below `stop`."""
+        """Deliver ready messages of this priority below `stop`."""
         state, offered = self._state, self._offered
         pools = [
             (eligible, state.candidates.waiting(priority, eligible, offered.first, stop))
@@ -113,13 +113,13 @@ class SelectiveDispatch:
                 priority, ((eligible, one) for one in gathered(stretches, state.candidates.room))
             )
             return
-        # In one order over all of them, which is the order within a group, too.
+        # Pools are merged by sequence, so the order within a group holds, too.
         merged = [(eligible, one) for eligible, stretches in pools for one in stretches]
         merged.sort(key=lambda pair: pair[1].start)
         self._serve_runs(priority, merged)
 
     def _serve_runs(self, priority: int, runs: Iterable[tuple[Eligibility, Run]]) -> None:
-        """Deliver these, each from its pool, as far as credit goes."""
+        """Deliver these runs, each from its pool, as far as credit goes."""
         state = self._state
         for eligible, run in runs:
             at = 0
@@ -130,9 +130,9 @@ class SelectiveDispatch:
                 return
 
     def _read(self, run: Run, *, by_priority: bool) -> bool:
-        """Read these unread ones, as far as credit goes; whether it went all the way.
+        """Read and deliver unread messages, as far as credit goes. Returns whether all were read.
 
-        `by_priority`: they are those from the position on, of whatever priority.
+        `by_priority`: the run begins at the position and has all priorities.
         """
         state = self._state
         again = state.candidates.was_read(run[0])
@@ -152,9 +152,9 @@ class SelectiveDispatch:
         return not left
 
     def _serve_run(self, run: Run, priority: int, eligible: Eligibility) -> None:
-        """Deliver these of a pool, as far as credit goes."""
+        """Deliver these messages of a pool, as far as credit goes."""
         state = self._state
-        # Of what was claimed unread no priority is known, so it waits among the usual.
+        # The usual pool has messages, too, that were acquired unread: their priority isn't known.
         usual = priority == PRIORITY
         them = sort(run, self._offered.attributes, self._offered.now, by_priority=usual)
         state.take_ready(run, priority, eligible)
@@ -166,7 +166,7 @@ class SelectiveDispatch:
         state.make_ready(them.ready[taken:], eligible)
 
     def _put_aside(self, them: Sorted) -> None:
-        """What expired is given up, what isn't due waits for its time; priorities are noted."""
+        """Give up expired messages, delay those that aren't due, and note priorities."""
         state = self._state
         state.note_priorities(them.priorities)
         if them.expired:
@@ -175,7 +175,8 @@ class SelectiveDispatch:
             state.hold_back(part, time)
 
     def _deal(self, run: Run, eligible: Eligibility, *, again: bool) -> int:
-        """Deliver these, which those may have, as far as credit goes: how many are done with."""
+        """Deliver messages of this eligibility, as far as credit goes. Returns the number that are
+        delivered, dropped, or ready for other consumers."""
         state, now = self._state, self._offered.now
         done = 0
         for part, failures in state.candidates.tries(run):
@@ -196,7 +197,7 @@ class SelectiveDispatch:
         return done
 
     def _buckets(self, run: Run) -> Iterable[int | None]:
-        """The bucket of each one's group; None of those without a group."""
+        """Return the bucket of each message's group; None for a message without a group."""
         attributes = self._offered.attributes
         if not self._groups or attributes is None:
             return repeat(None)
@@ -204,7 +205,7 @@ class SelectiveDispatch:
         return [one % BUCKETS if one else None for one in hashes]
 
     def _matching(self, run: Run, eligible: Eligibility) -> Iterable[frozenset[str]]:
-        """Of each one the consumers' selectors that match it."""
+        """Return, for each message, the consumers' selectors that match it."""
         if isinstance(eligible, frozenset):
             return repeat(eligible)
         if not self._matched:

@@ -2,9 +2,9 @@
 
 Rule 1: a consumer is queued, once, while it has credit and may be served.
 Rule 2: consumers of a higher priority are served first while they have credit. Within one priority
-        turns are strict, whatever the credit.
-Rule 3: a single active consumer is the one of the highest priority, the first to attach of several;
-        it stays active until it detaches.
+        they take turns strictly, one message each, however much credit they have.
+Rule 3: the single active consumer is the one of the highest priority, of several the first to
+        attach. It stays active until it detaches.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 
 class ServiceQueue:
-    """Consumers in the order of their turns. Their numbers are given by the caller."""
+    """Consumers in the order of their turns, by numbers that the caller gives them."""
 
     __slots__ = (
         "_active",
@@ -27,13 +27,13 @@ class ServiceQueue:
     )
 
     def __init__(self) -> None:
-        self.credit: dict[int, int] = {}  #: consumer -> how many more it takes; never negative
-        self._priority: dict[int, int] = {}  #: consumer -> its priority, as they attached
-        self._selector: dict[int, str] = {}  #: of consumers that have one
-        self.selectors: frozenset[str] = frozenset()  #: those of all consumers
-        #: priority -> queued consumers, the next one first; the highest priority first.
+        self.credit: dict[int, int] = {}  #: consumer -> messages it takes; never negative
+        self._priority: dict[int, int] = {}  #: consumer -> its priority, in order of attaching
+        self._selector: dict[int, str] = {}  #: consumer -> its selector, if it has one
+        self.selectors: frozenset[str] = frozenset()  #: selectors of all consumers
+        #: priority, the highest first -> queued consumers, the next one first.
         self._queues: dict[int, deque[int]] = {}
-        self.queued = 0  #: how many consumers are queued
+        self.queued = 0  #: number of queued consumers
         self._single = False
         self._active: int | None = None  #: the single active consumer; None if all are active
 
@@ -61,7 +61,7 @@ class ServiceQueue:
         self._elect()
 
     def set_credit(self, consumer: int, credit: int) -> None:
-        """Set how many more messages the consumer takes."""
+        """Set the number of further messages that the consumer takes."""
         had = self.credit[consumer]
         self.credit[consumer] = credit
         if (had > 0) == (credit > 0) or not self.active(consumer):
@@ -75,7 +75,7 @@ class ServiceQueue:
             self.queued -= 1
 
     def active(self, consumer: int) -> bool:
-        """Whether this consumer is served when it has credit."""
+        """Whether this consumer is served if it has credit."""
         return self._active == consumer if self._single else consumer in self.credit
 
     @property
@@ -93,24 +93,25 @@ class ServiceQueue:
 
     @property
     def room(self) -> int:
-        """The sum of the credit of all queued consumers."""
+        """Sum of the credit of all queued consumers."""
         credit = self.credit
         return sum([credit[consumer] for queue in self._queues.values() for consumer in queue])
 
     def order(self) -> list[int]:
-        """The queued consumers, in the order in which they will be served."""
+        """Return the queued consumers, in the order in which they will be served."""
         return [consumer for queue in self._queues.values() for consumer in queue]
 
     def waiting_selectors(self) -> frozenset[str | None]:
-        """The selectors of the queued consumers; None stands for having none."""
+        """Return the selectors of the queued consumers; None stands for a consumer without one."""
         if not self._selector:
             return frozenset((None,))
         return frozenset([self._selector.get(consumer) for consumer in self.order()])
 
     def deal(self, run: Run) -> list[tuple[int, Run]]:
-        """Deal the run out, one each in turn, as far as credit goes, whatever selectors there are.
+        """Deal the run out to queued consumers, one message each in turn, as far as credit goes.
+        Selectors aren't asked.
 
-        Each share is a consumer and what it gets.
+        Each share is a consumer and its messages.
         """
         shares: list[tuple[int, Run]] = []
         left = count = len(run)
@@ -138,8 +139,8 @@ class ServiceQueue:
         return shares
 
     def next(self, matching: frozenset[str]) -> int | None:
-        """The next consumer for a message that these selectors match; None if no queued consumer
-        may get it."""
+        """Return the next consumer for a message that these selectors match; None if no queued
+        consumer may get it."""
         if not self._selector:
             return next((queue[0] for queue in self._queues.values() if queue), None)
         for queue in self._queues.values():
@@ -168,11 +169,11 @@ class ServiceQueue:
             self.queued -= 1
 
     def _round(self, queue: deque[int], run: Run, shares: list[tuple[int, Run]]) -> int:
-        """Deal until the run ends or a consumer's credit does.
+        """Deal one message to each consumer in turn, until the run or a consumer's credit ends.
+        Returns the number of messages dealt.
 
-        A turn goes over as many consumers as there are messages, or over all of them; then it is
-        gone over again as often as the lowest credit allows. The last one served ends up last in
-        the line.
+        A turn has all consumers, or as many as there are messages. A turn of all consumers is
+        repeated until the lowest credit among them ends. The last consumer served is last in line.
         """
         credit = self.credit
         turn = [queue.popleft() for _ in range(min(len(queue), len(run)))]

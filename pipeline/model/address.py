@@ -1,9 +1,9 @@
-"""What an address means: the kind and the name of a destination.
+"""Addresses: the kind and the name of the destination that an address means.
 
-Rule 1: a prefix says the kind; without one what the peer says beside the address does (a
-        terminus' capability, a message's annotation); without either it is a bare address.
-Rule 2: the four kinds have names of their own: a topic and a queue of one name are two.
-Rule 3: in the log a destination is one string, so the log knows no kinds: a queue is a topic too.
+Rule 1: a prefix of the address gives the kind; without one the capability of the terminus or the
+        annotation of the message does; without either it is a bare address.
+Rule 2: each of the four kinds has its own names: a topic and a queue of one name are different.
+Rule 3: in the log a destination is one string without a kind, its topic: a queue has one, too.
 """
 
 import re
@@ -19,7 +19,7 @@ NAME_CHARACTERS_MAX = 255
 
 
 class Kind(StrEnum):
-    """The four kinds of JMS; the words are the capabilities that say them on a terminus."""
+    """The four kinds of JMS; the values are their capabilities on a terminus."""
 
     TOPIC = "topic"
     QUEUE = "queue"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
     TEMPORARY_QUEUE = "temporary-queue"
 
 
-#: What an address of each kind begins with. A topic's is left out in the log.
+#: Prefix of an address of each kind. The log leaves out the prefix of topics.
 PREFIXES = {
     Kind.TOPIC: "topic://",
     Kind.QUEUE: "queue://",
@@ -35,13 +35,13 @@ PREFIXES = {
     Kind.TEMPORARY_QUEUE: "temp-queue://",
 }
 
-#: What an address begins with that names a subscription by its id, for a browser.
+#: Prefix of an address that names a subscription by its id, for a browser.
 SUBSCRIPTION_PREFIX = "subscription://"
 
-#: What a pattern of topics begins with, in the log and where its word there is given as an address.
+#: Prefix of a pattern of topics, in the log and in an address that gives it as the log does.
 PATTERN_PREFIX: Final = "pattern://"
 
-#: What looks like the scheme of a URI (RFC 3986, section 3.1).
+#: The scheme of a URI (RFC 3986, section 3.1).
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 #: The message annotation `x-opt-jms-dest` (Qpid JMS): the kind of `properties.to`.
@@ -52,8 +52,8 @@ ANNOTATED = {
     3: Kind.TEMPORARY_TOPIC,
 }
 
-#: What a prefix says and what is said beside it may differ so: whoever got the name of a temporary
-#: destination may use it as that of any other.
+#: The kind of a prefix and the one given beside it may differ so: a client that got the name of a
+#: temporary destination may use it like any other.
 _FITTING = frozenset({(Kind.TEMPORARY_QUEUE, Kind.QUEUE), (Kind.TEMPORARY_TOPIC, Kind.TOPIC)})
 
 
@@ -62,14 +62,14 @@ _TEMPORARY = frozenset({Kind.TEMPORARY_QUEUE, Kind.TEMPORARY_TOPIC})
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where messages go to and are consumed from. Equal destinations are one."""
+    """A place to which messages are published and from which they are consumed."""
 
     kind: Kind
     name: str
 
     @property
     def topic(self) -> str:
-        """The word for it in the log, and an address that means it whatever stands beside it."""
+        """The destination's string in the log; also an address that needs no capability."""
         return self.name if self.kind is Kind.TOPIC else PREFIXES[self.kind] + self.name
 
     @property
@@ -82,17 +82,17 @@ class Destination:
 
 
 def kind_of_topic(topic: str) -> Kind:
-    """The kind of a destination by its word in the log."""
+    """Return the kind of the destination with this string in the log."""
     return _prefixed(topic) or Kind.TOPIC
 
 
 def is_temporary(topic: str) -> bool:
-    """Whether the destination of this word in the log is a temporary one."""
+    """Whether the destination with this string in the log is a temporary one."""
     return kind_of_topic(topic) in _TEMPORARY
 
 
 def said_by(capabilities: Iterable[str]) -> Kind | AmqpError | None:
-    """The kind that a terminus' capabilities say; None if they say none."""
+    """Return the kind among a terminus' capabilities; None if there is none."""
     words = set(capabilities)
     kinds = [kind for kind in Kind if kind in words]
     if len(kinds) > 1:
@@ -103,10 +103,10 @@ def said_by(capabilities: Iterable[str]) -> Kind | AmqpError | None:
 
 
 def destination_of(address: str, said: Kind | None, bare: Kind) -> Destination | AmqpError:
-    """The destination that an address means.
+    """Return the destination that an address means.
 
-    `said` is the kind that the peer's capabilities name, `bare` the kind where neither these nor
-    the address name one.
+    `said` is the kind that the peer's capabilities name, `bare` the kind if neither they nor the
+    address name one.
     """
     prefixed = _prefixed(address)
     name = address.removeprefix(PREFIXES[prefixed]) if prefixed else address

@@ -1,7 +1,7 @@
-"""No, and why: what a peer is told when it can't have what it asked for.
+"""AMQP errors: the answer to a peer whose request is refused.
 
 The conditions are those of AMQP 1.0 (part 2, section 8.15 to 8.18) that clients map to their own
-errors; the description is one sentence that says what, where and what to do.
+errors; the description is one sentence with the fault, its place and the remedy.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ UNAUTHORIZED = "amqp:unauthorized-access"
 
 @dataclass(frozen=True, slots=True)
 class AmqpError:
-    """An AMQP error condition and a sentence."""
+    """An AMQP error condition and its description."""
 
     condition: str
     description: str

@@ -1,8 +1,8 @@
-"""Header attributes: what decides when messages are delivered, and in which order: priority,
-expiry, delay, group.
+"""Header attributes: priority, expiry, delay and group, which decide when messages are delivered
+and in which order.
 
-Nearly all messages are plain: priority 4, no expiry, no delay, no group. Batches of plain messages
-have no header attributes at all, so that they cost nothing.
+Nearly all messages are plain: priority 4, no expiry, no delay, no group. A batch of plain messages
+has no header attributes, so they cost nothing.
 """
 
 from array import array
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from distributary.pipeline.codec.buffers import Bytes
 
-#: The priority of a message that says none (AMQP 1.0, 3.2.1).
+#: The usual priority: of a message whose header has none (AMQP 1.0, 3.2.1).
 PRIORITY = 4
 _ZERO = bytes(8)
-#: Bytes that HeaderAttributes take beside what is in the arrays.
+#: Bytes of a HeaderAttributes object without its arrays.
 _OBJECT_BYTES = 160
 
 
@@ -23,7 +23,7 @@ _OBJECT_BYTES = 160
 class HeaderAttributes:
     """The header attributes of a batch's messages, by their place in it.
 
-    Their sequences are `first`, `first + 1`, ... or those listed, as in the batch. The arrays have
+    The sequences are `first`, `first + 1`, ... or those listed, as in the batch. The arrays have
     one native-endian element per message, or are empty where all messages have the usual value:
     `priority` uint8 (usually 4), `expires_at` int64 microseconds (usually 0: never), `deliver_at`
     int64 microseconds (usually 0: at once), `groups` uint64 (a hash of the group-id that is never
@@ -39,7 +39,7 @@ class HeaderAttributes:
 
     @property
     def size(self) -> int:
-        """Bytes of memory that all this takes."""
+        """Bytes of memory of the object and its arrays."""
         columns = (self.priority, self.expires_at, self.deliver_at, self.groups)
         return _OBJECT_BYTES + sum(len(column) for column in columns)
 
@@ -52,7 +52,7 @@ class HeaderAttributes:
         return self.first + max(len(self.priority), *(len(column) // 8 for column in long))
 
     def place(self, sequence: int) -> int:
-        """Where a message of the batch lies in the arrays."""
+        """Return the index of a message of the batch in the arrays."""
         if self.sequences is None:
             return sequence - self.first
         return bisect_left(self.sequences, sequence)
@@ -61,8 +61,8 @@ class HeaderAttributes:
 def joined(
     first: int, sequences: "array[int] | None", parts: Sequence[tuple[int, HeaderAttributes | None]]
 ) -> HeaderAttributes | None:
-    """The header attributes of batches behind each other as those of one batch; each part is a
-    batch's count of messages and its header attributes. None if all are plain."""
+    """Join the header attributes of consecutive batches; each part is a batch's count of messages
+    and its header attributes. None if all messages are plain."""
     if all(attributes is None for _, attributes in parts):
         return None
     return HeaderAttributes(
@@ -76,7 +76,7 @@ def joined(
 
 
 def _column(parts: list[tuple[int, Bytes, bytes]]) -> bytes:
-    """One array of several: of each its count, the array, and the usual value where it is empty."""
+    """Join arrays, given as (count, array, usual value for each message if the array is empty)."""
     if not any(column for _, column, _ in parts):
         return b""
     return b"".join([column or usual * count for count, column, usual in parts])

@@ -1,6 +1,6 @@
-"""Settings in layers: defaults, and what is said over them, section by section.
+"""Settings in layers: defaults, and values that override them, section by section.
 
-The defaults name all sections and keys that there are.
+The defaults have all known sections and keys.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Tree: TypeAlias = dict[str, dict[str, object]]
 
 
 def merge(tree: Tree, other: Mapping[str, object], source: str) -> None:
-    """Lay `other` over `tree`. Raises InvalidRequest: `source` has a key that there isn't."""
+    """Override values of `tree` by those of `other`. Raises InvalidRequest for an unknown key."""
     for section, values in other.items():
         if section not in tree or not isinstance(values, dict):
             known = ", ".join(tree)

@@ -1,11 +1,11 @@
-"""Messages in runs: how they wait, how they are kept, and what shares one fsync.
+"""Records of the log: batches of messages, settlements and events, and the group of one fsync.
 
 A message is immutable bytes and a dense position in the log, its sequence. There is no object per
-message anywhere: what one read brings is one blob with an array of lengths, and a message is
+message: the messages of one read are one blob with an array of lengths, and a message is
 (batch, index). Times are microseconds since the epoch, UTC.
 
-Values that are made for each run or group are `msgspec.Struct`s: a frozen dataclass of nine fields
-takes 3 us to make, a struct 0.1.
+Values made for each run or group are `msgspec.Struct`s: a frozen dataclass of nine fields takes
+3 us to make, a struct 0.1.
 """
 
 from typing import TypeAlias
@@ -43,9 +43,9 @@ class PublishBatch(msgspec.Struct, frozen=True, eq=False):
     per message: `lengths` uint32 (bytes), `durable` uint8 (0 or 1), `priority` uint8 (0 to 9, 4 if
     the header has none), `ttl` uint32 (milliseconds, 0 if none).
 
-    `expires_at` and `deliver_at` are int64 times: nobody shall get the message from the one on (0:
-    it doesn't expire), and nobody before the other (0: at once). Each is empty when it would be 0
-    for all messages of the run. `plain`: it is known that no message of it has header attributes.
+    `expires_at` and `deliver_at` are int64 times: no consumer gets the message from `expires_at` on
+    (0: it doesn't expire), nor before `deliver_at` (0: at once). An array is empty when it would be
+    0 for all messages. `plain`: it is known that no message of the batch has header attributes.
     """
 
     topic: str
@@ -63,8 +63,8 @@ class PublishBatch(msgspec.Struct, frozen=True, eq=False):
 class Settlement(msgspec.Struct, frozen=True):
     """The durable record of one outcome for a run of deliveries of one subscription.
 
-    All of them were handed to one consumer at one time with one delivery count. `final` says
-    whether the subscription is owed them no more. `floor` is the subscription's floor after this
+    All of them were delivered to one consumer at one time with one delivery count. `final`: the
+    subscription is owed them no more. `floor` is the subscription's floor after this
     settlement and all before it. `sequences` are runs of sequences, ascending in each.
     """
 
@@ -81,13 +81,13 @@ class Settlement(msgspec.Struct, frozen=True):
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True):
-    """One event in the life of a durable subscription, with all that it is after it.
+    """One event of a durable subscription, with the subscription's whole state after it.
 
     `floor` is the first sequence that it is owed: the head of the log when it was created or
-    redefined. `policy` is what was said of its own policy, as text (`pipeline.model.policy`); empty
-    if nothing was. `made` says who made it, in each of its events. `dropped` is how many messages
-    that it was owed the event took from it; with a selector the most that it can be. `by` is the
-    user who did this; empty if the gateway did it by itself.
+    redefined. `policy` is its own policy as text (`pipeline.model.policy`), empty if it has none.
+    `made`, the creator of the subscription, is in each of its events. `dropped` is the number of
+    owed messages that the event dropped; with a selector an upper bound. `by` is the user who did
+    this; empty if the gateway did it by itself.
     """
 
     event: SubscriptionEvent
@@ -115,22 +115,22 @@ class SchemaRecord(msgspec.Struct, frozen=True):
 
     @property
     def event(self) -> SubscriptionEvent:
-        """The word for it among the events of the log."""
+        """The event as the log names it."""
         return SubscriptionEvent.SCHEMA
 
     @property
     def id(self) -> str:
-        """Where a subscription's event has the subscription's id."""
+        """The value of this event in the column of subscriptions' ids."""
         return f"schema/{quote(self.topic, '')}"
 
 
 class TransactionRecord(msgspec.Struct, frozen=True):
     """A transaction was prepared under a global id, or decided for several logs, or one ended.
 
-    `transaction` is the global id (`pipeline.transactions.global_id`), `work` all that a prepared
-    one will have done, in the words of `ingest.transactions.prepared_work`, or the other logs of a
-    decided one; it is empty at its end. `floor` is the head of the log then, `by` the user who did
-    this, `user` who prepared it: each user has ids of its own; empty of a decided one.
+    `transaction` is the global id (`pipeline.transactions.global_id`). `work` is a prepared
+    transaction's work, as `ingest.transactions.prepared_work` writes it, or the other logs of a
+    decided one; empty when it ended. `floor` is the head of the log then, `by` the user who did
+    this. `user` is the user who prepared it, as each user has ids of its own; empty if decided.
     """
 
     event: SubscriptionEvent
@@ -142,7 +142,7 @@ class TransactionRecord(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """Where a subscription's event has the subscription's id."""
+        """The value of this event in the column of subscriptions' ids."""
         return f"transaction/{self.transaction}" + (f"/{quote(self.user, '')}" if self.user else "")
 
 
@@ -151,11 +151,10 @@ LogEvent: TypeAlias = SubscriptionRecord | SchemaRecord | TransactionRecord
 
 
 class Group(msgspec.Struct, frozen=True, eq=False):
-    """What shares one fsync, one frame of the journal, and lies whole inside one Delta commit.
+    """Records that one fsync makes durable: one frame of the journal, whole in one Delta commit.
 
-    `number` rises by one from group to group, for ever. The messages of `messages`, in order, have
-    the sequences `first_sequence`, `first_sequence + 1`, ...; `written_at` is their publishing
-    time.
+    `number` rises by one from group to group, also over restarts. The messages, in order, have the
+    sequences `first_sequence`, `first_sequence + 1`, ...; `written_at` is their publishing time.
     """
 
     number: int

@@ -1,7 +1,6 @@
-"""What `topic_log` says of a message in the columns beside its bytes."""
+"""Columns of `topic_log` that each reader of a message gets beside its bytes."""
 
-#: Columns that whoever reads a message gets as they stand, in this order; `message`, its bytes,
-#: comes after them.
+#: Copied unchanged, in this order; `message`, its bytes, comes after them.
 COPIED = (
     "sequence",
     "topic",

@@ -1,6 +1,6 @@
-"""Policies: what an operator decides about a subscription or a topic, and JMS leaves open.
+"""Policies: an operator's decisions about a subscription or a topic that JMS leaves open.
 
-Every field has a default that limits nothing. 0 means: no such limit.
+A limit of 0 means no limit. By default only `delivery_attempts_max` has another value.
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ from distributary.pipeline.model.subscription import Origin
 
 
 class Overflow(StrEnum):
-    """What happens when a backlog is full."""
+    """Consequence of a full backlog."""
 
     REFUSE = "refuse"  #: publishers are refused: amqp:resource-limit-exceeded
     DROP_OLDEST = "drop_oldest"
@@ -20,10 +20,10 @@ class Overflow(StrEnum):
 
 
 class Storage(StrEnum):
-    """What of a topic's messages isn't written to the log, as no subscription that outlasts the
-    process wants it. Each word takes in what the ones before it do."""
+    """Messages of a topic that aren't written to the log, as no subscription that outlasts the
+    process wants them. Each value includes the messages of the values before it."""
 
-    LOG = "log"  #: nothing: all is written
+    LOG = "log"  #: none: all messages are written
     TEMPORARY = "temporary"  #: non-persistent messages for temporary destinations
     NON_PERSISTENT = "non_persistent"  #: non-persistent messages
     MEMORY = "memory"  #: persistent ones, too
@@ -33,29 +33,30 @@ class Storage(StrEnum):
         return self is not Storage.LOG and (temporary or self is not Storage.TEMPORARY)
 
     def skips(self, *, persistent: bool) -> bool:
-        """Whether messages that may stay in memory do."""
+        """Whether messages that may stay in memory aren't written to the log."""
         return self is Storage.MEMORY or not (persistent or self is Storage.LOG)
 
 
 class Redefine(StrEnum):
-    """What happens when a consumer attaches to a durable subscription without consumers, and
-    wants another topic, selector or no-local."""
+    """Consequence of an attach to a durable subscription without consumers, with another topic,
+    selector or no-local."""
 
-    AUTO = "auto"  #: `refuse` where an operator has made it, `replace` where a client has
+    AUTO = "auto"  #: `refuse` if an operator created it, `replace` if a client did
     REFUSE = "refuse"  #: the consumer is refused, the subscription stays
-    INHERIT = "inherit"  #: who says neither selector nor no-local gets what is there; else `refuse`
-    REPLACE = "replace"  #: what it was owed is dropped, and it begins anew (JMS)
+    #: A consumer without selector and no-local gets the existing ones; any other: `refuse`.
+    INHERIT = "inherit"
+    REPLACE = "replace"  #: its backlog is dropped, and it begins anew (JMS)
 
     def of(self, origin: Origin) -> "Redefine":
-        """What holds for a subscription that was made so."""
+        """Return the rule for a subscription of this origin: `AUTO` is resolved."""
         if self is not Redefine.AUTO:
             return self
         return Redefine.REFUSE if origin is Origin.OPERATOR else Redefine.REPLACE
 
 
 class Lifetime(StrEnum):
-    """What has to end, of the last consumer, before a subscription ends by itself; the words are
-    AMQP's expiry policies (part 3, section 3.5.6)."""
+    """The endpoint of the last consumer with whose end its subscription ends, or its expiry begins;
+    the values are AMQP's expiry policies (part 3, section 3.5.6)."""
 
     LINK_DETACH = "link-detach"
     SESSION_END = "session-end"
@@ -64,14 +65,14 @@ class Lifetime(StrEnum):
 
 
 class Expiry(msgspec.Struct, frozen=True):
-    """A subscription ends so many seconds after this, unless a consumer resumes it meanwhile."""
+    """A subscription ends `seconds` after the end of `lifetime`, unless a consumer resumes it."""
 
     lifetime: Lifetime = Lifetime.NEVER
     seconds: int = 0
 
     @property
     def with_link(self) -> bool:
-        """Whether the end of the last link is the end."""
+        """Whether the subscription ends at once with its last link."""
         return self.lifetime is Lifetime.LINK_DETACH and not self.seconds
 
 
@@ -93,44 +94,45 @@ class Backlog(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """How one subscription delivers."""
+    """Delivery policy of one subscription."""
 
     #: Failed attempts until a message is given up.
     delivery_attempts_max: int = 10
     #: Milliseconds until a message that failed is delivered again: `delay * multiplier ** (n - 1)`
-    #: after the n-th failure, at most `redelivery_delay_ms_max`, then changed by up to `jitter`
-    #: (0 to 1) of itself, up or down, by a hash of its sequence and n.
+    #: after the n-th failure, at most `redelivery_delay_ms_max`, then up to `jitter` (0 to 1) of
+    #: that more or less, by a hash of its sequence and n.
     redelivery_delay_ms: int = 0
     redelivery_multiplier: float = 1.0
     redelivery_delay_ms_max: int = 60_000
     redelivery_jitter: float = 0.0
     #: Whether a delivery whose consumer was lost (its connection, session or link ended by an
-    #: error) has failed. If not, the message comes again marked as redelivered, and that is all.
+    #: error) has failed. If not, the message is only delivered again, marked as redelivered.
     lost_consumer_counts: bool = False
-    #: Whether what is given up (rejected, undeliverable, too many failures) is kept as a copy, in
-    #: the queue `DLQ.<subscription>` or in that of `dead_letter_address`.
+    #: Whether a copy is kept of a message that is given up (rejected, undeliverable, too many
+    #: failures), in the queue `DLQ.<subscription>` or the one of `dead_letter_address`.
     dead_letter: bool = True
     dead_letter_address: str = ""
-    #: Whether what expired is kept so, too.
+    #: Whether a copy of an expired message is kept, too.
     dead_letter_expired: bool = False
     consumers_max: int = 0
-    #: One consumer gets all, the next one when it goes.
+    #: One consumer gets all messages; when it detaches, the next one does.
     single_active: bool = False
     #: Messages with one group-id go to one consumer.
     message_groups: bool = True
-    #: Milliseconds that a consumer may hold a delivery; then it has failed and goes to the next.
+    #: Milliseconds that a consumer may hold a delivery; then the attempt has failed.
     lock_ms: int = 0
     redefine: Redefine = Redefine.AUTO
-    #: Whether a durable subscription without consumers becomes shared, or exclusive, by a consumer
-    #: that wants it so.
+    #: Whether a consumer may attach to a durable subscription without consumers as shared if it is
+    #: exclusive, or the other way round, and so change it.
     sharing_may_change: bool = False
     #: Whether a client's first use of a durable subscription or queue creates it.
     create_on_use: bool = True
-    #: When a durable subscription ends by itself, so many seconds after the word. Queues don't.
+    #: When a durable subscription ends by itself: `expiry_seconds` after the end of `expiry`.
+    #: Queues don't.
     expiry: Lifetime = Lifetime.NEVER
     expiry_seconds: int = 0
-    #: Bytes of one page of older messages, of which two are in memory at most; 0: as its topic's
-    #: policy says, else as for all.
+    #: Bytes of one page of older messages, of which two are in memory at most; 0: the value of
+    #: its topic's policy, else the setting.
     page_bytes: int = 0
     backlog: Backlog = Backlog()
 
@@ -147,13 +149,13 @@ class Route(msgspec.Struct, frozen=True):
     selector: str | None = None
 
     def __str__(self) -> str:
-        """As it is written."""
+        """Return the route as policies write it."""
         address = PREFIXES[self.to.kind] + self.to.name
         return address if self.selector is None else f"{address} where {self.selector}"
 
 
 class TopicPolicy(msgspec.Struct, frozen=True):
-    """What holds for all that is published to a topic or queue.
+    """Policy of a topic or queue, for all messages published to it.
 
     A message whose id was seen among the last `duplicates_messages` of its topic, and not longer
     than `duplicates_ms` ago, is accepted and not stored; both 0: duplicates aren't looked for.
@@ -165,13 +167,13 @@ class TopicPolicy(msgspec.Struct, frozen=True):
     routes: tuple[Route, ...] = ()
     #: Whether a client's first use of a topic or queue creates it.
     create_on_use: bool = True
-    #: Bytes of one page of older messages for each of its subscriptions; 0: as for all.
+    #: Bytes of one page of older messages for each of its subscriptions; 0: the setting.
     page_bytes: int = 0
     storage: Storage = Storage.TEMPORARY
-    #: The queue of what its schema doesn't allow (`validate` dead-letter). Empty: of a topic
-    #: `DLQ.topic/NAME`, of a queue that of what the queue gives up.
+    #: The queue of messages that its schema doesn't allow (`validate` dead-letter). Empty: for a
+    #: topic `DLQ.topic/NAME`, for a queue its usual queue of dead letters.
     dead_letter_address: str = ""
-    #: What holds for each of its subscriptions that has no limit of its own.
+    #: Limits of each of its subscriptions that has no limit of its own.
     backlog: Backlog = Backlog()
 
     @property

@@ -1,6 +1,6 @@
-"""Messages of one topic as they are kept and delivered. A dataclass and no struct: selectors read
-it on Spark's executors, too, which have nothing of ours but the wheel. And not a frozen one, which
-takes five times as long to make; nothing changes it all the same."""
+"""Messages of one topic as they are kept and delivered. `RecordBatch` is no msgspec struct:
+selectors read it on Spark's executors, too, where only our wheel is installed. It isn't frozen, as
+that takes five times as long to make; but it is never changed."""
 
 from array import array
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from distributary.pipeline.model.header_attributes import HeaderAttributes
 
 @dataclass(slots=True, eq=False)
 class RecordBatch:
-    """Messages of one topic, to deliver: all that the topic has from `first` to `stop - 1`.
+    """Messages of one topic, to deliver: all of them from `first` to `stop - 1`.
 
-    `filtered`: only what one subscription's selector may match, as a hint says; it is of no use to
-    any other.
+    `filtered`: only those that one subscription's selector may match, as a hint says; for no other
+    subscription.
 
     Their sequences are `first .. first + count - 1`, unless `sequences` lists them: int64,
     ascending, the first one `first`. Message i lies at `blob[offsets[i]:offsets[i + 1]]`;
-    `offsets` is int32, native-endian, `count + 1` elements. `attributes` is None when all of them
-    are plain.
+    `offsets` is int32, native-endian, `count + 1` elements. `attributes` is None when all
+    messages are plain.
     """
 
     first: int

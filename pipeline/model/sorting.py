@@ -1,4 +1,4 @@
-"""What of the messages at hand can go now: expiry, delay and priority, by whole batches."""
+"""Sorting of offered messages by expiry, delay and priority, in whole batches."""
 
 from array import array
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from distributary.pipeline.sequences.sequence_set import Run
 
 
 class Sorted(msgspec.Struct, frozen=True):
-    """A run by what is to be done with it; runs may be empty.
+    """A run, split by the next step for its messages; each part may be empty.
 
-    `ready` are to be delivered, ascending whatever their priority. `priorities` are all of them and
-    of `low` and `delayed` that have not the usual one.
+    `ready` are to be delivered now, in ascending order for all priorities. `priorities` has the
+    messages of `ready`, `low` and `delayed` whose priority isn't the usual one.
     """
 
     ready: Run
@@ -27,8 +27,8 @@ class Sorted(msgspec.Struct, frozen=True):
 
 
 def sort(run: Run, attributes: HeaderAttributes | None, now: int, *, by_priority: bool) -> Sorted:
-    """Sort messages of a batch with these header attributes; without `by_priority` all of them are
-    of one."""
+    """Sort messages of a batch with these header attributes; without `by_priority` all of them have
+    one priority."""
     if attributes is None:
         return Sorted(run)
     run, expired = split_expired(run, attributes, now)
@@ -45,8 +45,8 @@ def sort(run: Run, attributes: HeaderAttributes | None, now: int, *, by_priority
 
 
 def split_expired(run: Run, attributes: HeaderAttributes | None, now: int) -> tuple[Run, Run]:
-    """Messages of a batch with these header attributes: those whose time isn't over, and those
-    that have expired."""
+    """Split messages of a batch with these header attributes: those that haven't expired, and those
+    that have."""
     if attributes is None:
         return run, range(0)
     expiries = column(attributes.expires_at, "q", run, attributes)
@@ -59,7 +59,7 @@ def split_expired(run: Run, attributes: HeaderAttributes | None, now: int) -> tu
 def column(
     data: Bytes, code: Literal["B", "q", "Q"], run: Run, attributes: HeaderAttributes
 ) -> Sequence[int] | None:
-    """The values of these messages, or None if all of them have the usual one."""
+    """Return the values of these messages, or None if all of them have the usual one."""
     if not data or not run:
         return None
     values = memoryview(data).cast("B").cast(code)
@@ -70,19 +70,19 @@ def column(
 
 
 def chosen(run: Run, which: Sequence[bool]) -> Run:
-    """Those of the run for which it is true."""
+    """Return the messages of the run for which `which` is true."""
     return as_run(array("q", compress(run, which)))
 
 
 def as_run(sequences: "array[int]") -> Run:
-    """The same as a range, if there is none between them."""
+    """Return the sequences as a range if they are consecutive, else unchanged."""
     if sequences and sequences[-1] - sequences[0] == len(sequences) - 1:
         return range(sequences[0], sequences[-1] + 1)
     return sequences
 
 
 def _priorities(run: Run, attributes: HeaderAttributes) -> tuple[tuple[tuple[int, Run], ...], Run]:
-    """The messages of each unusual priority, and those of a low one."""
+    """Return the messages of each unusual priority, and those below the usual one."""
     values = column(attributes.priority, "B", run, attributes)
     if values is None:
         return (), range(0)
@@ -96,7 +96,7 @@ def _priorities(run: Run, attributes: HeaderAttributes) -> tuple[tuple[tuple[int
 
 
 def _delays(run: Run, times: Sequence[int], now: int) -> tuple[tuple[int, Run], ...]:
-    """Those that must wait, by the time until which they must."""
+    """Return the messages whose time is after `now`, by time."""
     by_time: dict[int, array[int]] = {}
     for sequence, time in zip(run, times, strict=True):
         if time > now:
@@ -105,7 +105,7 @@ def _delays(run: Run, times: Sequence[int], now: int) -> tuple[tuple[int, Run], 
 
 
 def _without(run: Run, low: Run) -> tuple[Run, Run]:
-    """The run without those of a low priority, and these as far as they are in it."""
+    """Split the run: the messages that aren't in `low`, and those that are."""
     is_low = frozenset(low)
     which = [one in is_low for one in run]
     return chosen(run, [not one for one in which]), chosen(run, which)

@@ -1,8 +1,7 @@
-"""What a subscription is: its identity, its definition, the events of its life.
+"""A subscription: its identity, its definition and its events.
 
-Identity follows the wire (how real JMS clients name links): a durable subscription is one name in
-one scope; the scope is a container, or global. See `pipeline.subscriptions.attach_intent` for how a
-link says which.
+Identity follows the link names of real JMS clients: a durable subscription is one name in one
+scope, a container or global. `pipeline.subscriptions.attach_intent` reads it from a link.
 """
 
 from dataclasses import dataclass
@@ -17,46 +16,46 @@ _VOLATILE = "?volatile"
 
 
 class SubscriptionEvent(StrEnum):
-    """What happened to a subscription; each is a durable record in the log."""
+    """An event of a subscription, schema or transaction; each is a durable record in the log."""
 
     CREATED = "created"
     REDEFINED = "redefined"  #: other topic, selector or no-local: its backlog is dropped
-    REWOUND = "rewound"  #: it is owed what lies from another floor on, earlier or later
-    PURGED = "purged"  #: its backlog was dropped; it is owed what comes from now on
-    PAUSED = "paused"  #: its consumers get nothing; what is published is kept for it
+    REWOUND = "rewound"  #: it is owed messages from another floor on, earlier or later
+    PURGED = "purged"  #: its backlog was dropped; it is owed messages from now on
+    PAUSED = "paused"  #: its consumers get no messages; published ones are kept for it
     RESUMED = "resumed"
     CONFIGURED = "configured"  #: it has another policy, or has become shared or exclusive
     DELETED = "deleted"
-    SCHEMA = "schema"  #: no subscription's: a topic, or the topics of a pattern, got another schema
-    PREPARED = "prepared"  #: no subscription's: a transaction waits for its transaction manager
+    SCHEMA = "schema"  #: of a topic, or the topics of a pattern: it has another schema
+    PREPARED = "prepared"  #: a transaction waits for its transaction manager
     COMMITTED = "committed"  #: a prepared transaction ended: its work is in the same group
     ROLLED_BACK = "rolled_back"  #: a prepared transaction ended without effect
-    DECIDED = "decided"  #: a transaction of several logs is to be; its work here is in this group
-    COMPLETED = "completed"  #: a decided one is committed in all of its logs, or they are given up
+    DECIDED = "decided"  #: a transaction of several logs commits; its work here is in this group
+    COMPLETED = "completed"  #: a decided transaction is committed in all logs, or they are given up
 
 
 class Origin(StrEnum):
-    """Who made a subscription."""
+    """Creator of a subscription."""
 
-    CLIENT = "client"  #: by using it; also what was made before this was recorded
+    CLIENT = "client"  #: by using it; also of subscriptions older than this record
     OPERATOR = "operator"  #: by a request to `$management`
     GATEWAY = "gateway"  #: a queue of dead letters
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How a subscription was created: by what, and by which user ("" if that isn't known)."""
+    """Creation of a subscription: its origin, and the user ("" if that isn't known)."""
 
     origin: Origin = Origin.CLIENT
     user: str = ""
 
 
-#: What is taken for granted of a subscription of which nothing was recorded.
+#: The default for a subscription whose creation wasn't recorded.
 MADE_BY_CLIENT = Made()
 
 
-#: With these a new incarnation begins: it is owed what lies from the event's floor on, whatever was
-#: settled before.
+#: Events that begin a new incarnation: the subscription is owed messages from the event's floor on,
+#: even those that were settled before.
 BEGINNINGS = frozenset(
     {
         SubscriptionEvent.CREATED,
@@ -67,13 +66,13 @@ BEGINNINGS = frozenset(
 )
 
 
-#: Transactions that wait for their end: what is prepared, and what is decided here.
+#: Events after which a transaction waits for its end: it is prepared, or decided here.
 OPEN_TRANSACTIONS = frozenset({SubscriptionEvent.PREPARED, SubscriptionEvent.DECIDED})
-#: How they end.
+#: Events that end a transaction.
 ENDS_OF_TRANSACTIONS = frozenset(
     {SubscriptionEvent.COMMITTED, SubscriptionEvent.ROLLED_BACK, SubscriptionEvent.COMPLETED}
 )
-#: Events that are no subscription's: of schemas, and of transactions.
+#: Events of schemas and of transactions.
 NOT_OF_SUBSCRIPTIONS = frozenset(
     {SubscriptionEvent.SCHEMA, *OPEN_TRANSACTIONS, *ENDS_OF_TRANSACTIONS}
 )
@@ -84,8 +83,8 @@ class SubscriptionKey:
     """The identity of a named subscription: equal keys are one subscription.
 
     `container` is None for a global subscription. `durable` is part of the key: a durable and a
-    non-durable subscription of one name may exist at the same time. `queue` marks the one
-    subscription that a queue is; its name is the queue's, and it has no container.
+    non-durable subscription of one name may exist at the same time. `queue` marks the subscription
+    of a queue: its name is the queue's, and it has no container.
     """
 
     container: str | None
@@ -95,12 +94,12 @@ class SubscriptionKey:
 
     @property
     def own(self) -> bool:
-        """Whether it lasts, and belongs to one client id."""
+        """Whether the subscription is durable and belongs to one client id."""
         return self.durable and self.container is not None
 
     @property
     def id(self) -> str:
-        """The word for this subscription in tables, logs and metrics, e.g. `global/dispatchers`,
+        """The id of this subscription in tables, logs and metrics, e.g. `global/dispatchers`,
         `container/billing/orders` or `queue/orders`; parts are percent-encoded, so the id is
         unambiguous."""
         if self.queue:
@@ -111,7 +110,7 @@ class SubscriptionKey:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The key with this id. Raises InvalidRequest for what is no id."""
+        """Return the key with this id. Raises InvalidRequest if the text is no id."""
         durable = not text.endswith(_VOLATILE)
         match text.removesuffix(_VOLATILE).split("/"):
             case ["global", name]:
@@ -132,8 +131,8 @@ class SubscriptionKey:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a subscription selects of which topic. Two definitions that differ mean another
-    subscription (JMS 2.0, section 8.3)."""
+    """Topic of a subscription, and the messages that it selects there. Another definition means
+    another subscription (JMS 2.0, section 8.3)."""
 
     topic: str
     shared: bool

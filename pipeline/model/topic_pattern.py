@@ -1,9 +1,9 @@
-"""Patterns of topics: what the wildcard characters of an address mean, and which topics match.
+"""Patterns of topics: wildcards in addresses, and the topics that match them.
 
 Rule 1: a name is words with dots between them. A wildcard stands for a whole word (`*`), or for the
-        rest, which is any number of words, none too (`#`, in ActiveMQ Classic `>`).
-Rule 2: in the log a pattern is one string, `pattern://` and the name in RabbitMQ's syntax, whatever
-        style it was written in; so a durable subscription outlives another style in the settings.
+        rest: any number of words, also none (`#`, in ActiveMQ Classic `>`).
+Rule 2: in the log a pattern is one string, `pattern://` and the name in RabbitMQ's syntax, from
+        every style; so a durable subscription outlives a change of style in the settings.
 Rule 3: patterns are for topics: queues and temporary destinations never match.
 """
 
@@ -26,12 +26,12 @@ from distributary.pipeline.model.amqp_error import INVALID_FIELD, AmqpError
 #: Rests in one pattern at most: Spark's regular expressions try all ways to share a name between
 #: them, a name of 128 words 8,000 ways with two and 350,000 with three.
 RESTS_MAX: Final = 2
-#: A word, and the rest, in the log.
+#: The wildcards in the log: for a word, and for the rest.
 WORD, REST = "*", "#"
 
 
 class PatternStyle(StrEnum):
-    """Whose wildcards consumers write (`delivery.pattern_style`)."""
+    """The product whose wildcards consumers use (`delivery.pattern_style`)."""
 
     ARTEMIS = "artemis"
     CLASSIC = "classic"
@@ -41,7 +41,7 @@ class PatternStyle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """The wildcards of one style; `anywhere`: the rest may stand before other words."""
+    """Wildcards of one style; `anywhere`: the rest may stand before other words."""
 
     word: str
     rest: str
@@ -55,20 +55,20 @@ SYNTAX: Final = {
     PatternStyle.RABBITMQ: Syntax("*", "#", anywhere=True),
 }
 
-#: What no name has, and is longer than one.
+#: Stands for any word: longer than a name, of a character that no name has.
 _ANY: Final = "\0" * (NAME_CHARACTERS_MAX + 1)
-#: A pattern as the log has it means the same in every style.
+#: The syntax of patterns in the log, which means the same in every style.
 _IN_THE_LOG: Final = Syntax(WORD, REST, anywhere=True)
 
 
 def is_pattern(topic: str) -> bool:
-    """Whether this word of the log is a pattern of topics."""
+    """Whether this string of the log is a pattern of topics."""
     return topic.startswith(PATTERN_PREFIX)
 
 
 def consumed(destination: Destination, style: PatternStyle) -> Destination | AmqpError:
-    """What a consumer that names this destination means: a pattern where the name has wildcards,
-    else the destination."""
+    """Return the destination that a consumer means: a pattern if the name has wildcards, else the
+    destination itself."""
     name, syntax = _read_as(destination.name, style)
     if syntax is None or destination.is_temporary:
         return destination
@@ -84,7 +84,7 @@ def consumed(destination: Destination, style: PatternStyle) -> Destination | Amq
 
 
 def published(destination: Destination, style: PatternStyle) -> AmqpError | None:
-    """Why nobody can publish to this destination, if it is a pattern."""
+    """Return the error for publishing to this destination if it is a pattern, else None."""
     name, syntax = _read_as(destination.name, style)
     if syntax is None or destination.is_temporary:
         return None
@@ -97,7 +97,7 @@ def published(destination: Destination, style: PatternStyle) -> AmqpError | None
 
 
 def _read_as(name: str, style: PatternStyle) -> tuple[str, Syntax | None]:
-    """The name without a prefix, and its syntax; None if nothing in it can be a wildcard."""
+    """Return the name without its prefix, and its syntax; None if it can have no wildcard."""
     if is_pattern(name):
         return name.removeprefix(PATTERN_PREFIX), _IN_THE_LOG
     syntax = SYNTAX.get(style)
@@ -114,7 +114,7 @@ def _wild_queue(queue: Destination, words: list[str], syntax: Syntax) -> AmqpErr
 
 
 def _wrong(name: str, words: list[str], syntax: Syntax) -> str:
-    """Why this is neither a name nor a pattern; empty if it is one of them."""
+    """Return why these words are neither a name nor a pattern; empty if they are one of them."""
     wild = (syntax.word, syntax.rest)
     if any(word not in wild and any(one in word for one in wild) for word in words):
         return f"{syntax.word} and {syntax.rest} stand for whole words between dots"
@@ -130,14 +130,14 @@ def _wrong(name: str, words: list[str], syntax: Syntax) -> str:
 
 
 def _shortened(words: list[str]) -> list[str]:
-    """The same pattern with one rest where some follow each other."""
+    """Return the words with one rest in place of consecutive ones."""
     pairs = zip(words, ["", *words], strict=False)
     return [word for word, before in pairs if not word == before == REST]
 
 
 def matches(topic: str, name: str) -> bool:
-    """Whether the destination `name` is among those of `topic`, both words of the log: a pattern's
-    topics, or the one itself."""
+    """Whether `topic`, a pattern or a destination, includes the destination `name`; both as strings
+    of the log."""
     if not is_pattern(topic):
         return topic == name
     if is_pattern(name) or kind_of_topic(name) is not Kind.TOPIC:
@@ -146,13 +146,13 @@ def matches(topic: str, name: str) -> bool:
 
 
 def expression(pattern: str) -> str:
-    """A regular expression (of Python, of Java) for a topic's name with a dot behind it. It says
-    nothing of other destinations than topics: `NOT_TOPICS` are what theirs begin with."""
+    """Return a regular expression (of Python, of Java) for a topic's name with a dot behind it. The
+    caller excludes other destinations by their prefixes, `NOT_TOPICS`."""
     words = pattern.removeprefix(PATTERN_PREFIX).split(".")
     return "^" + "".join(_expression_of(word) for word in words) + "$"
 
 
-#: What the words of all destinations begin with that are no topics.
+#: Prefixes, in the log, of all destinations that are no topics.
 NOT_TOPICS: Final = tuple(prefix for kind, prefix in PREFIXES.items() if kind is not Kind.TOPIC)
 
 
@@ -168,9 +168,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def stand_ins(pattern: str) -> list[str]:
-    """Names that stand for all that match: what is true of each of them, of a rule that knows `*`
-    for any characters and `?` for one, is true of every topic of the pattern. Each wildcard is in
-    them as more characters than a name has, and a rest as no word, too."""
+    """Return names such that a rule with `*` for any characters and `?` for one, which matches all
+    of them, matches every topic of the pattern. Each wildcard becomes more characters than a name
+    has; a rest also becomes no word."""
     names: list[list[str]] = [[]]
     for word in pattern.removeprefix(PATTERN_PREFIX).split("."):
         longer = [[*name, _ANY if word in (WORD, REST) else word] for name in names]
@@ -179,8 +179,8 @@ def stand_ins(pattern: str) -> list[str]:
 
 
 def least(pattern: str) -> str:
-    """What the names of all matching topics begin with, as far as the pattern says it."""
+    """Return the longest prefix of all matching topics' names that the pattern gives."""
     words = pattern.removeprefix(PATTERN_PREFIX).split(".")
     known = words[: next(nth for nth, word in enumerate(words) if word in (WORD, REST))]
-    # The dot behind it isn't there where the rest is none.
+    # Without the dot behind it: a name in which the rest is no word has none.
     return ".".join(known)

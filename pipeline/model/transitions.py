@@ -1,8 +1,8 @@
-"""The life of one message on one subscription.
+"""The states of one message on one subscription, and the events that change them.
 
-Rule 1: every legal change of state is a row of TRANSITIONS; a row that isn't there is an error.
-        `dispatch.queue_state` asks it for each run that leaves its consumer, or is dropped.
-Rule 2: what a terminal state from the wire does is a row of EVENTS, and follows from rule 1.
+Rule 1: every legal change of state is a row of TRANSITIONS; any other change is an error.
+        `dispatch.queue_state` looks up each run that leaves its consumer, or is dropped.
+Rule 2: EVENTS maps each terminal state from the wire to its event; rule 1 does the rest.
 Rule 3: this module knows no clock, no link and no table.
 """
 
@@ -16,23 +16,23 @@ from distributary.pipeline.model.outcome import Outcome
 
 class State(StrEnum):
     AVAILABLE = "available"  #: any consumer with credit may acquire it
-    ACQUIRED = "acquired"  #: held by one consumer until it settles, or goes
+    ACQUIRED = "acquired"  #: held by one consumer until that settles it or detaches
     SETTLED = "settled"  #: acknowledged; the floor may pass it
     ARCHIVED = "archived"  #: given up; the floor may pass it
 
 
 class Event(StrEnum):
-    """The terminal states of AMQP 1.0 (part 3, section 4), and the events that are ours."""
+    """The terminal states of AMQP 1.0 (part 3, section 4), and our own events."""
 
     ACQUIRE = "acquire"
     ACCEPT = "accept"
     REJECT = "reject"
     RELEASE = "release"
     MODIFY = "modify"  #: given back
-    MODIFY_UNDELIVERABLE = "modify_undeliverable"  #: this subscription shall not see it again
+    MODIFY_UNDELIVERABLE = "modify_undeliverable"  #: not for this subscription again
     LOSE = "lose"  #: the link went away
     LAPSE = "lapse"  #: its lock ended
-    DROP = "drop"  #: nobody shall have it any more: its time is over, it failed too often
+    DROP = "drop"  #: no consumer may have it any more: it expired or failed too often
 
 
 TRANSITIONS: dict[State, dict[Event, State]] = {
@@ -50,10 +50,10 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     State.ARCHIVED: {},
 }
 
-#: The states in which the subscription is owed the message no more.
+#: States in which the message is owed to the subscription no more.
 FINAL = frozenset({State.SETTLED, State.ARCHIVED})
 
-#: After these an attempt has failed: the message comes again, unless it has failed too often.
+#: Events that count as a failed attempt: the message is redelivered, unless it failed too often.
 FAILURES = frozenset({Event.MODIFY, Event.LAPSE})
 
 #: (outcome, undeliverable here) -> event. Only `modified` can say that it is undeliverable here.
@@ -67,7 +67,7 @@ EVENTS: dict[tuple[Outcome, bool], Event] = {
 
 
 class DeliveryState(msgspec.Struct, frozen=True):
-    """What a consumer says about a delivery: the fields of its terminal state.
+    """A consumer's terminal state of a delivery, with its fields.
 
     `failed` and `undeliverable` are fields of `modified` only.
     """
@@ -77,12 +77,12 @@ class DeliveryState(msgspec.Struct, frozen=True):
     undeliverable: bool = False
 
 
-#: A delivery settled without a state: the default outcome that JMS clients ask for in their source.
+#: Of a delivery settled without a state: the default outcome in the source of JMS clients.
 WITHOUT_STATE = DeliveryState(Outcome.MODIFIED, failed=True)
 
 
 def event_of(outcome: Outcome, *, undeliverable: bool) -> Event:
-    """The event that a consumer's outcome is."""
+    """Return the event of a consumer's outcome."""
     try:
         return EVENTS[outcome, undeliverable]
     except KeyError:

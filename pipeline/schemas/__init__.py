@@ -1,6 +1,6 @@
-"""Schemas: what the messages of a topic must be, and which columns they become.
+"""Schemas: rules for the messages of a topic, and the columns that they become.
 
-Standard library and the codec alone. Start with `schema_version`, then `column_types`. What a
-format says becomes columns in `json_columns` and `avro_columns` (Protobuf's in `formats`, whose
-library reads descriptors); `formats` reads bodies into rows.
+Standard library and the codec alone. Start with `schema_version`, then `column_types`.
+`json_columns` and `avro_columns` turn definitions into columns; `formats` does so for Protobuf, as
+its library reads descriptors, and reads bodies into rows.
 """

@@ -1,4 +1,4 @@
-"""AMQP values as JSON has them, so that one schema speaks of both.
+"""AMQP values as JSON, so that one schema applies to both.
 
 | AMQP | JSON |
 |---|---|
@@ -24,8 +24,8 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def amqp_instance(value: Value) -> Instance:
-    """A value as JSON. Raises NotFitting for what JSON has no form for: decimals of AMQP, keys that
-    are no strings, timestamps outside of the years 1 to 9999."""
+    """Return a value as JSON. Raises NotFitting for values that JSON can't have: decimals of AMQP,
+    keys that are no strings, timestamps outside of the years 1 to 9999."""
     match value:
         case Timestamp():
             return timestamp_text(value)
@@ -60,7 +60,7 @@ def _within(part: str | int, value: Value) -> Instance:
 
 
 def timestamp_of(milliseconds: int) -> datetime:
-    """An AMQP timestamp. Raises NotFitting outside of the years 1 to 9999."""
+    """Return an AMQP timestamp as a datetime. Raises NotFitting outside of the years 1 to 9999."""
     try:
         return EPOCH + timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -70,6 +70,6 @@ def timestamp_of(milliseconds: int) -> datetime:
 
 
 def timestamp_text(milliseconds: int) -> str:
-    """An AMQP timestamp as RFC 3339 has it. Raises NotFitting."""
+    """Return an AMQP timestamp as text by RFC 3339. Raises NotFitting."""
     text = timestamp_of(milliseconds).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")

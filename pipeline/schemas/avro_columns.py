@@ -16,8 +16,8 @@
 | uuid | string |
 | other logical types | the column of the type below it |
 
-A type within itself is refused: libraries follow it as deep as a body says. So are arrays whose
-items take no bytes: eight bytes can say that there are billions of them.
+Recursive types are refused: a body could make libraries follow them without limit. So are arrays
+whose items take no bytes: eight bytes could declare billions of them.
 """
 
 from collections.abc import Mapping
@@ -71,8 +71,8 @@ LOGICAL: Final[Mapping[tuple[str, str], ColumnType]] = {
 
 
 class Found(NamedTuple):
-    """The column type of a schema, whether null may stand there, and whether a value of it may take
-    no bytes."""
+    """The column type of a schema, whether a value may be null, and whether it may take no
+    bytes."""
 
     type: ColumnType
     nullable: bool
@@ -80,17 +80,17 @@ class Found(NamedTuple):
 
 
 def avro_columns(definition: str, limits: SchemaLimits = LIMITS) -> RowLayout:
-    """The layout of the bodies that an Avro schema describes. Raises InvalidRequest for what is no
-    Avro schema, recursion, and schemas beyond the limits."""
+    """Return the layout of the bodies that an Avro schema describes. Raises InvalidRequest for text
+    that is no Avro schema, recursive types, and schemas beyond the limits."""
     return layout(_Walk(limits).found(parsed(definition), "", 0).type, limits)
 
 
 class _Walk:
-    """One definition: the named types that were met, and those that are being read."""
+    """A walk over one definition: the named types read so far, and those being read."""
 
     def __init__(self, limits: SchemaLimits) -> None:
         self._limits = limits
-        self._named: dict[str, Found | None] = {}  # None: it is being read
+        self._named: dict[str, Found | None] = {}  # None: being read
 
     def found(self, node: object, namespace: str, depth: int) -> Found:
         if depth > 2 * self._limits.depth_max:
@@ -194,7 +194,7 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def _logical(kind: str, said: Node) -> ColumnType | None:
-    """The column of a logical type; None where the type below it decides."""
+    """Return the column of a logical type; None if the type below it decides."""
     logical = said.get("logicalType")
     if not isinstance(logical, str):
         return None

@@ -1,11 +1,10 @@
-"""What a message says, as far as a schema reads it: its body, what its envelope says, and how it is
-framed.
+"""The parts of a message that a schema reads: its body, its envelope and its framing.
 
-Rule 1: an AMQP string is the text of a body, a binary (data or value) its bytes. A map, a list and
-        every other value are JSON already: JMS' map and stream messages, and AMQP's own values.
+Rule 1: an AMQP string is the text of a body, a binary (data or value) its bytes. Maps, lists and
+        other values, such as JMS' map and stream messages, are read as JSON values.
 Rule 2: CloudEvents come by the AMQP binding (1.0.2): in binary mode attributes are application
         properties that begin with `cloudEvents:` or `cloudEvents_`; in structured mode the content
-        type is `application/cloudevents+json`, and the body has all.
+        type is `application/cloudevents+json`, and attributes and data are in the body.
 """
 
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from distributary.pipeline.schemas.json_values import Instance, json_instance
 from distributary.pipeline.schemas.schema_version import Format, Framing
 from distributary.pipeline.schemas.typed_row import NotFitting
 
-#: What CloudEvents' attributes begin with among the application properties.
+#: Prefixes of CloudEvents' attributes among the application properties.
 CLOUD_EVENTS: Final = ("cloudEvents:", "cloudEvents_")
 STRUCTURED: Final = "application/cloudevents+json"
 #: Azure's Schema Registry: the id of the writer's schema is in the content type.
@@ -31,15 +30,15 @@ _VARINT_BYTES_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class JsonBody:
-    """A body that has been read as JSON, with decimals: the data of a structured CloudEvent."""
+    """A body already parsed as JSON, with decimals: the data of a structured CloudEvent."""
 
     instance: Instance
 
 
 @dataclass(frozen=True, slots=True)
 class BodyContent:
-    """A message without what only brokers care about. `attributes` are CloudEvents', by their own
-    names."""
+    """The content of a message. `attributes` are those of a CloudEvent, by their names without the
+    prefix."""
 
     body: Body | JsonBody
     content_type: str
@@ -48,7 +47,7 @@ class BodyContent:
 
 
 def content_of(message: bytes, limits: DecodeLimits = DECODE_LIMITS) -> BodyContent:
-    """The content of a whole AMQP message. Raises NotFitting for bytes that are none."""
+    """Decode the content of a whole AMQP message. Raises NotFitting for bytes that are none."""
     try:
         found = decode(message, limits)
     except DecodeError as error:
@@ -71,7 +70,7 @@ def _attributes(properties: Mapping[str, Typed]) -> dict[str, Value]:
 
 
 def body_bytes(content: BodyContent) -> bytes:
-    """The bytes of a body in a binary format. Raises NotFitting where the body is none."""
+    """Return the bytes of a body in a binary format. Raises NotFitting if it has no bytes."""
     if content.content_encoding:
         raise NotFitting(f"a body in content-encoding {content.content_encoding} isn't read")
     match content.body:
@@ -86,7 +85,7 @@ def body_bytes(content: BodyContent) -> bytes:
 
 
 def json_body(content: BodyContent, framing: Framing, *, exact: bool) -> Instance:
-    """A body as JSON, whatever it is; `exact`: numbers with a point are decimals. Raises
+    """Return a body of any kind as JSON; `exact`: numbers with a point are decimals. Raises
     NotFitting."""
     if content.content_encoding:
         raise NotFitting(f"a body in content-encoding {content.content_encoding} isn't read")
@@ -105,7 +104,7 @@ def json_body(content: BodyContent, framing: Framing, *, exact: bool) -> Instanc
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """A body without its frame, and the id of the writer's schema; empty if it names none."""
+    """A body without its frame, and the id of the writer's schema; empty if the frame has none."""
 
     data: bytes
     registry_id: str = ""
@@ -117,7 +116,7 @@ def unframed(
     of: Format,
     content_type: str = "",
 ) -> Framed:
-    """A body's own bytes. Raises NotFitting for a frame that isn't whole."""
+    """Remove the frame of a body. Raises NotFitting for an incomplete frame."""
     if framing is Framing.PLAIN:
         azure = content_type.startswith(AZURE)
         return Framed(data, content_type.removeprefix(AZURE) if azure else "")
@@ -129,7 +128,8 @@ def unframed(
 
 
 def _after_indexes(data: bytes) -> int:
-    """Where a Protobuf message begins: behind a count, and as many indexes, as zigzag varints."""
+    """Return the start of a Protobuf message: behind a count, and as many indexes, as zigzag
+    varints."""
     count, at = _varint(data, _FRAME_BYTES)
     for _ in range(count >> 1):
         _, at = _varint(data, at)

@@ -1,8 +1,8 @@
 """CloudEvents' attributes as columns (CloudEvents 1.0.2, sections "Context Attributes" and
 "Extension Context Attributes").
 
-The columns are the same for every topic: the required and the optional attributes under `ce_` and
-their name, and all extensions as a map of texts.
+The columns are the same for every topic: required and optional attributes, named `ce_` and the
+attribute's name, and all extensions as a map of texts.
 """
 
 from collections.abc import Mapping
@@ -42,15 +42,15 @@ COLUMNS: Final = (
 
 
 def with_attributes(layout: RowLayout) -> RowLayout:
-    """The layout with CloudEvents' columns before the body's. Raises InvalidRequest for a body that
-    has a column of the same name."""
+    """Return the layout with CloudEvents' columns before the body's. Raises InvalidRequest for a
+    body with a column of the same name."""
     columns = distinct((*COLUMNS, *layout.columns), "the schema of a CloudEvent")
     return replace(layout, columns=columns, before=len(COLUMNS))
 
 
 def attribute_row(attributes: Mapping[str, Value], content_type: str) -> TypedRow:
-    """The columns of a message's attributes. `datacontenttype` is the message's content type in the
-    AMQP binding. Raises NotFitting for what is no CloudEvent."""
+    """Return the columns of a message's attributes. `datacontenttype` is the message's content type
+    in the AMQP binding. Raises NotFitting if the message is no CloudEvent."""
     said = {"datacontenttype": content_type or None, **attributes}
     row: TypedRow = {}
     for name in REQUIRED:

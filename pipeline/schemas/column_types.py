@@ -2,10 +2,10 @@
 
 `spark_json` writes them as Spark's and Delta's schema JSON, which `StructType.fromJson` reads.
 
-Rule 1: a column has one type for all messages. What a format allows and a column can't have is the
+Rule 1: a column has one type for all messages. A value that no column type fits is stored as the
         text of its JSON (`Scalar.JSON`), so nothing of it is lost.
-Rule 2: names that differ in case alone, or in characters that Delta doesn't take, would be one
-        column: they are refused.
+Rule 2: names that differ only in case, or in characters that Delta doesn't take, would be one
+        column: such schemas are refused.
 """
 
 import re
@@ -19,17 +19,17 @@ from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
 
-#: Digits of a decimal in Spark and Delta.
+#: Digits of a decimal at most, in Spark and Delta.
 PRECISION_MAX: Final = 38
-#: Characters of a description that its column has as a comment: they stand in each version of the
-#: table's schema.
+#: Characters of a description that become its column's comment: each version of the table's schema
+#: repeats them.
 COMMENT_CHARACTERS_MAX: Final = 500
-#: What Delta doesn't take in a name.
+#: Characters that Delta doesn't take in a name.
 _NOT_IN_A_NAME: Final = re.compile(r"[ ,;{}()\n\t=]")
 
 
 class Scalar(StrEnum):
-    """A type without parts. The words are Spark's, but for JSON."""
+    """A type without parts. The values are Spark's names of types, but for JSON."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"  #: 32 bits
@@ -40,12 +40,12 @@ class Scalar(StrEnum):
     BINARY = "binary"
     DATE = "date"
     TIMESTAMP = "timestamp"  #: microseconds, UTC
-    JSON = "json"  #: a string, the compact JSON of what has no type of its own
+    JSON = "json"  #: a string, the compact JSON of a value without a column type
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalOf:
-    """An exact number of so many digits, `scale` of them behind the point."""
+    """An exact number of `precision` digits, `scale` of them behind the point."""
 
     precision: int
     scale: int
@@ -79,8 +79,8 @@ ColumnType: TypeAlias = Scalar | DecimalOf | ListOf | MapOf | Struct
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name in the table, and `field`, what it is called in a message. `comment` is
-    what the schema says of it; columns that differ in it alone are equal."""
+    """A column: its name in the table, and `field`, its name in a message. `comment` is a
+    description in the schema; columns that differ only in it are equal."""
 
     name: str
     type: ColumnType
@@ -91,8 +91,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """What a body becomes: `columns`, of which those `before` the body's are of its envelope
-    (CloudEvents' attributes). `whole`: the body's only column is `value`, the body itself."""
+    """Columns of a message's row. The first `before` of them are of its envelope (CloudEvents'
+    attributes), the others of its body. `whole`: the body's only column is `value`, the body."""
 
     columns: tuple[Column, ...]
     whole: bool = False
@@ -105,7 +105,7 @@ class RowLayout:
 
 #: The one column of a body that is no object.
 VALUE: Final = "value"
-#: Columns of ours, which every typed table has in front.
+#: Our own columns, the first ones of every typed table.
 OWN: Final = ("_sequence", "_published_at", "_message_id", "_properties", "_schema_version")
 
 
@@ -116,14 +116,14 @@ def column(
     nullable: bool,
     comment: object = None,
 ) -> Column:
-    """The column of a message's field, under a name that Delta takes. A comment is a text, or
-    there is none."""
+    """Return the column of a message's field, under a name that Delta takes. A comment that is no
+    text is left out."""
     said = comment[:COMMENT_CHARACTERS_MAX] if isinstance(comment, str) else ""
     return Column(_NOT_IN_A_NAME.sub("_", field) or "_", type, nullable, field, said)
 
 
 def distinct(columns: Iterable[Column], where: str) -> tuple[Column, ...]:
-    """The columns, no two of which have one name. Raises InvalidRequest; `where` says of what."""
+    """Return the columns. Raises InvalidRequest if two have one name; `where` is their place."""
     found: dict[str, Column] = {}
     for one in columns:
         other = found.setdefault(one.name.lower(), one)
@@ -137,9 +137,9 @@ def distinct(columns: Iterable[Column], where: str) -> tuple[Column, ...]:
 
 
 def require_free(columns: Iterable[Column]) -> None:
-    """Raise InvalidRequest for a field that would be called as one that is called as ours: tables
-    have that with `_` behind its name, in this version or in another one of the topic. Versions
-    that are in a log aren't asked."""
+    """Raise InvalidRequest for a field such as `_sequence_`: that is the column of a field
+    `_sequence`, in this or another version of the topic, as the name itself is a column of ours.
+    Versions already in a log aren't checked."""
     for one in columns:
         name = one.name.lower()
         if name not in OWN and name.rstrip("_") in OWN:
@@ -150,7 +150,8 @@ def require_free(columns: Iterable[Column]) -> None:
 
 
 def layout(root: ColumnType, limits: SchemaLimits = LIMITS) -> RowLayout:
-    """The layout of bodies of this type. Raises InvalidRequest for too many or too deep columns."""
+    """Return the layout of bodies of this type. Raises InvalidRequest for too many or too deep
+    columns."""
     _measured(root, limits)
     if isinstance(root, Struct):
         return RowLayout(root.columns)
@@ -174,7 +175,7 @@ def _measured(root: ColumnType, limits: SchemaLimits) -> None:
 
 
 def parts(one: ColumnType) -> list[ColumnType]:
-    """The types that this one has in it, one level down."""
+    """Return the types directly within a type."""
     match one:
         case Struct(columns):
             return [column.type for column in columns]
@@ -189,7 +190,7 @@ SparkJson: TypeAlias = "str | int | bool | list[SparkJson] | dict[str, SparkJson
 
 
 def spark_json(columns: Iterable[Column]) -> dict[str, SparkJson]:
-    """These columns as Spark's StructType in JSON. `metadata` has `field` where the name in the
+    """Return columns as Spark's StructType in JSON. `metadata` has `field` if the name in the
     message is another one, `json` for a text of JSON, and `comment`."""
     return {"type": "struct", "fields": [_spark_field(one) for one in columns]}
 

@@ -1,8 +1,8 @@
-"""Which version may follow which: the modes, and Avro's rules of resolution.
+"""Compatibility of schema versions: the modes, and Avro's rules of resolution.
 
-Rule 1: a mode says which of two versions must read the other's bodies; what a format's bodies are
-        and what reads them is the format's own rule. So there is one question for each format, and
-        it is asked in one direction or in both.
+Rule 1: a mode says which of two versions must read the other's bodies. Whether a version reads
+        bodies of another one is one question for each format; a mode asks it in one direction or
+        in both.
 Rule 2: a version is compared with the one before it (Confluent: not transitive).
 """
 
@@ -20,13 +20,13 @@ Path: TypeAlias = tuple[str, ...]
 
 
 class Direction(StrEnum):
-    """Who must read what."""
+    """The version that must read bodies of the other one; the value begins a reason."""
 
     NEW_READS_OLD = "the new version must read what the old one allows"
     OLD_READS_NEW = "the old version must read what the new one allows"
 
 
-#: What each mode asks for (Confluent Schema Registry: "Compatibility types").
+#: Mode -> the directions that it demands (Confluent Schema Registry: "Compatibility types").
 DIRECTIONS: Final[Mapping[Compatibility, frozenset[Direction]]] = {
     Compatibility.NONE: frozenset(),
     Compatibility.BACKWARD: frozenset({Direction.NEW_READS_OLD}),
@@ -36,7 +36,7 @@ DIRECTIONS: Final[Mapping[Compatibility, frozenset[Direction]]] = {
 
 
 def of_another_kind(old: SchemaVersion, new: SchemaVersion) -> str:
-    """Why these can't be compared: bodies of one are none of the other. Empty if they can."""
+    """Return why these versions can't be compared: no body fits both. Empty if they can."""
     if old.format is not new.format:
         return f"the format is {new.format}, and was {old.format}"
     if old.framing is not new.framing:
@@ -48,7 +48,7 @@ def of_another_kind(old: SchemaVersion, new: SchemaVersion) -> str:
     return ""
 
 
-#: Avro's promotions: what is written as one is read as the others ("Schema Resolution").
+#: Avro's promotions: written type -> types as which it may be read ("Schema Resolution").
 PROMOTIONS: Final[Mapping[str, frozenset[str]]] = {
     "int": frozenset({"int", "long", "float", "double"}),
     "long": frozenset({"long", "float", "double"}),
@@ -60,13 +60,13 @@ _NAMED: Final = ("record", "enum", "fixed", "error")
 
 
 def avro_problems(writer: str, reader: str) -> list[str]:
-    """Why the reader's schema can't read all that the writer's allows; empty if it can. Both are
-    definitions that have columns (`avro_columns`), so none is within itself."""
+    """Return why the reader's schema can't read all bodies that the writer's allows; empty if it
+    can. Both definitions have columns (`avro_columns`), so neither is recursive."""
     return list(_Resolution(parsed(writer), parsed(reader)).problems())
 
 
 class _Resolution:
-    """Two definitions, and the types that each of them names."""
+    """Two definitions, and the named types of each."""
 
     def __init__(self, writer: object, reader: object) -> None:
         self._writer, self._reader = writer, reader
@@ -122,7 +122,7 @@ class _Resolution:
                 yield f"{_place(here)} isn't written, and has no default"
 
     def _defined(self, said: object, side: int) -> object:
-        """A type by its name, or as it stands there."""
+        """Return the named type if a name is given, else the type itself."""
         if isinstance(said, str):
             named = self._named[side]
             return named.get(said) or named.get(said.rpartition(".")[2]) or said
@@ -173,8 +173,8 @@ def _enums_differ(writer: Node, reader: Node, at: Path) -> Iterable[str]:
 
 
 def _other_name(writer: Node, reader: Node) -> bool:
-    """Whether named types have other names, without their namespaces; aliases of the reader's
-    count."""
+    """Whether two named types have different names, without namespaces; the reader's aliases count
+    as names."""
     names = {str(reader.get("name")), *cast("list[str]", reader.get("aliases", []))}
     return str(writer.get("name")).rpartition(".")[2] not in {
         name.rpartition(".")[2] for name in names

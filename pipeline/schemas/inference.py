@@ -1,8 +1,8 @@
-"""A proposal for the schema of bodies that were seen, and what was seen of each place.
+"""Inference: a schema proposed from sample bodies, and statistics of each place in them.
 
-Rule 1: what is true of all values is proposed; what is true of nearly all, too, and the others are
-        said to be odd: values of a type that fewer than one in a hundred has.
-Rule 2: memory is bounded by the proposal, not by how many bodies there are.
+Rule 1: a place gets the types of its values. A type that fewer than one value in a hundred has is
+        left out of the schema, and its values are reported as odd.
+Rule 2: the size of the proposal bounds memory, not the number of bodies.
 """
 
 import json
@@ -15,14 +15,14 @@ from distributary.pipeline.schemas.json_columns import LONG_LEAST, LONG_MOST, ty
 from distributary.pipeline.schemas.json_values import SCALARS, Instance
 from distributary.pipeline.schemas.typed_row import NotFitting, pointer
 
-#: One in so many values of another type is odd, not a type of its place.
+#: A type is odd if it has fewer than one in ODD_ONE_IN values.
 ODD_ONE_IN: Final = 100
-#: Different texts that an enum has at most, and how often each must have come on average.
+#: Different texts of an enum at most, and occurrences of each on average at least.
 ENUM_MAX: Final = 12
 ENUM_TIMES: Final = 20
-#: Names in one object: with more it is a map, whose keys are data.
+#: Names in one object at most: with more it becomes a map, whose keys are data.
 PROPERTIES_MAX: Final = 200
-#: Elements of an array that are looked at, and levels.
+#: Elements of an array, and levels of nesting, that are inspected.
 ELEMENTS_MAX: Final = 100
 DEPTH_MAX: Final = 16
 #: Characters of a text that may be a value of an enum.
@@ -33,7 +33,7 @@ _FORMATS: Final = {"date-time": Scalar.TIMESTAMP, "date": Scalar.DATE}
 
 @dataclass(slots=True)
 class SeenPlace:
-    """One place in the bodies: how often it had a value, of which types."""
+    """One place in the bodies: the number of its values, by type."""
 
     types: Counter[str] = field(default_factory=Counter)
     texts: Counter[str] = field(default_factory=Counter)
@@ -47,11 +47,11 @@ class SeenPlace:
 
     @property
     def count(self) -> int:
-        """How often there was a value, null included."""
+        """Number of values, null included."""
         return self.types.total()
 
     def add(self, value: Instance, depth: int = 0) -> None:
-        """One value more."""
+        """Add one value."""
         kind = type_of(value)
         self.types[kind] += 1
         self.odd.setdefault(kind, value if not isinstance(value, list | dict) else None)
@@ -94,7 +94,7 @@ class SeenPlace:
 
 
 def proposed(seen: SeenPlace) -> dict[str, Any]:
-    """The schema of a place."""
+    """Return the schema proposed for a place."""
     kinds = _usual(seen)
     if not kinds:
         return {}
@@ -116,7 +116,7 @@ def proposed(seen: SeenPlace) -> dict[str, Any]:
 
 
 def _usual(seen: SeenPlace) -> set[str]:
-    """The types of a place without odd ones. Null is never odd; integers among numbers are
+    """Return the types of a place without odd ones. Null is never odd; integers among numbers are
     numbers."""
     values = seen.count - seen.types["null"]
     kinds = {kind for kind, count in seen.types.items() if count * ODD_ONE_IN >= values}
@@ -136,7 +136,7 @@ def _of_texts(seen: SeenPlace, *, null: bool) -> dict[str, Any]:
 
 
 def told(seen: SeenPlace, at: tuple[str, ...] = (), parent: int = 0) -> list[dict[str, Any]]:
-    """What was seen, one line for each place."""
+    """Return the statistics, one line for each place."""
     usual = _usual(seen)
     kept = {"number", "integer"} if "number" in usual else usual
     odd = [

@@ -1,21 +1,21 @@
 """JSON Schema as columns (drafts 4 to 2020-12).
 
-| says | column |
+| schema | column |
 |---|---|
 | `boolean`, `integer`, `number`, `string` | boolean, long, double, string |
 | `integer` whose bounds leave 64 bits | decimal(38,0) |
 | `number` with `multipleOf` 0.1, 0.01, ... | decimal(38,1), decimal(38,2), ... |
 | `string` with `format` `date`, `date-time` | date, timestamp |
 | `string` with `contentEncoding: base64` | binary |
-| `object` with `properties` | struct; what isn't `required` or may be null is nullable |
+| `object` with `properties` | struct; fields not `required` or that may be null are nullable |
 | `object` with `additionalProperties` of a type, without `properties` | map |
 | `array` with `items` of a type | list |
 | `enum`, `const` without `type` | the type of their values, if it is one |
 | `anyOf`, `oneOf` of one type and null | that type, nullable |
-| `allOf`, `$ref` within the definition | what all of them say together |
+| `allOf`, `$ref` within the definition | the column of all of them merged |
 | everything else: several types, tuples, free objects, recursion | the text of its JSON |
 
-Patterns, lengths, conditions are the validator's; they change no column.
+Patterns, lengths and conditions are checked by the validator; they change no column.
 """
 
 import json
@@ -44,9 +44,9 @@ from distributary.pipeline.schemas.schema_version import LIMITS, SchemaLimits
 Node: TypeAlias = dict[str, object]
 
 LONG_LEAST, LONG_MOST = -(2**63), 2**63 - 1
-#: Digits behind the point that `multipleOf` may ask for; the other twenty are before it.
+#: Digits behind the point by `multipleOf` at most; the other twenty are before it.
 SCALE_MAX: Final = 18
-#: Steps over references and parts that one definition may take: a small text can ask for billions.
+#: Steps over references and parts of one definition at most: a small text can need billions.
 WORK_MAX: Final = 20_000
 
 _FORMATS: Final = {"date": Scalar.DATE, "date-time": Scalar.TIMESTAMP}
@@ -55,7 +55,7 @@ _BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
 class Found(NamedTuple):
-    """The type of a place in a body, and whether null may stand there."""
+    """The type of a place in a body, and whether the value may be null."""
 
     type: ColumnType
     nullable: bool
@@ -65,13 +65,13 @@ FREE: Final = Found(Scalar.JSON, nullable=True)
 
 
 def json_columns(definition: str, limits: SchemaLimits = LIMITS) -> RowLayout:
-    """The layout of the bodies that a JSON Schema describes. Raises InvalidRequest for a text that
-    is no JSON, names that would be one column, and schemas beyond the limits."""
+    """Return the layout of the bodies that a JSON Schema describes. Raises InvalidRequest for text
+    that is no JSON, names that would be one column, and schemas beyond the limits."""
     return layout(_Walk(parsed(definition), limits).found((), ()).type, limits)
 
 
 def parsed(definition: str) -> object:
-    """A definition as JSON. Raises InvalidRequest."""
+    """Parse a definition as JSON. Raises InvalidRequest."""
     try:
         definition.encode()
         root: object = json.loads(definition)
@@ -88,11 +88,11 @@ class _Walk:
         self._work = WORK_MAX
 
     def found(self, where: tuple[str, ...], within: tuple[str, ...]) -> Found:
-        """What the root says; `where` and `within` are the way to it."""
+        """Return the type of the root; `where` and `within` are the path to it."""
         return self._found(self._root, where, within)
 
     def _found(self, node: object, where: tuple[str, ...], within: tuple[str, ...]) -> Found:
-        """What a node says: `where` are the fields that lead to it, `within` the references."""
+        """Return a node's type: `where` are the fields that lead to it, `within` the references."""
         if len(where) > self._limits.depth_max:
             return FREE
         whole = self._whole(node, within)
@@ -102,8 +102,8 @@ class _Walk:
         return self._typed(said, where, within)
 
     def _whole(self, node: object, within: tuple[str, ...]) -> tuple[Node, tuple[str, ...]] | None:
-        """A node with all that its references and `allOf` say; None if that can't be said, or if
-        it is within itself."""
+        """Merge a node with its references and `allOf`; None if they can't be merged, or if the
+        node is recursive."""
         self._spend()
         if not isinstance(node, dict):
             return None
@@ -136,7 +136,7 @@ class _Walk:
             )
 
     def _referenced(self, reference: str) -> object:
-        """What a reference within the definition means; None for all others."""
+        """Return the node of a reference within the definition; None for other references."""
         if not reference.startswith("#"):
             return None
         at: object = self._root
@@ -163,7 +163,7 @@ class _Walk:
         return FREE if found is Scalar.JSON else Found(found, nullable)
 
     def _alternatives(self, said: Node, where: tuple[str, ...], within: tuple[str, ...]) -> Found:
-        """What has no type of its own: that of all its alternatives."""
+        """Return the type of a node without its own one: the common type of its alternatives."""
         for word in _ALTERNATIVES:
             if isinstance(listed := said.get(word), list):
                 nulls = [one for one in listed if _is_null(one)]
@@ -219,7 +219,7 @@ class _Walk:
         required = set(listed) if isinstance(listed, list) else set()
         columns: list[Column] = []
         for name, node in properties.items():
-            if node is False:  # it may not be there
+            if node is False:  # the property is forbidden
                 continue
             found = self._found(node, (*where, name), within)
             nullable = found.nullable or name not in required
@@ -233,7 +233,7 @@ def _is_null(node: object) -> bool:
 
 
 def _kinds(said: Mapping[str, object]) -> frozenset[str] | None:
-    """The types that a node may have; None if it doesn't say."""
+    """Return the types of a node; None if it has no `type`, `enum` or the like."""
     match said.get("type"):
         case str() as kind:
             kinds = {kind}
@@ -251,13 +251,13 @@ def _kinds_of_values(said: Mapping[str, object]) -> frozenset[str] | None:
         return frozenset({type_of(said["const"])})
     if isinstance(values := said.get("enum"), list):
         return frozenset(map(type_of, values))
-    if "properties" in said:  # strictly any other type would be right, too: nobody means that
+    if "properties" in said:  # other types are valid, too, but not meant
         return frozenset({"object"})
     return frozenset({"array"}) if "items" in said else None
 
 
 def type_of(value: object) -> str:
-    """The word of JSON Schema for the type of a value as a parser of JSON gives it."""
+    """Return JSON Schema's name for the type of a parsed value."""
     match value:
         case None:
             return "null"
@@ -275,7 +275,7 @@ def type_of(value: object) -> str:
 
 
 def _is_wide(said: Mapping[str, object]) -> bool:
-    """Whether a bound says that integers need more than 64 bits."""
+    """Whether integers within the bounds may need more than 64 bits."""
     bounds = (said.get(word) for word in _BOUNDS)
     return any(
         not isinstance(bound, bool)
@@ -286,7 +286,7 @@ def _is_wide(said: Mapping[str, object]) -> bool:
 
 
 def _scale(said: Mapping[str, object]) -> int | None:
-    """Digits behind the point, if `multipleOf` is a power of ten below 1."""
+    """Return the digits behind the point, if `multipleOf` is a power of ten below 1."""
     step = said.get("multipleOf")
     if isinstance(step, bool) or not isinstance(step, float):
         return None
@@ -300,7 +300,7 @@ def _scale(said: Mapping[str, object]) -> int | None:
 
 
 def _merged(one: Node, other: Node) -> Node | None:
-    """What both say; None if that isn't a single node with the same meaning for columns."""
+    """Merge two nodes; None if no single node has the same meaning for columns."""
     merged = {**other, **one}
     for word in ("properties", "required", "type"):
         if word in one and word in other and one[word] != other[word]:

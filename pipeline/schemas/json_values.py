@@ -1,9 +1,9 @@
-"""A body as JSON, and its values in the columns of a row.
+"""Parsing of JSON bodies, and conversion of their values to the columns of a row.
 
 Rule 1: JSON is RFC 8259: UTF-8, no NaN, no infinities, no lone surrogates. Of equal names the last
-        one holds.
-Rule 2: nothing is rounded to fit an integer, a decimal, a date or a time of microseconds but
-        digits of a second behind the sixth. A double is the nearest one.
+        one counts.
+Rule 2: no value is rounded to fit an integer, a decimal, a date or a time, but for digits of a
+        second behind the sixth. A number in a double becomes the nearest one.
 """
 
 import base64
@@ -39,7 +39,7 @@ from distributary.pipeline.schemas.typed_row import (
     not_a,
 )
 
-#: A value of JSON as Python has it; with decimals where the layout has any.
+#: A value of JSON in Python; with decimals if the layout has any.
 Instance: TypeAlias = (
     "bool | int | float | Decimal | str | list[Instance] | dict[str, Instance] | None"
 )
@@ -65,7 +65,7 @@ def has_decimals(layout: RowLayout) -> bool:
 
 
 def json_instance(text: bytes | str, *, exact: bool) -> Instance:
-    """What a body says; `exact`: numbers with a point are decimals. Raises NotFitting."""
+    """Parse a body; `exact`: numbers with a point are decimals. Raises NotFitting."""
     try:
         data = text.encode() if isinstance(text, str) else text
         found = json.loads(
@@ -93,8 +93,8 @@ def _no_constant(word: str) -> NoReturn:
 def row_reading(
     layout: RowLayout, scalars: "Mapping[Scalar, Reading] | None" = None
 ) -> Callable[[object], TypedRow]:
-    """What makes the body's columns of an instance; `scalars` reads values that aren't JSON's. It
-    raises NotFitting."""
+    """Return a function that makes the body's columns of an instance and raises NotFitting;
+    `scalars` reads values of formats other than JSON."""
     table = SCALARS if scalars is None else scalars
     if layout.whole:
         (only,) = layout.body_columns
@@ -104,7 +104,7 @@ def row_reading(
 
 
 def reading(of: ColumnType, scalars: Mapping[Scalar, Reading]) -> Reading:
-    """What reads values of one type, null but for those that may be."""
+    """Return a function that reads values of one type; null is only allowed within it."""
     match of:
         case ListOf(element, nullable):
             return _list_reading(_may_be(element, scalars, nullable=nullable))
@@ -185,7 +185,7 @@ def decimal_reading(precision: int, scale: int) -> Reading:
 
 
 def decimal_value(number: Decimal, precision: int, scale: int, kind: str) -> Decimal:
-    """A number that has so few digits. Raises NotFitting."""
+    """Return the number. Raises NotFitting if it has more digits than the column."""
     if not number.is_finite():
         raise not_a(kind, str(number))
     _, digits, exponent = number.as_tuple()
@@ -219,7 +219,7 @@ def _integer_within(least: int, most: int, bits: int) -> Reading:
 
 
 def _whole(value: float | Decimal) -> int:
-    """An integer that was written with a point or an exponent."""
+    """Return an integer that was written with a point or an exponent. Raises NotFitting."""
     if isinstance(value, Decimal) and value.adjusted() > 40:
         raise not_a("integer of a column", str(value))
     if not math.isfinite(value) or value != int(value):
@@ -274,8 +274,8 @@ def _timestamp(value: object) -> RowValue:
 
 
 def json_text(value: object) -> str:
-    """Compact JSON of what a column has no type for; its numbers are integers and doubles. Raises
-    NotFitting."""
+    """Return the compact JSON of a value without a column type; its numbers are integers and
+    doubles. Raises NotFitting."""
     try:
         return json.dumps(
             value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain

@@ -1,6 +1,6 @@
-"""A version of a schema as the text that its event in the log has.
+"""The text of a schema's version in its event in the log.
 
-A drop is a text, too: it has no version, so the topic has no schema from then on.
+A drop is a text without a version: the topic has no schema from then on.
 """
 
 import json
@@ -19,7 +19,7 @@ DROPPED = json.dumps({"version": None})
 
 
 def text_of(schema: SchemaVersion, columns: str) -> str:
-    """The text of a version; `columns` is JSON, as `column_types.spark_json` has it."""
+    """Return the text of a version; `columns` is the JSON of `column_types.spark_json`."""
     said = {
         "version": schema.version,
         "format": schema.format,
@@ -36,7 +36,7 @@ def text_of(schema: SchemaVersion, columns: str) -> str:
 
 
 def version_of(topic: str, text: str) -> SchemaVersion | None:
-    """The version that a text says; None for a drop. Raises InvalidRequest for a text that a later
+    """Return the version in a text; None for a drop. Raises InvalidRequest for a text that a later
     version of the program wrote."""
     said = json.loads(text)
     if said["version"] is None:
@@ -62,6 +62,6 @@ def version_of(topic: str, text: str) -> SchemaVersion | None:
 
 
 def columns_of(text: str) -> str:
-    """The columns that a text says, as JSON; empty for a drop."""
+    """Return the columns in a text, as JSON; empty for a drop."""
     columns = cast("dict[str, object]", json.loads(text)).get("columns")
     return json.dumps(columns, ensure_ascii=False) if columns else ""

@@ -1,8 +1,7 @@
-"""A schema: one version of what the messages of a topic, or of the topics of a pattern, must be.
+"""A version of a schema, which the messages of a topic, or of a pattern's topics, must fit.
 
-Rule 1: a version never changes. Another definition, another mode or another way of checking is the
-        next version.
-Rule 2: versions of one pattern are counted from 1 and are never reused, also not after a drop.
+Rule 1: a version never changes. Another definition, mode or way of checking is the next version.
+Rule 2: versions of one pattern are counted from 1 and never reused, not even after a drop.
 """
 
 from dataclasses import dataclass
@@ -19,25 +18,25 @@ class Format(StrEnum):
 
 
 class Compatibility(StrEnum):
-    """What the next version may change (Confluent Schema Registry: "Compatibility types")."""
+    """Changes allowed in the next version (Confluent Schema Registry: "Compatibility types")."""
 
     NONE = "none"  #: everything
-    BACKWARD = "backward"  #: it reads what the version before it has written
-    FORWARD = "forward"  #: the version before it reads what it writes
+    BACKWARD = "backward"  #: it reads bodies of the version before it
+    FORWARD = "forward"  #: the version before it reads its bodies
     FULL = "full"  #: both
 
 
 class Validation(StrEnum):
-    """What becomes of a message that doesn't fit."""
+    """Handling of a message that doesn't fit when it is published."""
 
-    OFF = "off"  #: nobody looks when it is published
+    OFF = "off"  #: messages aren't checked
     REFUSE = "refuse"  #: its publisher gets `rejected`
     DEAD_LETTER = "dead-letter"  #: its publisher gets `accepted`; it goes to the dead letters
 
 
 class Way(StrEnum):
-    """How a message comes to a topic. Copies that are dead letters come in a way of their own, and
-    aren't checked: nobody could be told, and they would go round for ever."""
+    """How a message comes to a topic. Copies for dead letters aren't among these ways and aren't
+    checked: they have no publisher to reject them to, and would become dead letters again."""
 
     PUBLISHED = "published"  #: by a publisher, in a transaction or not
     ROUTED = "routed"  #: as a copy, by the policy of another topic
@@ -45,18 +44,18 @@ class Way(StrEnum):
 
 
 class Consequence(StrEnum):
-    """What becomes of a message that doesn't fit, or couldn't be checked."""
+    """Consequence for a message that doesn't fit, or couldn't be checked."""
 
-    REJECT = "reject"  #: its publisher hears why
+    REJECT = "reject"  #: its publisher gets `rejected` with the reason
     DEAD_LETTER = "dead-letter"  #: it goes to the topic's dead letters
     STAY = "stay"  #: it stays where it is
 
 
-#: A way and what the schema says -> what follows. A row that isn't there isn't checked.
+#: (way, validation of the schema) -> consequence. A message without a row here isn't checked.
 CONSEQUENCES: dict[tuple[Way, Validation], Consequence] = {
     (Way.PUBLISHED, Validation.REFUSE): Consequence.REJECT,
     (Way.PUBLISHED, Validation.DEAD_LETTER): Consequence.DEAD_LETTER,
-    # Its publisher has sent it to another topic, which takes it, and can't be told.
+    # The publisher sent it to another topic, which accepts it: it can't be rejected.
     (Way.ROUTED, Validation.REFUSE): Consequence.DEAD_LETTER,
     (Way.ROUTED, Validation.DEAD_LETTER): Consequence.DEAD_LETTER,
     (Way.REDRIVEN, Validation.REFUSE): Consequence.STAY,
@@ -65,7 +64,7 @@ CONSEQUENCES: dict[tuple[Way, Validation], Consequence] = {
 
 
 class Framing(StrEnum):
-    """What stands before a body."""
+    """The bytes before a body."""
 
     PLAIN = "plain"  #: nothing
     CONFLUENT = (
@@ -79,7 +78,7 @@ class SchemaVersion:
 
     `topic` is a topic's name, or a pattern as policies have it (`*` and `?`). `definition` is the
     text in the format's language, `message` the full name of a Protobuf message. `registry_id` is
-    the id under which producers name this version in their bodies; empty if they don't.
+    the id by which bodies of producers name this version; empty if they don't.
     `cloud_events`: messages are CloudEvents, and their attributes columns.
     """
 
@@ -97,7 +96,7 @@ class SchemaVersion:
 
 @dataclass(frozen=True, slots=True)
 class SchemaLimits:
-    """What one schema may become (`schemas` in the settings)."""
+    """Limits of one schema (`schemas` in the settings)."""
 
     definition_bytes_max: int = 49_152
     columns_max: int = 1_000

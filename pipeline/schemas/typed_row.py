@@ -1,9 +1,9 @@
-"""What a message becomes: a row, or a misfit.
+"""Row of a message, or the reason why it has none, a misfit.
 
-A row has the name of each column of the layout, in the layout's order. Values: bool, int, float,
+A row has a value for each column of the layout, in the layout's order. Values: bool, int, float,
 `decimal.Decimal` (with exactly the column's scale or fewer digits behind the point), str, bytes,
 `datetime.date`, `datetime.datetime` (with UTC), a list, a dict of columns for a struct, a dict of
-texts for a map, None. Arrow makes columns of them as they are.
+texts for a map, None. Arrow makes columns of them without conversion.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,14 +21,14 @@ RowValue: TypeAlias = (
 TypedRow: TypeAlias = dict[str, RowValue]
 T = TypeVar("T")
 
-#: Characters of a reason: an outcome carries it, and a frame of 512 bytes must have room for it.
+#: Characters of a reason at most: an outcome with it must fit into a frame of 512 bytes.
 REASON_CHARACTERS_MAX = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a message has no row: `place` is a JSON pointer into the body (empty: all of it), or
-    `/cloudEvents:NAME`; `reason` a sentence with the value."""
+    """The reason why a message has no row: `place` is a JSON pointer into the body (empty: the
+    whole body), or `/cloudEvents:NAME`; `reason` a sentence with the value."""
 
     place: str
     reason: str
@@ -39,8 +39,8 @@ class Misfit:
 
 
 class NotFitting(Exception):
-    """A value doesn't fit; `reason` says why. Whoever reads a value that contains it adds the
-    place, from the inside out."""
+    """A value doesn't fit; `reason` says why. The readers of the values around it add the place,
+    from the inside out."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -48,7 +48,7 @@ class NotFitting(Exception):
         self._inside_out: list[str | int] = []
 
     def within(self, part: str | int) -> "NotFitting":
-        """The same, one level out: `part` is the name or the index that leads to it."""
+        """Add a level to the place: `part` is the name or the index of this value."""
         self._inside_out.append(part)
         return self
 
@@ -58,7 +58,7 @@ class NotFitting(Exception):
 
 
 def each_row(read: Callable[[T], RowValue], values: Iterable[T]) -> list[RowValue]:
-    """The values of a list as they are read. Raises NotFitting with the index."""
+    """Read the values of a list. Raises NotFitting with the index."""
     row: list[RowValue] = []
     for one in values:
         try:
@@ -71,7 +71,7 @@ def each_row(read: Callable[[T], RowValue], values: Iterable[T]) -> list[RowValu
 def entries_row(
     read: Callable[[T], RowValue], entries: Iterable[tuple[str, T]]
 ) -> dict[str, RowValue]:
-    """The entries of a map as they are read. Raises NotFitting with the key."""
+    """Read the entries of a map. Raises NotFitting with the key."""
     row: dict[str, RowValue] = {}
     for key, one in entries:
         try:
@@ -82,13 +82,13 @@ def entries_row(
 
 
 def pointer(parts: list[str | int]) -> str:
-    """A JSON pointer (RFC 6901), cut to what a sentence may have."""
+    """Return a JSON pointer (RFC 6901), cut to the length of a reason."""
     steps = (str(part).replace("~", "~0").replace("/", "~1") for part in parts)
     return "".join(f"/{step}" for step in steps)[:REASON_CHARACTERS_MAX]
 
 
 def cut(reason: str) -> str:
-    """A reason that is no longer than a sentence."""
+    """Return a reason, cut to `REASON_CHARACTERS_MAX`."""
     if len(reason) <= REASON_CHARACTERS_MAX:
         return reason
     return reason[: REASON_CHARACTERS_MAX - 3] + "..."

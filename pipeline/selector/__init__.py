@@ -1,5 +1,5 @@
-"""Selectors: which messages a subscription selects, in the language of JMS.
+"""Selectors, which choose the messages of a subscription, in the language of JMS.
 
-It may import `model` and `codec`. Start with `syntax`, then `parser`; `matching` decides over a
-batch.
+It may import `model` and `codec`. Start with `syntax`, then `parser`; `matching` selects
+messages of a batch.
 """

@@ -1,14 +1,14 @@
 """A selector as a function: made once, then called for each message.
 
-Three truth values: True, False, and None for unknown, which is also the value of what isn't there.
-A message is selected by True alone.
+Three truth values: True, False, and None for unknown, also the value of a missing property. Only
+True selects a message.
 
-Rule 1: a comparison, LIKE and IN with an operand that isn't there are unknown. Values of unlike
-        types aren't equal, and what isn't a number has no order: that is False.
-Rule 2: arithmetic has no value (None) where JMS gives it none: an operand that isn't there or of
-        another type, a division by zero, an exact result beyond 64 bits.
-Rule 3: exact meets exact exactly; as soon as one is approximate, both are (double).
-Rule 4: no exception comes out, whatever the values are.
+Rule 1: a comparison, LIKE and IN with a missing operand are unknown. Values of different types are
+        unequal; `<`, `<=`, `>` and `>=` with a value that is no number are False.
+Rule 2: arithmetic gives None where JMS defines no value: a missing operand or one of another type,
+        a division by zero, an exact result beyond 64 bits.
+Rule 3: two exact numbers are compared and calculated exactly; otherwise both become doubles.
+Rule 4: no values raise an exception.
 """
 
 import math
@@ -38,15 +38,15 @@ from distributary.pipeline.selector.syntax import (
     identifiers,
 )
 
-#: The value of an identifier: bool, int (64 bits), float or str, just these classes; None if it
-#: isn't there. Anything else is a value that is equal to nothing and has no order.
+#: The value of an identifier: bool, int (64 bits), float or str, no subclasses; None if it is
+#: missing. A value of another class is equal to no value and has no order.
 Accessor: TypeAlias = Callable[[str], object]
 Code: TypeAlias = Callable[[Accessor], object]
-#: Of two values that are there and of the same kind: numbers, or (for `=`) strings or booleans.
+#: Compares two values of the same kind, none missing: numbers, or (for `=`) strings or booleans.
 Relation: TypeAlias = Callable[[object, object], object]
 
-#: Characters of a text that LIKE looks at, and of one that `+` makes. Beyond it the value is
-#: unknown: one message must not hold up all others for long.
+#: Characters of a text for LIKE, and of a result of `+`, at most. A longer one gives unknown: one
+#: message must not delay others for long.
 TEXT_CHARS_MAX = 65_536
 
 _RELATIONS = cast(
@@ -63,18 +63,18 @@ _RELATIONS = cast(
 
 
 def compiled(selector: Selector) -> Callable[[Accessor], bool]:
-    """Whether a message with these values is selected."""
+    """Return a function that tells whether a message with these values is selected."""
     code = truth(selector)
     return lambda get: code(get) is True
 
 
 def truth(selector: Selector) -> Code:
-    """What the selector is of a message with these values: selected if it is True itself."""
+    """Return the selector as a function of a message's values; only True itself selects."""
     return _code(selector.expression)
 
 
 def _code(node: Expression) -> Code:
-    """The expression as a function; one without identifiers is a constant."""
+    """Return the expression as a function; without identifiers it is a constant."""
     code = _composed(node)
     if isinstance(node, Literal) or next(identifiers(node), None) is not None:
         return code
@@ -138,7 +138,8 @@ def _not(value: object) -> bool | None:
 
 
 def _joined(operands: "list[Comparison] | tuple[Expression, ...]", *, decisive: bool) -> Code:
-    """AND, which one FALSE decides, or OR, which one TRUE does; else it is unknown if one is."""
+    """Return AND, which one False decides, or OR, which one True decides; otherwise one unknown
+    operand makes it unknown."""
     codes, other = [_code(operand) for operand in operands], not decisive
     first, second = codes[:2]
 
@@ -177,7 +178,8 @@ def _comparison(comparator: Comparator, left: Expression, right: Expression) -> 
 
 
 def _equal(name: str, known: bool | float | str, otherwise: Callable[[object], object]) -> Code:
-    """What most selectors say, without a call; `otherwise` is for a value of another kind."""
+    """Return `name = literal`, the most frequent selector, without an inner call for a value of the
+    literal's class; `otherwise` compares other values."""
     kind = known.__class__
 
     def equal(get: Accessor) -> object:
@@ -188,7 +190,7 @@ def _equal(name: str, known: bool | float | str, otherwise: Callable[[object], o
 
 
 def _against(comparator: Comparator, known: bool | float | str) -> Callable[[object], object]:
-    """The comparison with a literal: most comparisons are such."""
+    """Return the comparison with a literal, which most comparisons are."""
     relation, unlike = _RELATIONS[comparator], comparator == "<>"
     if isinstance(known, bool | str):
         kind = known.__class__
@@ -231,7 +233,7 @@ def _related(comparator: Comparator) -> Callable[[object, object], bool | None]:
 
 
 def _numbers(left: object, right: object) -> "tuple[int, int] | tuple[float, float] | None":
-    """Both as numbers of one kind, or None."""
+    """Return both values as numbers of one kind, or None."""
     match left, right:
         case (bool(), _) | (_, bool()):
             return None
@@ -301,7 +303,7 @@ def _with_numbers(
 
 
 def _divide_exact(left: int, right: int) -> int | None:
-    """Toward zero, as in Java."""
+    """Divide and round toward zero, as in Java."""
     if not right:
         return None
     quotient = abs(left) // abs(right)
@@ -309,7 +311,7 @@ def _divide_exact(left: int, right: int) -> int | None:
 
 
 def _remainder_exact(left: int, right: int) -> int | None:
-    """With the sign of the left one, as in Java."""
+    """Return the remainder with the sign of `left`, as in Java."""
     if not right:
         return None
     remainder = abs(left) % abs(right)

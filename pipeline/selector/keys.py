@@ -1,8 +1,8 @@
-"""What a selector requires of a property, so that a message's own value says which selectors it may
-match: of many that compare one property, most needn't be evaluated.
+"""Values of properties that selectors require. A message's value then gives the selectors that it
+may match: of many that compare one property, most needn't be evaluated.
 
-Rule 1: a selector is looked at by everything it requires, and wrongly at most once too often: what
-        is found this way is evaluated still.
+Rule 1: a lookup finds every selector that matches, and perhaps others: each one found is still
+        evaluated.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,16 +17,16 @@ from distributary.pipeline.selector.syntax import (
     Or,
 )
 
-#: A name, and the values one of which it must have.
+#: A name, and its allowed values.
 Key = tuple[str, frozenset[object]]
 
-#: Integers below it are the same when they are compared as doubles.
+#: Integers below it are compared as doubles without a difference.
 _SAME_AS_DOUBLE = 1 << 53
 
 
 def required(expression: Expression) -> dict[str, frozenset[object]]:
-    """Names and values: the expression isn't true of any message in which one of the names has
-    none of its values. Values are told apart as Python does: 1, 1.0 and True are one."""
+    """Return names with their allowed values: the expression isn't true of a message in which a
+    name has another value. Values are compared as in Python: 1, 1.0 and True are equal."""
     match expression:
         case Comparison("=", Identifier(name), Literal(value)) if _plain(value):
             return {name: frozenset((value,))}
@@ -40,7 +40,7 @@ def required(expression: Expression) -> dict[str, frozenset[object]]:
 
 
 def _plain(value: bool | float | str) -> bool:
-    """Whether what a selector finds equal to it is equal to it in Python, too."""
+    """Whether each value that a selector finds equal to this one is equal in Python, too."""
     if isinstance(value, bool | str):
         return True
     return isinstance(value, int) and abs(value) < _SAME_AS_DOUBLE
@@ -62,8 +62,8 @@ def _any(operands: Sequence[dict[str, frozenset[object]]]) -> dict[str, frozense
 
 
 def keyed(all_required: Sequence[dict[str, frozenset[object]]]) -> list[Key | None]:
-    """By which of its names each of several selectors is looked up: the one that tells most of
-    them apart. None: it requires nothing."""
+    """Return for each selector the name by which it is looked up: the one with the most different
+    values in all selectors. None if the selector requires no value."""
     values: dict[str, set[object]] = {}
     for one in all_required:
         for name, some in one.items():

@@ -1,4 +1,4 @@
-"""A selector's text in words: literals, names, keywords and signs, each with its place.
+"""The tokens of a selector's text: literals, names, keywords and signs, each with its place.
 
 Exact numbers have 64 bits; a literal beyond them is approximate.
 """
@@ -38,10 +38,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One word of a selector, which begins at `at`.
+    """One token of a selector, which begins at `at`.
 
     `value` is a number's value, a string's or a name's text without its quotes, and a keyword in
-    capitals. The exact number EXACT_END is given as such: with a minus in front it is one.
+    capitals. The number EXACT_END stays an int: with a minus in front it is exact.
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ class Token:
 
     @property
     def told(self) -> str:
-        """The word as an error shows it."""
+        """The token as errors show it."""
         return "the end" if self.kind is Kind.END else f"'{_short(self.raw)}'"
 
     def is_(self, *words: str) -> bool:
@@ -76,15 +76,15 @@ _TOKENS = re.compile(
 )
 _NUMBERS = frozenset({"approximate", "hexadecimal", "octal", "decimal"})
 _BASES = {"hexadecimal": 16, "octal": 8, "decimal": 10}
-#: What may not follow a number: it would be a part of it, and no number has such a part.
+#: Characters that may not follow a number directly.
 _PART_OF_NAME = re.compile(r"[\w$.]")
-#: Digits of any number of 64 bits, in any base, at most: longer ones are approximate.
+#: Digits of a number of 64 bits, in any base, at most: longer numbers are approximate.
 _DIGITS_MAX = 70
 _SHOWN_MAX = 40
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The words of the text, the last one of kind END. Raises SelectorError."""
+    """Return the tokens of the text, the last one of kind END. Raises SelectorError."""
     at = 0
     while at < len(text):
         found = _TOKENS.match(text, at)
@@ -126,7 +126,7 @@ def _number(text: str, at: int, kind: str, digits: str) -> int | float:
 
 
 def _complaint(text: str, at: int) -> str:
-    """Why no word begins here."""
+    """Return why no token begins here."""
     match text[at]:
         case "'":
             return "the string that begins here has no end; a quote in a string is doubled"

@@ -1,10 +1,10 @@
 """LIKE: whether a text fits a pattern, in a time that grows with the text.
 
-A pattern is cut at its `%`. The first piece must stand where the text begins, the last one where
-it ends, and each one between them is looked for behind the one before, where it stands first, and
-never elsewhere: if the rest fits anywhere, it fits behind the first place. So a pattern goes over a
-text once. A piece without `_` is found by `str.find`, whose time doesn't grow with the piece; one
-with `_` is tried at each place: that counts as one pass for each of its characters (`passes`).
+A pattern is cut at its `%`. The first piece must be at the start of the text, the last one at the
+end. Each piece between them is searched behind the piece before, and only its first place is used:
+if the rest fits anywhere, it fits behind that place. So a pattern goes over a text once. A piece
+without `_` is found by `str.find`, whose time doesn't grow with the piece; one with `_` is tried at
+each place, which counts as one pass for each of its characters (`passes`).
 """
 
 import re
@@ -27,17 +27,18 @@ from distributary.pipeline.selector.syntax import (
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What of a pattern lies between two `%`."""
+    """The part of a pattern between two `%`."""
 
     parts: tuple[Part, ...]
 
     @property
     def literal(self) -> str | None:
-        """Its text; None if it has a `_`."""
+        """The text of the piece; None if it has a `_`."""
         return None if ONE in self.parts else "".join(map(str, self.parts))
 
     def finder(self) -> Callable[[str, int, int], int]:
-        """Where in a text the piece begins first, between two places; -1: nowhere."""
+        """Return a function that finds the piece's first place in a text between two places; -1 if
+        there is none."""
         if (literal := self.literal) is not None:
             return lambda text, start, stop: text.find(literal, start, stop)
         search = self._expression().search
@@ -49,7 +50,7 @@ class Piece:
         return find
 
     def fits(self) -> Callable[[str, int], bool]:
-        """Whether it stands at a place of a text."""
+        """Return a function that tells whether the piece is at a place of a text."""
         if (literal := self.literal) is not None:
             return lambda text, at: text.startswith(literal, at)
         match = self._expression().match
@@ -61,7 +62,7 @@ class Piece:
 
 
 def pieces(pattern: str, escape: str | None) -> list[Piece]:
-    """A pattern cut at its `%`: one piece more than these, and empty ones where nothing is said."""
+    """Cut a pattern at its `%`: one piece more than `%`; pieces may be empty."""
     found: list[list[Part]] = [[]]
     for part in pattern_parts(pattern, escape) or []:
         if part == ANY:
@@ -72,7 +73,7 @@ def pieces(pattern: str, escape: str | None) -> list[Piece]:
 
 
 def fitting(pattern: str, escape: str | None) -> Callable[[str], bool]:
-    """Whether a text fits the pattern."""
+    """Return a function that tells whether a text fits the pattern."""
     first, *rest = pieces(pattern, escape)
     size, begins = len(first.parts), first.fits()
     if not rest:
@@ -98,9 +99,9 @@ def fitting(pattern: str, escape: str | None) -> Callable[[str], bool]:
 
 
 def passes(expression: Expression) -> int:
-    """How often an expression goes over the texts of a message, at most: once for each LIKE, or as
-    often as a piece of its pattern with `_` between two `%` has characters; once for what `+` may
-    join, and for two values that are compared with `=` or `<>`."""
+    """Return how often an expression goes over the texts of a message, at most. A LIKE counts once,
+    or as the characters of the longest piece with `_` between two `%` of its pattern; a `+` counts
+    once, as does `=` or `<>` between two values that are no literals."""
     here = 0
     match expression:
         case Like(_, pattern, escape):

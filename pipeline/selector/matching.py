@@ -1,8 +1,8 @@
-"""Which messages the selectors of a topic's subscriptions match, a batch at a time.
+"""Matching of messages by the selectors of a topic's subscriptions, a batch at a time.
 
-Rule 1: a message that several subscriptions read one after the other is read once, and equal
+Rule 1: a message that several subscriptions need one after the other is read once, and equal
         selectors are evaluated once: the results are kept for the newest messages of the topic.
-        Older messages are evaluated for each subscription by itself.
+        Older messages are evaluated for each subscription alone.
 Rule 2: the results depend on the message and the selector alone.
 """
 
@@ -23,23 +23,23 @@ from distributary.pipeline.selector.reading import Columned, Reader
 from distributary.pipeline.selector.syntax import Selector
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: Stretches of one topic's newest messages whose matches are kept, besides two for each of its
-#: subscriptions: what came while the slowest of those that keep up wasn't served.
+#: Spans of one topic's newest messages whose matches are kept, besides two for each of its
+#: subscriptions: enough for messages that came since the slowest one that keeps up was served.
 SPANS_MAX = 256
-#: To read a message and evaluate one selector takes as long as to evaluate so many more.
+#: Time to read a message and evaluate one selector, in evaluations.
 READING = 2
-#: Messages that are read at a time, at least and at most. More than the least only where there is
+#: Messages that are read at a time, at least and at most; more than the least only if there is
 #: room for all of them.
 CHUNK_MIN, CHUNK_MAX = 16, 64
-#: Bytes of the messages that are read at a time: fewer messages where they are large.
+#: Bytes of messages that are read at a time: of large messages fewer are read.
 CHUNK_BYTES = 1 << 20
-#: What takes as long as one evaluation: characters that are gone over, bytes that are read of a
-#: message in front of its body (as many as READING_BYTES go with the reading itself).
+#: Characters of a pass over texts, and bytes read in front of a message's body, that take as long
+#: as one evaluation. The first READING_BYTES of each message are part of READING.
 CHARS_LIKE_ONE, BYTES_LIKE_ONE, READING_BYTES = 512, 1_024, 512
-#: A message whose texts are as much work for all selectors is evaluated for each alone, when that
-#: one's turn has come.
+#: If the texts of a message take more evaluations than this for all selectors together, each
+#: selector is evaluated alone, in its turn.
 TOGETHER_MAX = 256
-#: Sequences of a stretch: until it has as many, it grows.
+#: Sequences up to which a span grows.
 SPAN_MAX = 512
 
 _NOTHING = array("q")
@@ -47,25 +47,25 @@ _NOTHING = array("q")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
-    """Of the messages up to `stop - 1` those in `sequences` match, all of them if that is None;
-    `work` is how many messages with one selector would have taken as long."""
+    """Messages up to `stop - 1` that match: `sequences`, or all of them if that is None. `work` is
+    the time spent, as a number of messages with one selector."""
 
     sequences: "array[int] | None"
     stop: int
     work: int = 0
 
 
-#: Makes what reads the values of these names.
+#: Makes a reader of the values of these names.
 Reading = Callable[[Iterable[str]], Columned]
-#: The number of a selector, what it is of a message, and how often it goes over its texts.
+#: The number of a selector, its function, and its passes over the texts of a message.
 _Numbered = tuple[int, Code, int]
 
 
 class _Together:
     """Selectors that are evaluated together; `numbers` has the number of each by its text.
 
-    Those that can only be true where a property has one of a few values are looked up by its
-    value; the others are evaluated for each message.
+    Selectors that require one of a few values of a property are looked up by the message's value;
+    the others are evaluated for each message.
     """
 
     __slots__ = ("_always", "_by_value", "_passes", "_reader", "numbers")
@@ -91,9 +91,9 @@ class _Together:
     def evaluate(  # noqa: C901 (calls cost more)
         self, batch: RecordBatch, start: int, own: int, room: int, work_max: int
     ) -> "tuple[list[array[int]], int, int]":
-        """What each matches from the sequence `start` on, until the one with the number `own` has
-        as much as there is room for; where that is, and how much work it took. No work: the first
-        message is too much for all of them together."""
+        """Return the matches of each selector from the sequence `start` on, until the selector with
+        the number `own` has `room` matches or `work_max` is reached; the sequence where that is;
+        and the work. Work 0: the first message takes too long for all selectors together."""
         listed, found = batch.sequences, [array("q") for _ in self.numbers]
         mine, spent, budget, evaluated = found[own], 0, work_max * READING, False
         at = max(start - batch.first, 0) if listed is None else bisect_left(listed, start)
@@ -150,8 +150,8 @@ class _Known:
 
 @dataclass(slots=True, eq=False)
 class _Span:
-    """What every selector matches of the topic's messages from `start` to `stop - 1`. What follows
-    right behind it is added to it while it is short."""
+    """Matches of every selector among the topic's messages from `start` to `stop - 1`. Matches of
+    the messages behind it are added while it is shorter than SPAN_MAX."""
 
     start: int
     stop: int
@@ -170,23 +170,23 @@ class Selections:
 
     @property
     def topics(self) -> AbstractSet[str]:
-        """Those that have a subscription with a selector."""
+        """Topics that have a subscription with a selector."""
         return self._topics.keys()
 
     @property
     def kept(self) -> int:
-        """How many stretches of answers are kept, of all topics together."""
+        """Number of spans that are kept for all topics."""
         return sum(topic.kept for topic in self._topics.values())
 
     def join(self, definition: Definition) -> None:
-        """A subscription begins to be served. Raises SelectorError if its selector is none."""
+        """Add a subscription that is served from now on. Raises SelectorError."""
         if definition.selector is not None:
             known = self._topics.get(definition.topic) or _Topic(self._reading)
             known.join(definition.selector)
             self._topics[definition.topic] = known
 
     def leave(self, definition: Definition) -> None:
-        """The subscription is served no more."""
+        """Remove a subscription that is served no more."""
         if definition.selector is not None:
             self._topics[definition.topic].leave(definition.selector)
             if not self._topics[definition.topic].users:
@@ -195,9 +195,9 @@ class Selections:
     def matches(
         self, definition: Definition, batch: RecordBatch, start: int, *, room: int, work_max: int
     ) -> Matches:
-        """The messages of the batch, from the sequence `start` on, that a definition with a
-        selector matches: until there are as many as there is room for, or the work is done that
-        may be. Raises SelectorFailed, after which nothing has changed."""
+        """Return the messages of the batch, from the sequence `start` on, that a definition with a
+        selector matches, until there are `room` of them or `work_max` is reached. Raises
+        SelectorFailed; then nothing has changed."""
         assert definition.selector is not None  # noqa: S101
         return self._topics[definition.topic].matches(
             definition.selector, batch, start, room, work_max
@@ -205,14 +205,14 @@ class Selections:
 
 
 class _Topic:
-    """The selectors of one topic, and what they match of its newest messages."""
+    """The selectors of one topic, and their matches among its newest messages."""
 
     __slots__ = ("_reading", "_selectors", "_spans", "_starts", "_together", "users")
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._selectors: dict[str, _Known] = {}
-        self._together: _Together | None = None  #: all of them; None until they are asked about
+        self._together: _Together | None = None  #: all selectors; None until needed
         self._spans: list[_Span] = []  #: ascending, without overlaps
         self._starts: list[int] = []  #: of the spans
         self.users = 0
@@ -240,7 +240,7 @@ class _Topic:
             self._changed()
 
     def _changed(self) -> None:
-        """There are other selectors now, of which what is kept says nothing."""
+        """Drop kept matches, as the set of selectors has changed."""
         self._together = None
         self._spans.clear()
         self._starts.clear()
@@ -260,7 +260,7 @@ class _Topic:
         own = numbers[text]
         try:
             found, stop, work = self._together.evaluate(batch, start, own, room, work_max)
-        except Exception:  # noqa: BLE001 (of one of them: each hears of its own, alone)
+        except Exception:  # noqa: BLE001 (of one selector: alone it raises it again)
             return self._alone(text, batch, start, room, work_max)
         if not work and stop < batch.stop:
             return self._alone(text, batch, start, room, 1)
@@ -272,7 +272,7 @@ class _Topic:
     def _alone(
         self, text: str, batch: RecordBatch, start: int, room: int, work_max: int
     ) -> Matches:
-        """What one selector matches, evaluated without the others. Raises SelectorFailed."""
+        """Return the matches of one selector, evaluated alone. Raises SelectorFailed."""
         alone = self._selectors[text].alone
         try:
             (sequences,), stop, work = alone.evaluate(batch, start, 0, room, work_max)
@@ -295,7 +295,7 @@ class _Topic:
 
 
 def selected(selections: Selections, definition: Definition, batch: RecordBatch) -> Run:
-    """All messages of a batch that a definition selects; it has joined if it has a selector."""
+    """Return all messages of a batch that a definition selects; one with a selector has joined."""
     if definition.selector is None:
         return range(batch.first, batch.stop) if batch.sequences is None else batch.sequences
     found = array("q")
@@ -307,8 +307,8 @@ def selected(selections: Selections, definition: Definition, batch: RecordBatch)
 def selected_parts(
     selections: Selections, definition: Definition, batch: RecordBatch, work_max: int
 ) -> Iterator[Run]:
-    """The same in parts, each of which takes so much work at most: a caller may let others go on
-    between two of them."""
+    """Return the same in parts that take at most `work_max` each, so that the caller can let other
+    tasks run between two parts."""
     if definition.selector is None:
         yield selected(selections, definition, batch)
         return
@@ -321,19 +321,19 @@ def selected_parts(
 
 
 def _longest(row: dict[str, object]) -> int:
-    """Characters of the longest text among a message's values."""
+    """Return the number of characters of the longest text among a message's values."""
     return max((len(value) for value in row.values() if isinstance(value, str)), default=0)
 
 
 def _place(batch: RecordBatch, at: int) -> int:
-    """The sequence of the message with this index, or the one behind them all."""
+    """Return the sequence of the message with this index, or the one behind the last message."""
     if at == batch.count:
         return batch.stop
     return batch.first + at if batch.sequences is None else batch.sequences[at]
 
 
 def _within(span: _Span, selector: str, batch: RecordBatch, start: int, room: int) -> Matches:
-    """What is known already, as far as it lies in the batch."""
+    """Return the kept matches of a span that are in the batch."""
     matched, stop = span.matched.get(selector, _NOTHING), min(span.stop, batch.stop)
     first, last = bisect_left(matched, start), bisect_left(matched, stop)
     if last - first > room:

@@ -1,11 +1,11 @@
-"""A selector's text becomes a tree, or an error that says where and what was expected.
+"""The parser of selectors: makes a tree of a text. Its errors name the place and the expectation.
 
-From the loosest to the tightest:
+Operators from the loosest to the tightest:
 
     OR · AND · = <> IS · < <= > >= LIKE BETWEEN IN · + - · * / % · sign, NOT, parentheses
 
-NOT reaches over all that is tighter than AND: `NOT a = 1` is `NOT (a = 1)`, as JMS says. What can
-never be true because of its types is an error here, as far as literals tell the types.
+NOT applies to all operators tighter than AND: `NOT a = 1` is `NOT (a = 1)`, as in JMS. An
+expression that can never be true because of its literals' types is an error.
 """
 
 from dataclasses import dataclass
@@ -35,15 +35,15 @@ from distributary.pipeline.selector.syntax import (
     pattern_parts,
 )
 
-#: Characters of a selector. What is in the log was accepted, perhaps with another setting, so this
-#: is the bound of the setting, and of all that is read back.
+#: Characters of a selector at most. Selectors in the log were accepted, perhaps with another
+#: setting, so this is the bound of the setting and of selectors read from the log.
 CHARS_MAX = 65_536
-#: And passes over texts (`pipeline.selector.like`): as many as characters at most.
+#: Passes over texts (`pipeline.selector.like`) at most.
 PASSES_MAX = CHARS_MAX
 #: Levels of a tree, and of parentheses and right operands in its text: each costs stack.
 DEPTH_MAX = 128
 
-#: Header fields that change on the way, or say where it leads: JMS has no selectors on them.
+#: Header fields that change on the way, or give a destination: JMS allows no selectors on them.
 FORBIDDEN = frozenset(
     {"JMSDestination", "JMSReplyTo", "JMSRedelivered", "JMSExpiration", "JMSDeliveryTime"}
 )
@@ -69,7 +69,7 @@ _OPERATORS: dict[int | float | str, Operator] = {"+": "+", "-": "-", "*": "*", "
 
 
 class _Type(StrEnum):
-    """What is known of an expression's value before there is a message."""
+    """The type of an expression's value, as far as it is known without a message."""
 
     BOOLEAN = "a boolean"
     NUMBER = "a number"
@@ -79,7 +79,7 @@ class _Type(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A piece of the tree, with the place where its text begins."""
+    """A part of the tree, with the token at which its text begins."""
 
     expression: Expression
     type: _Type
@@ -89,19 +89,19 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class SelectorLimits:
-    """What a selector may be: characters, levels, and passes over the texts of one message."""
+    """Limits of a selector: characters, levels, and passes over the texts of one message."""
 
     chars_max: int = CHARS_MAX
     depth_max: int = DEPTH_MAX
     passes_max: int = PASSES_MAX
 
 
-#: Of what is read back.
+#: Limits of selectors read from the log.
 LIMITS = SelectorLimits()
 
 
 def parse(text: str, limits: SelectorLimits = LIMITS) -> Selector:
-    """The selector that the text is. Raises SelectorError, and nothing else."""
+    """Parse a selector. Raises only SelectorError."""
     if len(text) > limits.chars_max:
         raise SelectorError(
             text, limits.chars_max, f"it goes on beyond {limits.chars_max} characters"
@@ -119,7 +119,7 @@ def parse(text: str, limits: SelectorLimits = LIMITS) -> Selector:
 
 
 class _Parser:
-    """Reads the words one by one; each method leaves the first word that it doesn't use."""
+    """Reads the tokens one by one; each method stops before the first token that it doesn't use."""
 
     def __init__(self, text: str, depth_max: int) -> None:
         self._text, self._depth_max = text, depth_max
@@ -133,7 +133,7 @@ class _Parser:
             raise self._unexpected("an operator or the end")
         return part.expression
 
-    # Words.
+    # Tokens.
 
     def _next(self) -> Token:
         token, self._token = self._token, next(self._tokens, self._token)
@@ -158,7 +158,7 @@ class _Parser:
     # The tree.
 
     def _expression(self, level: int) -> _Part:
-        """What stands here, as far as its operators bind at least as tightly as the level."""
+        """Parse an expression whose operators bind at least as tightly as the level."""
         self._nesting += 1
         if self._nesting > self._depth_max:
             raise self._too_deep(self._token)
@@ -195,7 +195,7 @@ class _Parser:
         return self._made(comparison, _Type.BOOLEAN, left, right)
 
     def _chain(self, first: _Part, binding: int) -> _Part:
-        """One node for all operands of a row of ORs or ANDs."""
+        """Make one node of all operands of consecutive ORs or ANDs."""
         word = "OR" if binding == _OR else "AND"
         operands = [self._boolean(first)]
         while self._token.is_(word):
@@ -214,7 +214,7 @@ class _Parser:
         return self._negated(self._made(IsNull(left.expression), _Type.BOOLEAN, left), negated)
 
     def _word_operation(self, left: _Part) -> _Part:
-        """[NOT] LIKE, BETWEEN or IN."""
+        """Parse [NOT] LIKE, BETWEEN or IN."""
         negated = self._token.is_("NOT") and bool(self._next())
         token = self._token
         if token.is_("LIKE"):
@@ -254,7 +254,7 @@ class _Parser:
     def _in(self, left: _Part) -> _Part:
         token = self._take("IN")
         if not isinstance(left.expression, Identifier):
-            raise self._error(token, "what stands before IN must be a name")
+            raise self._error(token, "the operand before IN must be a name")
         self._take("(")
         choices = [str(self._string().value)]
         while self._token.is_(","):
@@ -326,7 +326,7 @@ class _Parser:
             raise self._error(token, f"{name} can't stand in a selector")
         return Identifier(name)
 
-    # What is made, and what it may be.
+    # Nodes and their types.
 
     def _made(self, expression: Expression, type_: _Type, *parts: _Part) -> _Part:
         depth = 1 + max(part.depth for part in parts)

@@ -1,11 +1,11 @@
-"""What a message says under the names that selectors use, read no further than needed.
+"""Reading of the values that selectors use from a message's bytes, no further than needed.
 
-Rule 1: a value depends on the message and the name alone, never on what else is read.
-Rule 2: bytes that aren't what they should be say nothing: the names of that section aren't there.
-        No exception comes out.
+Rule 1: a value depends on the message and the name alone, not on the other names that are read.
+Rule 2: malformed bytes give no values: the names of their section are missing. No exception is
+        raised.
 Rule 3: values come in the classes that `pipeline.selector.evaluate` knows: bool, int of 64 bits,
-        float, str. A `ulong` beyond them is approximate; values that JMS has no type for (binary,
-        uuid, decimals, lists, maps) are there and equal to nothing.
+        float, str. A `ulong` beyond 64 bits with sign is approximate; a value without a JMS type
+        (binary, uuid, decimal, list, map) isn't missing, but equal to no value.
 """
 
 import struct
@@ -46,9 +46,9 @@ from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.selector.lexer import EXACT_END
 
 Values = dict[str, object]
-#: Name -> its values in consecutive messages, one for each; None where one says nothing.
+#: Name -> its values in consecutive messages, one for each; None where it is missing.
 Columns = Mapping[str, Sequence[object]]
-#: What becomes of a field's value; of None, too.
+#: Converts the value of a field, which may be None.
 Become = Callable[[Value], object]
 
 
@@ -57,20 +57,20 @@ class Columned(Protocol):
     `ingest` has a faster one in C, with the same results."""
 
     def columns(self, batch: RecordBatch, first: int, stop: int) -> tuple[Columns, int]:
-        """The values of all its names in the batch's messages with these indices, and about how
-        many of their bytes were looked at for that."""
+        """Return the values of all its names in the batch's messages with these indices, and
+        about how many of their bytes were read for that."""
 
 
-#: Keys and values of application properties that are looked at: a message with more says nothing
-#: there. It can't be decoded either (`DECODE_LIMITS`).
+#: Keys and values of application properties at most: a message with more has no values there. It
+#: can't be decoded either (`DECODE_LIMITS`).
 ELEMENTS_MAX = DECODE_LIMITS.values_max
 
-#: Bytes that are looked at first: what selectors name stands in front of the body.
+#: Bytes that are read first: the sections of selectors' names are in front of the body.
 HEAD_BYTES = 4_096
 
 _BROKEN = (DecodeError, IndexError, struct.error, UnicodeDecodeError, RecursionError)
 
-#: What is read here has no other values in it, and spends nothing.
+#: Budget for values without other values within them.
 _SCALAR = DecodeBudget(0, DecodeLimits(values_max=0))
 
 #: Lists and maps by the width of their sizes.
@@ -108,8 +108,8 @@ def _user(user: Value) -> object:
         return None
 
 
-#: Name -> (section, field of its list, what the value becomes). Those of the header have a value
-#: when the field or the whole section isn't there, too.
+#: Name -> (section, field of its list, conversion). A name of the header has a value even if the
+#: field or the whole section is missing.
 FIELDS: dict[str, tuple[int, str, Become]] = {
     "JMSDeliveryMode": (_HEADER, "durable", _delivery_mode),
     "JMSPriority": (_HEADER, "priority", _priority),
@@ -124,20 +124,20 @@ FIELDS: dict[str, tuple[int, str, Become]] = {
 }
 _LISTS = {_HEADER: HEADER_FIELDS, _PROPERTIES: PROPERTIES_FIELDS}
 
-#: (position in the list, types that it may have, name, what the value becomes), by position.
+#: (position in the list, allowed types, name, conversion); sorted by position.
 _Field = tuple[int, frozenset[str], str, Become]
 
 
 class Reader:
-    """Reads the values of these names out of messages. Make one, and use it for many messages."""
+    """Reads the values of these names from messages. Make one reader for many messages."""
 
     __slots__ = ("_absent", "_last", "_lists", "_named", "_names")
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = tuple(names)
         self._lists: dict[int, list[_Field]] = {}
-        self._named: dict[bytes, str] = {}  #: application properties, by their names' bytes
-        self._absent: Values = {}  #: what a message without a header says
+        self._named: dict[bytes, str] = {}  #: bytes of a name -> application property
+        self._absent: Values = {}  #: values of a message without a header
         for name in self._names:
             if name not in FIELDS:
                 self._named[name_bytes(name)] = name
@@ -152,7 +152,7 @@ class Reader:
         self._last = _APPLICATION if self._named else last
 
     def read(self, blob: Bytes, start: int, stop: int) -> Values:
-        """The values of the message that is `blob[start:stop]`; a name without one is missing."""
+        """Return the values of the message `blob[start:stop]`, without missing ones."""
         values = dict(self._absent)
         head = min(stop, start + HEAD_BYTES)
         if not self._walk(bytes(blob[start:head]), values) and head < stop:
@@ -161,7 +161,7 @@ class Reader:
         return values
 
     def columns(self, batch: RecordBatch, first: int, stop: int) -> tuple[Columns, int]:
-        """As `Columned` says: one message after the other."""
+        """Return the values of messages, as `Columned` describes, read one after the other."""
         offsets = memoryview(batch.offsets).cast("B").cast("i")
         rows = [self.read(batch.blob, offsets[at], offsets[at + 1]) for at in range(first, stop)]
         texts = (text for row in rows for text in row.values() if isinstance(text, str))
@@ -169,11 +169,11 @@ class Reader:
         return {name: [row.get(name) for row in rows] for name in self._names}, looked
 
     def _walk(self, data: bytes, values: Values) -> bool:  # noqa: C901, PLR0912 (calls cost more)
-        """Gather the values; False if the sections couldn't be followed to the last one needed."""
+        """Read the values; False if the last needed section couldn't be reached."""
         at, size, before, last, lists = 0, len(data), 0, self._last, self._lists
         try:
             while at < size:
-                if data[at] == DESCRIBED and data[at + 1] == SMALLULONG:  # as everybody
+                if data[at] == DESCRIBED and data[at + 1] == SMALLULONG:  # as all clients write it
                     section = data[at + 2]
                     at += 3
                 else:
@@ -182,7 +182,7 @@ class Reader:
                     break
                 before = section
                 if section == _HEADER:
-                    values.clear()  # what it says, it says itself
+                    values.clear()  # the header's own values replace the defaults
                 if section > last:
                     return True
                 code = data[at]
@@ -201,15 +201,15 @@ class Reader:
                     self._fields(data, at, section, values)
                 at = stop
             else:
-                return False  # if this is not all of it, the next section begins right behind
+                return False  # the next section may begin behind these bytes
         except _BROKEN:
             pass
         if not before:
-            values.clear()  # nothing is known of a message that begins with no section
+            values.clear()  # a message that begins with no section has no values
         return False
 
     def _fields(self, data: bytes, at: int, section: int, values: Values) -> None:
-        """The named fields of a list, whose bounds are known."""
+        """Read the named fields of a list whose bounds were checked."""
         code, count, stop = data[at], 0, at
         try:
             if code in LISTS:
@@ -235,8 +235,8 @@ class Reader:
                 values[name] = said
 
     def _properties(self, data: bytes, at: int, values: Values) -> None:  # noqa: C901, PLR0912 (as above)
-        """The named application properties of a map whose bounds are known; of a name that comes
-        twice the last one."""
+        """Read the named application properties of a map whose bounds were checked; the last value
+        of a repeated name counts."""
         code = data[at]
         found: Values = {}
         named = self._named
@@ -276,12 +276,12 @@ class Reader:
 
 
 def name_bytes(name: str) -> bytes:
-    """How an application property with this name names itself."""
+    """Return the bytes of an application property's name."""
     return name.encode("utf-8", "surrogatepass")
 
 
 def field_of(name: str) -> tuple[int, int, frozenset[str], Become]:
-    """Of a name in FIELDS: its section, position in the list, types, and what the value becomes."""
+    """Return the section, position in the list, types and conversion of a name in FIELDS."""
     section, field, become = FIELDS[name]
     at = [known for known, _ in _LISTS[section]].index(field)
     return section, at, _LISTS[section][at][1], become
@@ -290,7 +290,7 @@ def field_of(name: str) -> tuple[int, int, frozenset[str], Become]:
 def field_value(
     data: bytes, at: int, section: int, types: frozenset[str], become: Become
 ) -> object:
-    """The value of a list's field, which is whole; None if there is none."""
+    """Return the value of a complete field of a list; None if it has no value."""
     if TYPE_NAMES.get(data[at]) not in types:
         return None
     try:
@@ -301,7 +301,7 @@ def field_value(
 
 
 def _descriptor(data: bytes, at: int) -> tuple[int, int]:
-    """The section whose descriptor is written in a way that nobody uses; 0 if it is none."""
+    """Return the section of a descriptor in one of the unusual encodings; 0 if it is none."""
     if data[at] != DESCRIBED:
         return 0, at
     descriptor, at = read(data, at + 1)
@@ -311,7 +311,7 @@ def _descriptor(data: bytes, at: int) -> tuple[int, int]:
 
 
 def property_value(data: bytes, at: int, after: int) -> object:
-    """An application property's value, which lies from `at` to `after`; None if there is none."""
+    """Return an application property's value, at `at` to `after`; None if null or malformed."""
     try:
         if data[at] == STR8:
             return data[at + 2 : after].decode()
@@ -322,15 +322,15 @@ def property_value(data: bytes, at: int, after: int) -> object:
         return None
 
 
-#: A value that JMS has no type for; the same for all, so that nobody compares them by mistake.
+#: Stands for every value without a JMS type: such values aren't compared.
 _OTHER = object()
 _OPAQUE_TYPES = {"described", "binary", "uuid", "list", "map", "array"}
-#: Constructors of such values: what is in them isn't read, however much it is.
+#: Constructors of values without a JMS type, which aren't read.
 _OPAQUE = frozenset(code for code, name in TYPE_NAMES.items() if name in _OPAQUE_TYPES)
 
 
 def _known(value: object) -> object:
-    """The value in a class that selectors know."""
+    """Return the value in a class that selectors know."""
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int):

@@ -1,7 +1,7 @@
 """A selector as a tree, and the tree as text again.
 
-`NOT LIKE`, `NOT IN`, `NOT BETWEEN` and `IS NOT NULL` are a Not around the plain form: with three
-truth values it means the same. A minus in front of a literal is part of it.
+`NOT LIKE`, `NOT IN`, `NOT BETWEEN` and `IS NOT NULL` are a Not around the plain form, which means
+the same with three truth values. A minus in front of a literal is part of the literal.
 """
 
 import re
@@ -62,7 +62,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """In the pattern `%` is any text, `_` one character, what follows `escape` is itself."""
+    """In the pattern `%` is any text, `_` one character; `escape` makes the next one literal."""
 
     operand: "Expression"
     pattern: str
@@ -117,7 +117,7 @@ Expression: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A selector that was parsed: the text as it was given, and what it says."""
+    """A parsed selector: its original text, its tree, and the names in it."""
 
     text: str
     expression: Expression
@@ -132,7 +132,7 @@ _PLAIN_NAME = re.compile(r"[^\W\d][\w$]*|\$[\w$]*")
 
 
 def children(expression: Expression) -> "tuple[Expression, ...]":
-    """The expressions right below this one."""
+    """Return the expressions directly below this one."""
     match expression:
         case Literal() | Identifier():
             return ()
@@ -150,7 +150,7 @@ def children(expression: Expression) -> "tuple[Expression, ...]":
 
 
 def identifiers(expression: Expression) -> Iterator[str]:
-    """The names in an expression, again where they are used again."""
+    """Return the names in an expression, once for each use."""
     if isinstance(expression, Identifier):
         yield expression.name
     for child in children(expression):
@@ -158,7 +158,7 @@ def identifiers(expression: Expression) -> Iterator[str]:
 
 
 def pattern_parts(pattern: str, escape: str | None) -> list[Part] | None:
-    """A LIKE pattern in parts; None if it ends with its escape."""
+    """Split a LIKE pattern into parts; None if it ends with its escape."""
     parts: list[Part] = []
     characters = iter(pattern)
     for character in characters:
@@ -175,7 +175,7 @@ def pattern_parts(pattern: str, escape: str | None) -> list[Part] | None:
 
 
 def printed(expression: Expression) -> str:  # noqa: C901 (one case for each kind)
-    """Text that means this expression and is parsed to an equal one."""
+    """Return a text that is parsed to an equal expression."""
     match expression:
         case Literal(value):
             return _literal(value)

@@ -31,25 +31,25 @@ AVRO: Final = "application/vnd.apache.avro+json;version=1.9.0"
 PROTOBUF: Final = "application/vnd.google.protobuf;version={}"
 DESCRIPTOR_SET: Final = "application/vnd.google.protobuf.descriptor-set;encoding=base64"
 JSON_SCHEMA: Final = "application/schema+json;version={}"
-#: What bodies are, for those who write or read them.
+#: Content types of bodies.
 CONTENT_TYPES: Final = {
     Format.JSON: "application/json",
     Format.AVRO: "avro/binary",
     Format.PROTOBUF: "application/x-protobuf",
 }
-#: Words that JSON Schema has had since a draft after the seventh, which is AsyncAPI's own.
+#: Keywords of JSON Schema newer than draft 7, which is AsyncAPI's own.
 _LATER_WORDS: Final = re.compile(
     r'"(\$defs|\$anchor|\$dynamic\w+|\$recursive\w+|\$vocabulary|prefixItems|dependentSchemas'
     r'|dependentRequired|unevaluated\w+|minContains|maxContains)":'
 )
 _DRAFT: Final = re.compile(r"json-schema\.org/draft[-/]([\w-]+)/schema")
-#: What no key of a component may have (AsyncAPI 3.0.0, "Components Object").
+#: Characters that no key of a component may have (AsyncAPI 3.0.0, "Components Object").
 _NOT_IN_KEYS: Final = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the document says of itself. `server` is a gateway's URL, such as
+    """General data of the document. `server` is a gateway's URL, such as
     `amqps://broker.example:5671`."""
 
     server: str
@@ -59,7 +59,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class ProtoSource:
-    """Of a Protobuf schema: its `.proto` file, and the syntax that it is in."""
+    """The `.proto` file of a Protobuf schema, and its syntax."""
 
     syntax: int
     text: str
@@ -71,9 +71,9 @@ def document(
     schemas: Sequence[SchemaVersion],
     sources: Mapping[str, ProtoSource],
 ) -> Object:
-    """The document. `topics` are by their words in the log; one without a schema is a channel
-    without messages. `sources` are those of Protobuf schemas, by their topics; one that isn't
-    there has its descriptor set as payload."""
+    """Return the document. `topics` are given as the log names them; a topic without a schema is a
+    channel without messages. `sources` are those of Protobuf schemas, by topic; a schema without
+    a source has its descriptor set as payload."""
     patterns = {one.topic: one for one in schemas}
     names = sorted({*topics, *patterns})
     keys = _keys(names)
@@ -104,12 +104,13 @@ def _server(url: str) -> Object:
 
 
 def _keys(names: Sequence[str]) -> dict[str, str]:
-    """A key for each name, made of the characters that a key may have."""
+    """Return a key for each name, of the characters that a key may have."""
     return distinct((name, _NOT_IN_KEYS.sub("_", name).strip("_") or "topic") for name in names)
 
 
 def _channel(name: str, message: str | None) -> Object:
-    """A topic, a queue, or a pattern, each wildcard of which is a parameter of the address."""
+    """Return the channel of a topic, queue or pattern; each wildcard is a parameter of the
+    address."""
     parts = re.split(r"([*?])", name)
     parameters: Object = {}
     address = "topic://" if kind_of_topic(name) is Kind.TOPIC else ""
@@ -175,7 +176,7 @@ def _payload(schema: SchemaVersion, key: str, source: ProtoSource | None) -> Obj
 
 
 def _json_format(schema: Json) -> str:
-    """The draft that it names; else AsyncAPI's own, unless it has words of a later one."""
+    """Return the draft that the schema names; else AsyncAPI's own, unless a keyword is newer."""
     named = schema.get("$schema") if isinstance(schema, dict) else None
     if isinstance(named, str) and (found := _DRAFT.search(named)):
         return JSON_SCHEMA.format(f"draft-{found[1]}")
@@ -184,8 +185,8 @@ def _json_format(schema: Json) -> str:
 
 
 def _rooted(schema: Json, place: str) -> Json:
-    """The schema with its own references from the document's root. One that has an `$id` is a
-    document of its own, and stays."""
+    """Return the schema with its references from the document's root. A schema with an `$id` is a
+    document of its own, and isn't changed."""
     match schema:
         case {"$id": str()} | {"id": str()}:
             return schema

@@ -1,5 +1,5 @@
 """Bodies of each format as rows, by the libraries of the extra `schemas`: jsonschema-rs, fastavro,
-protobuf. Nothing else imports these, and each is loaded when a schema of its format is first used.
+protobuf. Only this package imports them; each is loaded with the first schema of its format.
 
 Start with `row_reader`.
 """

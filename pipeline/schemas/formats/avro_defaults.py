@@ -1,7 +1,7 @@
 """Defaults of an Avro schema as values that a body could have had.
 
-A field that the writer doesn't know has the reader's default, and fastavro takes that as it stands
-in the definition: of bytes a text, of a date or a time a number (Avro 1.12, "Complex Types").
+A field that the writer doesn't know has the reader's default. fastavro returns it unchanged from
+the definition: a text for bytes, a number for a date or a time (Avro 1.12, "Complex Types").
 """
 
 from collections.abc import Mapping
@@ -13,21 +13,21 @@ from uuid import UUID
 
 from distributary.pipeline.schemas.amqp_instance import EPOCH
 
-#: A type of a definition as fastavro has it: its names are whole.
+#: A type of a definition parsed by fastavro: names have their namespaces.
 Node: TypeAlias = Any
 
-#: Raised for a default that isn't of its field's type: it stays as it is.
+#: Raised for a default that isn't of its field's type: it isn't changed.
 _NOT_OF_ITS_TYPE: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
 _UNITS: Final = {"millis": 1_000, "micros": 1}
 
 
 def prepare_defaults(schema: Node) -> None:
-    """Replace the defaults of a parsed schema."""
+    """Replace the defaults of a parsed schema in place."""
     _Walk().walk(schema)
 
 
 class _Walk:
-    """One schema: the named types that were met."""
+    """A walk over one schema: the named types read so far."""
 
     def __init__(self) -> None:
         self._named: dict[str, Node] = {}
@@ -68,7 +68,7 @@ class _Walk:
         return _plain(said, node["type"], node)
 
     def _of_union(self, said: Any, node: list[Node]) -> Any:
-        """A default is of the first branch, or of the one beside null."""
+        """Return the default of a union: of its first branch that isn't null."""
         real = [one for one in node if one != "null"]
         return self._value(said, real[0])
 
@@ -102,7 +102,7 @@ def _of_bytes(said: bytes, logical: str | None, node: Mapping[str, Any]) -> Any:
 
 def _time(said: int, logical: str) -> Any:
     name, _, unit = logical.rpartition("-")
-    since = timedelta(microseconds=said * _UNITS.get(unit, 0))  # of other units nothing is made
+    since = timedelta(microseconds=said * _UNITS.get(unit, 0))  # other units aren't converted
     match name:
         case "timestamp" if unit in _UNITS:
             return EPOCH + since

@@ -1,8 +1,8 @@
 """Bodies of Avro as rows, decoded by fastavro.
 
-Rule 1: a body is one datum in Avro's binary encoding, and nothing behind it.
-Rule 2: the writer's schema is that of the version whose registry id the body names; without an id,
-        or while no version has one, that of the version that reads.
+Rule 1: a body is exactly one datum in Avro's binary encoding.
+Rule 2: the writer's schema is the version whose registry id the body names; if it names none, or no
+        version has an id, it is the reader's version.
 """
 
 import struct
@@ -28,7 +28,7 @@ from distributary.pipeline.schemas.json_values import SCALARS, Reading, json_tex
 from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
 from distributary.pipeline.schemas.typed_row import NotFitting, RowValue, TypedRow, not_a
 
-#: What fastavro raises for bytes that aren't of the schema.
+#: Exceptions of fastavro for bytes that aren't of the schema.
 _NOT_AVRO: Final = (
     *(EOFError, ValueError, LookupError, ArithmeticError, TypeError),
     *(struct.error, MemoryError, fastavro.read.SchemaResolutionError),
@@ -38,8 +38,8 @@ _UUID_BYTES: Final = 16
 
 
 class AvroRows:
-    """Reads bodies of one version; `versions` are all of the topic, of which bodies may name one.
-    Raises InvalidRequest for what is no Avro schema."""
+    """Reads bodies by one version; `versions` are all of the topic: a body may name any of them.
+    Raises InvalidRequest if the definition is no Avro schema."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class AvroRows:
         self._row = row_reading(self.layout, AVRO_SCALARS)
 
     def read(self, content: BodyContent) -> TypedRow:
-        """The row of a body. Raises NotFitting."""
+        """Return the row of a body. Raises NotFitting."""
         framed = unframed(
             body_bytes(content), self._schema.framing, Format.AVRO, content.content_type
         )
@@ -78,7 +78,7 @@ class AvroRows:
 
 
 def avro_schema(definition: str) -> Schema:
-    """A definition as fastavro has it. Raises InvalidRequest."""
+    """Parse a definition by fastavro. Raises InvalidRequest."""
     try:
         return fastavro.parse_schema(cast("Schema", parsed(definition)))
     except (SchemaParseException, fastavro.schema.UnknownType, LookupError, TypeError) as error:
@@ -86,7 +86,7 @@ def avro_schema(definition: str) -> Schema:
 
 
 def decoded(data: bytes, writer: Schema, reader: Schema | None) -> object:
-    """One datum, and nothing behind it. Raises NotFitting."""
+    """Decode exactly one datum. Raises NotFitting."""
     file = BytesIO(data)
     try:
         found = fastavro.schemaless_reader(file, writer, reader)
@@ -134,7 +134,7 @@ def _json(value: object) -> RowValue:
 
 
 def _plain(value: object) -> object:
-    """A value with its parts, in which nothing is left that JSON has no form for."""
+    """Return a value with all parts that JSON can't have replaced by texts."""
     match value:
         case dict():
             return {str(key): _plain(one) for key, one in value.items()}

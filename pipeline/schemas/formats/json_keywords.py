@@ -1,8 +1,8 @@
 """Keywords of a JSON Schema that are most likely misspelt.
 
-JSON Schema takes every unknown keyword as a note (2020-12, Core, 4.3.1), so `"tipe": "object"`
-would allow everything without a word. A keyword that nobody knows and that is nearly one of the
-vocabularies' is told when a version is set. Others are notes, as are those that begin with `x-`.
+JSON Schema ignores unknown keywords (2020-12, Core, 4.3.1), so `"tipe": "object"` would allow every
+body without a warning. An unknown keyword that is nearly one of the vocabularies is reported when a
+version is set. Others are notes, as are those that begin with `x-`.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _SCHEMA: Final = frozenset(
 _BY_NAME: Final = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
-#: All of drafts 4 to 2020-12, and what OpenAPI and others write beside them.
+#: All keywords of drafts 4 to 2020-12, and those of OpenAPI and others.
 KNOWN: Final = (
     _SCHEMA
     | _BY_NAME
@@ -42,7 +42,7 @@ _ALIKE: Final = 0.75
 
 
 def misspelt(schema: object) -> str:
-    """A sentence about the first keyword that is nearly one; empty if there is none."""
+    """Return a sentence about the first misspelt keyword; empty if there is none."""
     for place, word in _keywords(schema, []):
         if word not in KNOWN and not word.startswith("x-"):
             near = get_close_matches(word, sorted(KNOWN), n=1, cutoff=_ALIKE)
@@ -53,8 +53,8 @@ def misspelt(schema: object) -> str:
 
 
 def _keywords(schema: object, place: list[str]) -> Iterator[tuple[list[str], str]]:
-    """All keywords, each with the way to its schema. Names of properties, and values such as those
-    of `enum`, are no keywords."""
+    """Return all keywords, each with the path to its schema. Names of properties, and values such
+    as those of `enum`, are no keywords."""
     if not isinstance(schema, dict):
         return
     for word, value in schema.items():

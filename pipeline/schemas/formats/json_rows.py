@@ -1,6 +1,6 @@
 """Bodies of JSON as rows: validated by jsonschema-rs, then read column by column.
 
-Rule 1: nothing is fetched: a reference to another document is an error when the schema is set.
+Rule 1: no document is fetched: a reference to another one is an error when the schema is set.
 Rule 2: patterns are matched in linear time. One that needs more (look-around, back-references) is
         an error when the schema is set.
 """
@@ -28,12 +28,12 @@ from distributary.pipeline.schemas.typed_row import (
     pointer,
 )
 
-#: What the library says of a pattern that can't be matched in linear time, too.
+#: The library's error also for a pattern that can't be matched in linear time.
 _NO_PATTERN = 'is not a "regex"'
 
 
 class JsonRows:
-    """Reads bodies that a JSON Schema describes. Raises InvalidRequest for what is no JSON
+    """Reads bodies that a JSON Schema describes. Raises InvalidRequest if the definition is no JSON
     Schema."""
 
     def __init__(self, schema: SchemaVersion, limits: SchemaLimits = LIMITS) -> None:
@@ -44,11 +44,11 @@ class JsonRows:
         self._validator = _validator(schema.definition)
 
     def read(self, content: BodyContent) -> TypedRow:
-        """The row of a body. Raises NotFitting."""
+        """Return the row of a body. Raises NotFitting."""
         return self.read_instance(json_body(content, self._framing, exact=self._exact))
 
     def read_instance(self, instance: Instance) -> TypedRow:
-        """The row of a body that has been read already. Raises NotFitting."""
+        """Return the row of a body that is already parsed. Raises NotFitting."""
         try:
             wrong = next(iter(self._validator.iter_errors(instance)), None)
         except (ValueError, RecursionError) as error:
@@ -88,7 +88,7 @@ def _a_schema(said: object) -> dict[str, Any] | bool:
 
 def _told(wrong: jsonschema_rs.ValidationError) -> NotFitting:
     reason = wrong.message
-    if len(reason) > REASON_CHARACTERS_MAX:  # it has the value in it, however long that is
+    if len(reason) > REASON_CHARACTERS_MAX:  # it includes the value, of any length
         reason = f"{quoted(wrong.instance)} isn't what '{wrong.schema_path[-1]}' asks for"
     error = NotFitting(reason)
     for part in reversed(wrong.instance_path):

@@ -1,12 +1,13 @@
 """Bodies of simple JSON Schemas, read and validated in one step by a decoder of msgspec.
 
-Rule 1: what it reads, `JsonRows` would read as the same row. What it doesn't read, it says nothing
-        of: a body with other fields than the schema's, an integer that is written as 1.0, a time
-        with more than six digits of a second are fine for `JsonRows`.
-Rule 2: a schema is simple if each of its words is in the tables below. One more, and it has none.
-Rule 3: dates and times that are columns of their own are any text here. Whoever makes the columns
-        looks at all of them at once (TIMES): a pattern for each text alone takes twice what all
-        else of a body does.
+Rule 1: a body that the decoder reads gives the same row as `JsonRows`. A body that it can't read
+        may still fit, so `JsonRows` must decide: one with fields that the schema doesn't name, an
+        integer written as 1.0, a time with more than six digits of a second.
+Rule 2: a schema is simple if each of its keywords is in the tables below; no other schema has a
+        decoder.
+Rule 3: a date or time that is a column of its own is read as any text. The caller checks the whole
+        column at once by `TIMES`: a pattern for each text takes twice as long as the rest of a
+        body.
 """
 
 from collections.abc import Callable
@@ -28,19 +29,19 @@ from distributary.pipeline.schemas.column_types import (
 from distributary.pipeline.schemas.json_columns import LONG_LEAST, LONG_MOST, parsed
 from distributary.pipeline.schemas.schema_version import Format, Framing, SchemaVersion
 
-#: Words that say nothing of values.
+#: Keywords that don't restrict values, and `type`.
 _NOTES: Final = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly"}
     | {"writeOnly", "type"}
 )
-#: Drafts in which 1.0 is an integer; draft 4 is another one.
+#: Drafts in which 1.0 is an integer; in draft 4 it isn't.
 _DRAFTS: Final = ("draft/2020-12/", "draft/2019-09/", "draft-07/", "draft-06/")
-#: Integers up to here are doubles without a digit lost.
+#: Integers below it are exact as doubles.
 _EXACT_MAX: Final = 2**53
-#: Dates and times of which validator, Python and Arrow have one opinion.
+#: Dates and times that validator, Python and Arrow read alike.
 _DATE: Final = r"[12][0-9]{3}-[0-9]{2}-[0-9]{2}"
 _ZONE: Final = r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
-#: As patterns for the whole of a text.
+#: Patterns for the whole text.
 TIMES: Final = {
     Scalar.DATE: _DATE,
     Scalar.TIMESTAMP: _DATE + r"T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?" + _ZONE,
@@ -57,18 +58,18 @@ _LENGTHS: Final = {"minLength": "min_length", "maxLength": "max_length"}
 Node: TypeAlias = dict[str, Any]
 #: A body, or a struct within one: its fields stand in the order of the columns.
 JsonStruct: TypeAlias = msgspec.Struct
-#: Reads one body; raises one of UNREAD for what it says nothing of, as for None.
+#: Reads one body; raises one of UNREAD for a body that it can't read, and for None.
 Decode: TypeAlias = Callable[[bytes | str | None], JsonStruct]
 UNREAD: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError)
 
 
 class _NotSimple(Exception):
-    """A schema has a word that isn't in the tables."""
+    """A schema has a keyword that isn't in the tables."""
 
 
 def json_decode(schema: SchemaVersion, layout: RowLayout) -> Decode | None:
-    """What reads bodies by this version, if it is a simple one: to a struct with the columns of
-    `layout` in their order. Dates and times are texts in it, structs within are structs."""
+    """Return the decoder of bodies by this version, None if it isn't simple. It makes a struct with
+    the columns of `layout` in their order; dates and times are texts, inner structs are structs."""
     plain = schema.format is Format.JSON and schema.framing is Framing.PLAIN
     if not plain or schema.cloud_events or layout.whole:
         return None
@@ -85,7 +86,7 @@ values: Final = msgspec.structs.astuple
 
 
 def _words(node: object, *more: str) -> Node:
-    """What a node says, if it has no other words than these and notes."""
+    """Return a node if all its keywords are among these and notes. Raises _NotSimple."""
     if not isinstance(node, dict) or not node.keys() <= _NOTES | set(more):
         raise _NotSimple
     return cast("Node", node)
@@ -98,7 +99,7 @@ def _struct(
     *,
     whole: bool = False,
 ) -> type[msgspec.Struct]:
-    """Of a whole body, or of what is within one."""
+    """Return the struct of a whole body, or of an object within one."""
     said = _words(node, "properties", "required", "additionalProperties", *more)
     properties, required = said.get("properties"), said.get("required", [])
     draft = str(said.get("$schema", _DRAFTS[0]))
@@ -124,8 +125,8 @@ def _struct(
 
 
 def _kind(node: object, kind: ColumnType, *, any_text: bool = False) -> Any:
-    """What msgspec is to read for a column: it takes null where the schema does, and `any_text` for
-    a date or a time."""
+    """Return the type that msgspec reads for a column: nullable if the schema says so. `any_text`:
+    dates and times are any text."""
     said = node.get("type") if isinstance(node, dict) else None
     names = said if isinstance(said, list) else [said]
     found = _type(node, kind, str(names[0]), any_text=any_text)
@@ -159,7 +160,8 @@ def _type(node: object, kind: ColumnType, name: str, *, any_text: bool) -> Any:
 
 
 def _number(node: object, kind: type[int] | type[float]) -> Any:
-    """With its bounds; a double's are such that rounding carries no value over them."""
+    """Return the type of a number with its bounds. Bounds are integers that doubles have exactly:
+    rounding moves no value over them."""
     said = _words(node, *_BOUNDS)
     bounds = {_BOUNDS[word]: said[word] for word in _BOUNDS if word in said}
     for bound in bounds.values():
@@ -169,7 +171,7 @@ def _number(node: object, kind: type[int] | type[float]) -> Any:
         low, high = {"gt", "ge"} & bounds.keys(), {"lt", "le"} & bounds.keys()
         bounds |= {} if low else {"ge": LONG_LEAST}
         bounds |= {} if high else {"le": LONG_MOST}
-    if {"gt", "ge"} <= bounds.keys() or {"lt", "le"} <= bounds.keys():  # msgspec has one of them
+    if {"gt", "ge"} <= bounds.keys() or {"lt", "le"} <= bounds.keys():  # msgspec takes only one
         raise _NotSimple
     return Annotated[kind, msgspec.Meta(**bounds)] if bounds else kind
 
@@ -180,7 +182,7 @@ def _text(node: object, kind: Scalar, *, any_text: bool) -> Any:
         if said.keys() & {"enum", "minLength", "maxLength"}:
             raise _NotSimple
         return str if any_text else Annotated[str, msgspec.Meta(pattern=rf"\A{TIMES[kind]}\Z")]
-    if "format" in said:  # what the validator looks at, and no column
+    if "format" in said:  # the validator checks it, and it makes no column
         raise _NotSimple
     listed = said.get("enum")
     if listed is not None:

@@ -1,8 +1,8 @@
-"""A message of a descriptor set as the text of one `.proto` file, for documents that want a text.
+"""A message of a descriptor set as the text of one `.proto` file, for documents that need a text.
 
-All that decides about bytes and names is in it: a file that is compiled from it has the same
-messages, fields, numbers, labels, defaults, enums and reserved names. Options other than `packed`,
-services, extensions and comments are left out.
+The text has all that affects bytes and names: the file compiled from it has the same messages,
+fields, numbers, labels, defaults, enums and reserved names. Options other than `packed`, services,
+extensions and comments are left out.
 """
 
 import base64
@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
-#: Files that each compiler has.
+#: Files that every compiler includes.
 _GOOGLE: Final = "google/protobuf/"
 _SYNTAXES: Final = {"": 2, "proto2": 2, "proto3": 3}
 _GROUP: Final = FieldDescriptorProto.TYPE_GROUP
@@ -27,15 +27,15 @@ _REQUIRED: Final = FieldDescriptorProto.LABEL_REQUIRED
 
 
 class ProtoFile(NamedTuple):
-    """The syntax, 2 or 3, and the text."""
+    """A `.proto` file: its syntax, 2 or 3, and its text."""
 
     syntax: int
     text: str
 
 
 def proto_file(definition: str, message: str) -> ProtoFile | None:
-    """The file that has the message. None if a text alone can't say it: it imports others than
-    Google's own, has groups or extensions, or is of an edition."""
+    """Return the file that has the message. None if it can't be one text: it imports files other
+    than Google's own, has groups or extensions, or is of an edition."""
     files = FileDescriptorSet.FromString(base64.b64decode(definition)).file
     found = next((one for one in files if message in _names(one)), None)
     if found is None or found.syntax not in _SYNTAXES or found.extension:
@@ -125,7 +125,7 @@ def _label(
 def _entry(
     field: FieldDescriptorProto, entries: dict[str, DescriptorProto]
 ) -> DescriptorProto | None:
-    """The entry of a map, if the field is one."""
+    """Return the entry of a map, if the field is one."""
     name = field.type_name.rpartition(".")[2]
     is_map = field.label == _REPEATED and field.type == FieldDescriptorProto.TYPE_MESSAGE
     return entries.get(name) if is_map else None
@@ -152,14 +152,14 @@ def _kind(field: FieldDescriptorProto) -> str:
 
 
 def _default(field: FieldDescriptorProto) -> str:
-    """As the language writes it: a descriptor has bytes escaped and texts as they are."""
+    """Return the default as the language writes it: a descriptor escapes bytes, but no texts."""
     if field.type == FieldDescriptorProto.TYPE_BYTES:
         return f'"{field.default_value}"'
     return _quoted(field.default_value) if field.type in _TEXTS else field.default_value
 
 
 def _json_name(name: str) -> str:
-    """What a field is called in JSON if nothing else is said (protoc's ToJsonName)."""
+    """Return the default name of a field in JSON (protoc's ToJsonName)."""
     first, *others = name.split("_")
     return first + "".join(one[:1].upper() + one[1:] for one in others)
 

@@ -11,11 +11,11 @@
 | message, group | struct, nullable |
 | repeated; map | list; map, its keys as text; neither is null |
 | google.protobuf.Timestamp | timestamp; digits behind microseconds are cut off |
-| wrappers (google.protobuf.Int64Value, ...) | the column of what they wrap, nullable |
+| wrappers (google.protobuf.Int64Value, ...) | the column of the wrapped type, nullable |
 | Duration, FieldMask | string, as Protobuf's JSON writes it |
-| Struct, Value, ListValue, Any, Empty, a message within itself | the text of its JSON |
+| Struct, Value, ListValue, Any, Empty, a recursive message | the text of its JSON |
 
-A field without presence (proto3's plain ones) is never null: it has its default.
+A field without presence (a plain one of proto3) is never null: its value is the default.
 """
 
 import base64
@@ -94,15 +94,15 @@ _NANOS_OF_A_MICRO: Final = 1_000
 
 
 class Found(NamedTuple):
-    """The column type of a field, or of one of its elements, and what reads it."""
+    """The column type of a field, or of one of its elements, and the function that reads it."""
 
     type: ColumnType
     read: Reading
 
 
 class ProtobufRows:
-    """Reads bodies that are one message of a descriptor set. Raises InvalidRequest for what is no
-    descriptor set, and for a message that isn't in it."""
+    """Reads bodies that are one message of a descriptor set. Raises InvalidRequest if the
+    definition is no descriptor set or doesn't have the message."""
 
     def __init__(self, schema: SchemaVersion, limits: SchemaLimits = LIMITS) -> None:
         self._schema = schema
@@ -114,7 +114,7 @@ class ProtobufRows:
         self._read = found.read
 
     def read(self, content: BodyContent) -> TypedRow:
-        """The row of a body. Raises NotFitting."""
+        """Return the row of a body. Raises NotFitting."""
         data = unframed(body_bytes(content), self._schema.framing, Format.PROTOBUF).data
         try:
             message = self._class.FromString(data)
@@ -129,7 +129,7 @@ class ProtobufRows:
 
 
 def pool_of(definition: str) -> descriptor_pool.DescriptorPool:
-    """The files of a descriptor set, by names. Raises InvalidRequest."""
+    """Return the files of a descriptor set as a pool. Raises InvalidRequest."""
     pool = descriptor_pool.DescriptorPool()
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(
@@ -146,7 +146,7 @@ def pool_of(definition: str) -> descriptor_pool.DescriptorPool:
 
 
 def message_of(pool: descriptor_pool.DescriptorPool, name: str) -> Descriptor:
-    """A message by its full name. Raises InvalidRequest."""
+    """Return a message by its full name. Raises InvalidRequest."""
     try:
         return pool.FindMessageTypeByName(name)
     except KeyError:
@@ -156,14 +156,14 @@ def message_of(pool: descriptor_pool.DescriptorPool, name: str) -> Descriptor:
 
 
 class _Walk:
-    """One descriptor set, read from one message."""
+    """A walk over one descriptor set, from one message."""
 
     def __init__(self, pool: descriptor_pool.DescriptorPool, limits: SchemaLimits) -> None:
         self._pool, self._limits = pool, limits
         self._columns = 0
 
     def message(self, of: Descriptor, within: tuple[str, ...]) -> Found:
-        """A message as a struct, or what it is instead."""
+        """Return the type of a message: a struct, but for Google's own types."""
         name = of.full_name
         if name == _TIMESTAMP:
             return Found(Scalar.TIMESTAMP, _timestamp)
@@ -220,7 +220,7 @@ class _Walk:
 
 
 class _Field:
-    """One field of a message, as a column and as what reads it."""
+    """One field of a message: its column, and the function that reads its value."""
 
     __slots__ = ("_field", "_present", "_read", "column", "name")
 
@@ -248,7 +248,7 @@ def _map_reading(inner: Reading) -> Reading:
 
 
 def _key(key: object) -> str:
-    """A map's key as Protobuf's JSON writes it."""
+    """Return a map's key as Protobuf's JSON writes it."""
     return str(key).lower() if isinstance(key, bool) else str(_string(key))
 
 

@@ -1,10 +1,10 @@
-"""Whether bodies of one Protobuf message are read by another version of it (Protobuf: "Updating A
+"""Whether one version of a Protobuf message reads bodies of another one (Protobuf: "Updating A
 Message Type").
 
 | change | the reader |
 |---|---|
-| a field that it doesn't know | passes it over |
-| a field that isn't written | has its default, unless it is required |
+| a field that it doesn't know | ignores it |
+| a field that isn't written | uses the default, unless the field is required |
 | the same number with a type of the same wire form | reads it |
 | the same number with another wire form, or repeated and not | can't |
 """
@@ -37,7 +37,7 @@ _READ_BY: Final[dict[int, frozenset[int]]] = {
 
 
 def wire_problems(writer: SchemaVersion, reader: SchemaVersion) -> list[str]:
-    """Why the reader can't read all bodies of the writer; empty if it can."""
+    """Return why the reader can't read all bodies of the writer; empty if it can."""
     messages = [message_of(pool_of(one.definition), one.message) for one in (writer, reader)]
     return list(_differ(messages[0], messages[1], (), frozenset()))
 

@@ -1,4 +1,4 @@
-"""A message into a row of its topic's schema, or a misfit: the one entrance to the formats.
+"""Reading of a message into a row of its topic's schema, or a misfit: the entry to all formats.
 
 The library of a format is loaded with its first reader.
 """
@@ -23,17 +23,17 @@ from distributary.pipeline.schemas.json_values import Instance, json_instance, j
 from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
 from distributary.pipeline.schemas.typed_row import Misfit, NotFitting, TypedRow
 
-#: What a structured CloudEvent has its data in.
+#: Members of a structured CloudEvent with its data.
 _DATA, _DATA_BASE64 = "data", "data_base64"
 
 
 class Rows(Protocol):
-    """What reads the bodies of one format."""
+    """A reader of bodies of one format."""
 
     layout: RowLayout
 
     def read(self, content: BodyContent) -> TypedRow:
-        """The row of a body. Raises NotFitting."""
+        """Return the row of a body. Raises NotFitting."""
 
 
 class RowReader:
@@ -44,14 +44,14 @@ class RowReader:
         self.layout = with_attributes(rows.layout) if schema.cloud_events else rows.layout
 
     def read(self, message: bytes) -> TypedRow | Misfit:
-        """The row of a whole AMQP message, as the log has its bytes."""
+        """Return the row of a whole AMQP message, given as its bytes in the log."""
         try:
             return self._read(content_of(message))
         except NotFitting as wrong:
             return wrong.misfit
 
     def read_content(self, content: BodyContent) -> TypedRow | Misfit:
-        """The row of a message that has been taken apart already."""
+        """Return the row of a message that is already decoded."""
         try:
             return self._read(content)
         except NotFitting as wrong:
@@ -67,7 +67,7 @@ class RowReader:
 
 
 def unwrapped(content: BodyContent) -> BodyContent:
-    """A CloudEvent of structured mode as it would be in binary mode. Raises NotFitting."""
+    """Convert a CloudEvent of structured mode to binary mode. Raises NotFitting."""
     body = content.body.value if isinstance(content.body, Body) else None
     if not isinstance(body, bytes | str):
         raise NotFitting("the body of a structured CloudEvent is JSON")
@@ -84,7 +84,7 @@ def unwrapped(content: BodyContent) -> BodyContent:
 
 
 def _attribute(value: Instance) -> Value:
-    """An attribute: texts, integers and booleans, says the specification; all else is its JSON."""
+    """Return an attribute: a text, integer or boolean, as specified; other values as JSON text."""
     return value if isinstance(value, str | bool | int | None) else json_text(value)
 
 
@@ -103,9 +103,9 @@ def row_reader(
     versions: Iterable[SchemaVersion] = (),
     limits: SchemaLimits = LIMITS,
 ) -> RowReader:
-    """What reads messages by this version; `versions` are all of its topic, of which an Avro body
-    may name one. Raises InvalidRequest for a definition that is wrong or has no columns, and where
-    the format's library isn't installed."""
+    """Return a reader of messages by this version; `versions` are all of its topic: an Avro body
+    may name any of them. Raises InvalidRequest for a definition that is wrong or has no columns,
+    and if the format's library isn't installed."""
     size = len(schema.definition.encode(errors="replace"))
     if size > limits.definition_bytes_max:
         raise InvalidRequest(
@@ -140,5 +140,5 @@ def _rows(schema: SchemaVersion, versions: Iterable[SchemaVersion], limits: Sche
 
 
 def protobuf_definition(descriptor_set: bytes) -> str:
-    """The definition of a Protobuf schema: a descriptor set as text."""
+    """Return the definition of a Protobuf schema: a descriptor set as text."""
     return b64encode(descriptor_set).decode()

@@ -1,8 +1,8 @@
 """Whether a version may follow another one, by the rules of their format.
 
-JSON Schema: the reader must cover all bodies that the writer's schema names. What an open schema
-also allows isn't counted: publishers write what their schema names. Containment is proven by
-jsonschema-rs; what it can't prove is refused (patterns that differ, recursion).
+JSON Schema: the reader must accept all bodies with the properties that the writer's schema names.
+Other properties that an open schema allows don't count: publishers don't write them. jsonschema-rs
+proves this; versions without a proof are refused (patterns that differ, recursion).
 Avro: its schema resolution (`compatibility.avro_problems`).
 Protobuf: its wire types, field by field number ("Updating A Message Type").
 """
@@ -22,9 +22,9 @@ from distributary.pipeline.schemas.json_columns import parsed
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.schemas.typed_row import pointer
 
-#: Reasons that are given at most.
+#: Reasons returned at most.
 REASONS_MAX: Final = 10
-#: Rules that one reason names, and characters of each side's value.
+#: Rules in one reason, and characters of each side's value, at most.
 RULES_MAX: Final = 3
 RULE_CHARACTERS_MAX: Final = 60
 #: Keywords that have reasons of their own, or change nothing.
@@ -35,8 +35,8 @@ Schema = dict[str, Any] | bool
 
 
 def incompatible(old: SchemaVersion, new: SchemaVersion) -> list[str]:
-    """Why `new` may not follow `old` in its own mode; empty if it may. Both have been read by
-    `row_reader`."""
+    """Return why `new` may not follow `old` in the mode of `new`; empty if it may. `row_reader` has
+    accepted both."""
     directions = DIRECTIONS[new.compatibility]
     if not directions:
         return []
@@ -50,7 +50,7 @@ def incompatible(old: SchemaVersion, new: SchemaVersion) -> list[str]:
 
 
 def problems(writer: SchemaVersion, reader: SchemaVersion) -> list[str]:
-    """Why the reader can't read all that the writer's schema names; empty if it can."""
+    """Return why the reader can't read all bodies of the writer; empty if it can."""
     match reader.format:
         case Format.AVRO:
             return avro_problems(writer.definition, reader.definition)
@@ -67,7 +67,7 @@ def _schema(version: SchemaVersion) -> Schema:
 
 
 def json_problems(writer: Schema, reader: Schema) -> Iterable[str]:
-    """The places where the reader refuses what the writer's schema names, or may refuse it."""
+    """Return the places where the reader refuses, or may refuse, bodies of the writer."""
     closes = "allOf" not in json.dumps(writer)
     written, read = _stated(writer, closed=closes), _stated(reader, closed=False)
     yield from _uncovered(written, read, (), (written, read))
@@ -99,7 +99,7 @@ def _uncovered(
 
 
 def _differing(writer: Any, reader: Any) -> str:
-    """The rules that aren't the same on both sides, the first few."""
+    """Return the first rules that differ between both sides."""
     if not isinstance(writer, dict) or not isinstance(reader, dict):
         return ""
     words = [
@@ -120,7 +120,7 @@ def _short(value: object) -> str:
 
 
 def _within(part: Any, root: Schema) -> Any:
-    """A part with the definitions that it may refer to."""
+    """Return a part of a schema with the definitions that it may refer to."""
     if not isinstance(part, dict) or not isinstance(root, dict):
         return part
     kept = {key: root[key] for key in ("$defs", "definitions", "$schema") if key in root}
@@ -144,14 +144,14 @@ def _covers(reader: Any, writer: Any) -> bool:
 _ONE = frozenset({"items", "additionalProperties", "contains", "not", "if", "then", "else"})
 _MANY = frozenset({"anyOf", "oneOf", "prefixItems"})
 _NAMED = frozenset({"properties", "$defs", "definitions", "patternProperties"})
-#: What a text in base64 is made of.
+#: Pattern of a text in base64.
 _BASE64 = "^[A-Za-z0-9+/]*={0,2}$"
 _SAYS_MORE = frozenset({"additionalProperties", "unevaluatedProperties", "patternProperties"})
 
 
 def _stated(node: Any, *, closed: bool) -> Any:
-    """A schema that says as a rule what rows ask for: a text in base64 has its characters. If it is
-    to be `closed` its objects have the properties that they name, and no others."""
+    """Add the rules of rows to a schema: a text in base64 has only its characters. `closed`:
+    objects have only the properties that they name."""
     if not isinstance(node, dict):
         return node
     made: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.errors import InvalidRequest
 
@@ -65,7 +65,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one check has found; nothing, if all is well."""
+    """Findings of one check; empty if it holds."""
 
     check: Check
     judged: int

@@ -1,4 +1,4 @@
-"""What each selector is of each message of its topic, decided by Spark for the audit."""
+"""Result of each selector for each message of its topic, decided by Spark for the audit."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import reduce
 from itertools import groupby
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.selector.parser import parse
 from distributary.pipeline.transforms.selector.selector_column import column

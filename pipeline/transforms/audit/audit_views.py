@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession, is_remote
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.audit.audit_checks import read
@@ -191,7 +191,7 @@ def register(
 
 
 def _session_beside(spark: SparkSession) -> SparkSession:
-    """Another session of the same Spark: its views and settings are nobody else's. That of a client
+    """Another session of the same Spark: its views and settings are its own. That of a client
     of Spark Connect begins with what the first one has."""
     made: SparkSession = cast("Any", spark).cloneSession() if is_remote() else spark.newSession()
     return made

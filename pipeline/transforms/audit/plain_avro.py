@@ -243,7 +243,7 @@ def _default(value: Any, node: Node) -> Any:
 
 
 def _logical(value: Any, node: Node) -> Any:
-    """What a logical type makes of a value."""
+    """Convert a value by its logical type."""
     logical, kind = node.get("logicalType"), node["type"]
     match kind, logical:
         case (("bytes" | "fixed"), "decimal") if isinstance(node.get("precision"), int):

@@ -21,7 +21,7 @@ Read: TypeAlias = Callable[[bytes, str], object]
 
 
 class Form(Enum):
-    """What values of a body look like: JSON's forms of dates and bytes; JSON's values in AMQP,
+    """Form of the values of a body: JSON's forms of dates and bytes; JSON's values in AMQP,
     whose times and bytes have other forms; or Python's own types."""
 
     JSON = "json"

@@ -114,7 +114,7 @@ def _differing(
 
 
 def field_of(column: Mapping[str, Any]) -> str:
-    """What a column is called in a body."""
+    """Return a column's name in a body."""
     found: str = column["metadata"].get("field", column["name"])
     return found
 

@@ -6,7 +6,7 @@ from functools import partial, reduce
 from itertools import groupby
 
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import StructType
 
 from distributary.pipeline.errors import InvalidRequest

@@ -38,7 +38,7 @@ _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_CO
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What a catalog has now, and what it hasn't, each with the reason."""
+    """Relations that a catalog has now, and those that it lacks, each with the reason."""
 
     relations: tuple[Relation, ...]
     left_out: Mapping[str, str]

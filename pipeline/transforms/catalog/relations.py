@@ -52,8 +52,8 @@ _VIEWS: Final[Mapping[str, Comments]] = {
         **_SUBSCRIPTION,
         "topic": "topic of the message; what the subscription claims",
         "sequence": "the message; null for events of subscriptions",
-        "consumer": "container and link; null if nobody had it",
-        "by": "the user who did it; null for events of messages, or if nobody knows",
+        "consumer": "container and link; null if no consumer had it",
+        "by": "the user who did it; null for events of messages, or if not recorded",
         "group": "group of the journal with which it became durable",
     },
     "consumers": {

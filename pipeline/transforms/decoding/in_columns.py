@@ -1,4 +1,4 @@
-"""What a walk found, as the columns of `messages`.
+"""Result of a walk as the columns of `messages`.
 
 Rule 1: every column has one element for each message of the blob; those of fallbacks mean
         nothing, and may not even be text.
@@ -178,7 +178,7 @@ def _is_readable(content_type: Array) -> Mask:
 
 
 def _check_the_rest(blob: Blob, found: Found, fallback: Mask) -> None:
-    """What no column shows must be right for a message to be one."""
+    """Mark messages with a faulty value in a field that no column shows."""
     for name in ("durable", "first_acquirer"):
         fallback |= no_booleans(blob, found.header[name])
     for name in UNSHOWN:

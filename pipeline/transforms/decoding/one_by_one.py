@@ -29,7 +29,7 @@ PLAIN_BODY = "plain_body"
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
-    """What one message may become; one that would become more can't be decoded, and says so."""
+    """Limits of a decoded message; a message beyond them gets an `error` instead."""
 
     decode: DecodeLimits = DECODE_LIMITS
     json_chars_max: int = JSON_CHARS_MAX
@@ -251,7 +251,7 @@ def _is_written(value: Value) -> bool:
 def body_columns(
     body: Body, content_type: str | None, room: JsonRoom
 ) -> tuple[str | None, bytes | None]:
-    """What stands in `body_text` and in `body_bytes`. Raises DecodeError."""
+    """Return the values of `body_text` and `body_bytes`. Raises DecodeError."""
     if body.kind == "none":
         return None, None
     if not isinstance(body.value, bytes):

@@ -97,7 +97,7 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a walk found; fields have one value for each message."""
+    """Result of a walk; fields have one value for each message."""
 
     header: dict[str, Values]
     properties: dict[str, Values]

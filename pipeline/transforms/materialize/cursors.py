@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import StructType
 
 from distributary.pipeline.log.failures import Failures
@@ -167,7 +167,7 @@ def cursors(existing: DataFrame, log: DataFrame, *, group: int, log_version: int
 
 
 def found(existing: Iterable[Row]) -> Cursors:
-    """What the rows of the table `cursors` say."""
+    """Return the cursors in rows of the table `cursors`."""
     return {row.subscription: Cursor.of(row) for row in existing}
 
 
@@ -178,7 +178,7 @@ def fold(before: Cursors, log: DataFrame, *, group: int) -> Cursors:
 
 
 def events(log: DataFrame) -> list[Row]:
-    """What begins and ends incarnations, and changes them."""
+    """Return the events that begin, end or change incarnations."""
     decisive = (F.col("record") == "subscription") & F.col("event").isin(*DECISIVE)
     return log.where(decisive).select(*EVENT).collect()
 

@@ -1,4 +1,4 @@
-"""What a Spark query gets of a subscription: columns of `messages`, and the delivery's attempts.
+"""Deliveries to a Spark query: columns of `messages`, and the delivery's failed attempts.
 
 It runs where the bytes are read, on Arrow batches, before Spark sees them.
 """

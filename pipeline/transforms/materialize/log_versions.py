@@ -1,7 +1,7 @@
 """Entries of the log of `topic_log`, for the table `log_versions`: which groups a version has."""
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.transforms.schema.spark_schema import LOG_VERSIONS
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.model.message_columns import COPIED
 from distributary.pipeline.transforms.decoding.blob import blob_of
@@ -31,7 +31,7 @@ def messages(log: DataFrame, limits: MessageLimits = LIMITS) -> DataFrame:
 
 
 def message_rows(log: DataFrame) -> DataFrame:
-    """What is decoded of `topic_log`: the columns COPIED and `message`."""
+    """Return the message rows of `topic_log` to decode: the columns COPIED and `message`."""
     if "deliver_at" not in log.columns:  # a log that no gateway has opened since there are delays
         log = log.withColumn("deliver_at", F.lit(None).cast("timestamp"))
     return log.where(F.col("record") == "message").select(*COPIED, "message")

@@ -1,5 +1,5 @@
-"""When each message was published, and in which group: known to every task, so that a million
-settlements needn't be brought to their messages.
+"""Time and group of each message's publication, known to every task, so that a million settlements
+needn't be shuffled to their messages.
 
 A block is SEQUENCES in a row: one row with an array each of times and of groups. To ask about a
 sequence is a join by block and a look into the arrays, and both are small: 16 bytes a message.
@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 #: Sequences of a block, a power of two. Tasks have messages of neighbouring sequences, so few

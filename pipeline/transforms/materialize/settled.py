@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
 #: Words of a block, a power of two: 1,024 sequences. A lone exception costs a whole block, 128
@@ -35,7 +35,7 @@ BLOCKS = StructType(
 
 
 def blocks(cursors: DataFrame) -> DataFrame:
-    """What is settled above the floors: one row per subscription and block that has any.
+    """Return settled sequences above the floors: one row per subscription and block with any.
 
     Cost: the bitmaps alone are read, once. Needs 24 bytes an exception of one subscription in a
     worker."""

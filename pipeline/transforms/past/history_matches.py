@@ -1,4 +1,4 @@
-"""What a claim, a topic and perhaps a selector, finds in the history from a place on.
+"""Messages in the history that a claim (a topic, perhaps with a selector) finds from a place on.
 
 The gateway decides what it delivers by reading its log. What is found here by the tables is told
 before something is done, or as a hint where to look.
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_position import AtEnd, AtSequence, AtTime, Place

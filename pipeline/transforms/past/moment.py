@@ -11,7 +11,7 @@ from functools import reduce
 from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.transforms.schema.home_tables import Tables
@@ -41,8 +41,8 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class _Versions:
-    """What all tables have of the log: whole versions from the first to the last, and of that one
-    the last group. All 0 where there is nothing yet."""
+    """Versions of the log that all tables have: whole ones from the first to the last, and the last
+    group of the last one. All 0 if there are none yet."""
 
     first: int
     last: int

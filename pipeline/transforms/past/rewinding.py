@@ -1,8 +1,8 @@
-"""What a rewind would bring, told by the tables before it is done."""
+"""Forecast of a rewind from the tables, before it is done."""
 
 from dataclasses import dataclass
 
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.log.log_position import Place
 from distributary.pipeline.transforms.materialize.acks import NEVER_OWED
@@ -13,13 +13,14 @@ from distributary.pipeline.transforms.views.pending import find, owed
 
 @dataclass(frozen=True, slots=True)
 class Rewinding:
-    """What a rewind of a subscription to `sequence` would mean, as of a version of topic_log.
+    """Forecast of a subscription's rewind to `sequence`, as of a version of topic_log, in messages.
 
-    `again`: settled, and would come again; `anyway`: is owed and stays so; `expired`: of both, what
-    nobody would get any more, as its time is over: it is in neither. `dropped`: is owed, lies
-    before the place, and wouldn't be owed any more. `gone`: would come again if the log still had
-    it; unless that is 0, or `sequence` is beyond it, the gateway refuses the rewind and names
-    `log_from`, the first sequence that can be had.
+    `again`: settled messages that would be owed again; `anyway`: owed ones that stay owed;
+    `expired`: messages of both kinds that have expired and wouldn't be delivered: they are in
+    neither count. `dropped`: owed messages before the place, which wouldn't be owed any more.
+    `gone`: messages that would be owed again if the log still had them; unless it is 0, or
+    `sequence` is beyond them, the gateway refuses the rewind and names `log_from`, the first
+    sequence that the log has.
     """
 
     subscription: str
@@ -37,7 +38,7 @@ class Rewinding:
 
 
 def rewinding(tables: Tables, subscription: str, to: Place) -> Rewinding:
-    """Foretell it. `subscription` as in `pending`. Raises InvalidRequest as that does.
+    """Forecast a rewind. `subscription` as in `pending`. Raises InvalidRequest as that does.
 
     Cost: the messages of the topic from the place on, and the subscription's acks of what it was
     never owed.

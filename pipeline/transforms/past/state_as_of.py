@@ -1,10 +1,10 @@
 """A subscription as of a time or a version of the log: from rows, however long ago that is.
 
-Rule 1: what is owed follows from three things alone: where the incarnation of that time began, what
-        lay in its topic from there on and was claimed, and what of it was settled by then
-        (`pipeline.transforms.materialize.cursors`, rules 1 and 2).
+Rule 1: the owed messages follow from three facts alone: the floor with which the incarnation of
+        that time began, the messages of its topic from there on that it claimed, and those settled
+        by then (`pipeline.transforms.materialize.cursors`, rules 1 and 2).
 Rule 2: a state is as of a group. As of the newest it is what `cursors` and `pending` say.
-Rule 3: where rows have been removed that it takes, that is an error, and no smaller number.
+Rule 3: if rows that it takes have been removed, the result is an error, and no smaller number.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import (
     BooleanType,
     LongType,
@@ -213,7 +213,7 @@ def _owed(tables: Tables, life: Life) -> DataFrame:
 
 
 def _settled(tables: Tables, life: Life) -> DataFrame:
-    """The sequences from the floor on that were owed no more."""
+    """Return the sequences from the floor on that were settled by then."""
     return (
         tables.acks.where(F.col("subscription") == life.subscription)
         .where(F.col("group").between(life.began.group + 1, life.at.group) & F.col("final"))

@@ -8,7 +8,7 @@ Rule 3: where it can't be told any more which messages lay in the log then, that
 """
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog

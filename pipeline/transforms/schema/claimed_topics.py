@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.model.topic_pattern import NOT_TOPICS, expression, is_pattern
 

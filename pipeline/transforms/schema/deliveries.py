@@ -9,7 +9,7 @@ Rule 2: a delivery is known by subscription, sequence, consumer and `delivered_a
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.transforms.schema.home_tables import Tables

@@ -7,7 +7,7 @@ from typing import Self
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import StructType
 
 from distributary.pipeline.errors import InvalidRequest
@@ -84,7 +84,7 @@ class Tables:
 
     @property
     def rejected(self) -> DataFrame:
-        """What fits no schema; without rows where `materialize` found none."""
+        """Messages that don't fit their schema; no rows if `materialize` found none."""
         try:
             return whole(self._load(REJECTED_NAME), REJECTED)
         except InvalidRequest:

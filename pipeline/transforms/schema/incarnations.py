@@ -6,7 +6,7 @@ Rule: an event that begins an incarnation at group G ends the one before it, and
 """
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.model.subscription import BEGINNINGS, SubscriptionEvent
 

@@ -1,7 +1,7 @@
 """The tables of a lake's logs, and rows of several of them together: each says its log, in a column
 in front.
 
-Rule: what is asked for is found in each log by itself, so no number of one log meets another's.
+Rule: each log is queried by itself, so numbers of one log are never compared with another's.
 """
 
 import warnings
@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Final, TypeAlias, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.log_names import PLACEMENT, SERVED, log_below
@@ -67,8 +67,8 @@ def of_logs(logs: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def known_in(logs: Mapping[str, Tables], find: Callable[[Tables], Answer]) -> dict[str, Answer]:
-    """What is found in each log that has what is asked for. Raises InvalidRequest where none has
-    it, with what each says."""
+    """Return the result of `find` for each log that has the named thing. Raises InvalidRequest if
+    no log has it, with the message of each."""
     found: dict[str, Answer] = {}
     absent: list[str] = []
     for log, tables in logs.items():
@@ -89,9 +89,10 @@ def found_in(
     by_version: bool = False,
     unite: Callable[[Mapping[str, DataFrame]], DataFrame] = of_logs,
 ) -> DataFrame:
-    """What is found in the tables of a home; in a lake the rows of all logs that have what is
-    asked for. Raises InvalidRequest where none has it, with what each says, where a bare name means
-    something else in each, or where it is asked for `by_version` of topic_log, which is one log's.
+    """Return the rows found in the tables of a home; in a lake those of all logs that have the
+    named thing. Raises InvalidRequest if no log has it, with the message of each; if a bare name
+    means different ids in them; or if rows are asked for `by_version` of topic_log, as each log has
+    versions of its own.
     """
     logs = lake_tables(spark, place)
     if not logs:

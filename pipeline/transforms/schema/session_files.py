@@ -17,7 +17,7 @@ def hadoop_address(place: str) -> str:
 
 
 def content(spark: SparkSession, path: str) -> bytes | None:
-    """What is in a file; None if there is none."""
+    """Return a file's bytes; None if there is no file."""
     if not is_there(spark, path):
         return None
     row = spark.read.format("binaryFile").load(_GLOB.sub(r"\\\1", path)).select("content").first()

@@ -1,4 +1,4 @@
-"""Which Python runs the workers of somebody's own session."""
+"""Choice of the Python that runs the workers of a session that a user has made."""
 
 import os
 import sys

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.selector.parser import parse
 from distributary.pipeline.transforms.selector.selector_column import condition

@@ -64,7 +64,7 @@ def condition(selector: Selector) -> Term:
 
 
 def truth(selector: Selector) -> Term:
-    """What a selector is of a row of `messages`: true, false or null, which is unknown.
+    """Return a selector's result for a row of `messages`: true, false, or null for unknown.
 
     Each name is looked up once in a row. What is in the lambda isn't compiled to Java by Spark,
     which gives up on a selector with some hundred comparisons, after half a minute.

@@ -1,4 +1,4 @@
-"""What a selector's names and expressions are in a row of `messages`, as columns.
+"""Values of a selector's names and expressions in a row of `messages`, as columns.
 
 A selector's values have types that only each message tells, a column of Spark has one type. So a
 value is several columns (`Value`).
@@ -63,7 +63,7 @@ Names: TypeAlias = Mapping[str, Value]
 
 
 def value_of(node: Literal | Identifier, names: Names) -> Value:
-    """What is no calculation."""
+    """Return the value of an operand that is no calculation."""
     return names[node.name] if isinstance(node, Identifier) else _literal(node.value)
 
 
@@ -142,7 +142,7 @@ def _steps(node: Expression, names: Names) -> Iterator[Term]:
             yield from _steps(left, names)
             yield from _steps(right, names)
             yield F.struct(F.lit(sign).alias("sign"), F.lit(None).cast(_RESULT).alias("value"))
-        case Negative(operand):  # nobody sees the sign of a zero
+        case Negative(operand):  # the sign of a zero has no effect
             yield from _steps(Arithmetic("-", Literal(0), operand), names)
         case _:  # a condition is no number and no text
             yield _pushing(Value())
@@ -166,14 +166,14 @@ def _step(stack: Term, step: Term) -> Term:
 
 
 def result(of: Term) -> Value:
-    """What was calculated, or lies on the stack."""
+    """Return the value of a result, or of an item on the stack."""
     text, exact = of["text"], of["exact"]
     double = F.coalesce(of["double"], exact.cast("double"))
     return Value(text.isNotNull() | double.isNotNull(), None, text, exact, double)
 
 
 def _applied(sign: Term, left: Term, right: Term) -> Term:
-    """What an operator makes of two values; nothing where it makes nothing of them."""
+    """Return an operator's result for two values; no value if it isn't defined for them."""
     exactly = left["exact"].isNotNull() & right["exact"].isNotNull()
     doubles = [F.coalesce(of["double"], of["exact"].cast("double")) for of in (left, right)]
     short = F.length(left["text"]) + F.length(right["text"]) <= TEXT_CHARS_MAX

@@ -2,7 +2,7 @@
 
 A column made call by call would be hundreds of calls into the JVM for each selector.
 
-Rule: a text of somebody else is a literal that no setting of a session reads in another way.
+Rule: a text of a user is a literal, which every session reads alike, whatever its settings.
 """
 
 import math
@@ -11,7 +11,7 @@ from functools import partial
 from typing import assert_never
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.transforms.selector.terms import (
     Call,

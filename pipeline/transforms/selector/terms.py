@@ -23,7 +23,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variable:
-    """A lambda's argument: no other one is equal. Who renders it gives it a name."""
+    """A lambda's argument: no other one is equal. The rendering gives it a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Lambda:
-    """What a function does with each element."""
+    """A function of each element."""
 
     variables: tuple[Variable, ...]
     body: "Term"

@@ -119,7 +119,7 @@ class BodyReader:
         return Read(together[order], columns, odd)
 
     def _structs(self, values: Sequence[bytes | str | None]) -> tuple[list[JsonStruct], Places]:
-        """What the fast way reads, and where it stands."""
+        """Return the bodies that the fast way reads, and their places."""
         structs, left = list[JsonStruct](), list[int]()
         if self._decode is None:
             return structs, np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""What a subscription delivers, with its bodies as typed columns: for the source `subscription`.
+"""Deliveries of a subscription, with bodies as typed columns: for the source `subscription`.
 
 Rule: which version of a schema reads the bodies is said by the columns themselves, so all processes
       of a query read by one version, whatever is set meanwhile.

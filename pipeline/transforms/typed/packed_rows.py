@@ -11,7 +11,7 @@ from typing import Final, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import StructType
 
 from distributary.pipeline.transforms.decoding.one_by_one import MessageLimits
@@ -45,7 +45,7 @@ class PackedRows:
         limits: MessageLimits,
     ) -> "PackedRows":
         """Of rows of topic_log, those in groups after `after`, by table, or `first` for others.
-        They are made here, once, and kept while anybody has them."""
+        They are made here, once, and kept while they are referenced."""
         made = partial(_packed, events=events, after=dict(after), first=first, limits=limits)
         packed = message_rows(log).mapInArrow(made, _PACKED).localCheckpoint()
         found = packed.select("name", "topic").distinct().collect()

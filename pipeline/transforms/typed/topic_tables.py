@@ -3,7 +3,7 @@
 Rule 1: a table only grows: its columns are added to, and all may be null. A version whose columns
         can't be added begins the next table, beside it (`orders.v2`); nothing is rewritten.
 Rule 2: columns are as wide as they can become from the start: integers are longs, floats doubles.
-Rule 3: all of it follows from the events alone, so whoever has them finds the same tables.
+Rule 3: tables follow from the events alone, so every process with the events finds the same tables.
 """
 
 import json
@@ -143,7 +143,7 @@ def topic_tables(events: Sequence[SchemaEvent], topic: str) -> TopicTables:
 
 
 def widest(kind: DataType) -> DataType:
-    """What a column is made of, so that later versions needn't widen it; all of it may be null."""
+    """Return the widest type for a column, nullable in all parts: it needs no widening later."""
     match kind:
         case IntegerType():
             return LongType()
@@ -161,7 +161,7 @@ def widest(kind: DataType) -> DataType:
 
 
 def joined(one: DataType, other: DataType) -> DataType | None:
-    """What holds values of both; None if there is no such type. Columns keep their places."""
+    """Return a type for values of both types; None if there is none. Columns keep their places."""
     match one, other:
         case StructType(), StructType():
             return _joined_columns(one, other)

@@ -69,7 +69,7 @@ class TypedRows:
                     yield from self._read(topic, known.tables[reign.table], reign, bodies)
 
     def tables(self, topic: str) -> TopicTables:
-        """What the events say of a topic."""
+        """Return a topic's tables by the events."""
         if topic not in self._topics:
             self._topics[topic] = topic_tables(self.events, topic)
         return self._topics[topic]

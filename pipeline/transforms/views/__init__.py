@@ -1,4 +1,4 @@
-"""What people ask of the tables: pending, backlog, consumers, stuck, a state in the past.
+"""Views over the tables: pending, backlog, consumers, stuck.
 
 It may import the transforms before it. Start with `pending`.
 """

@@ -1,13 +1,13 @@
-"""How much each subscription had waiting over time, from rows alone.
+"""Backlog of each subscription over time, from rows alone.
 
-A message is owed from when it was published, or from when the incarnation began that reaches back
-to it; until it is settled for good, or the incarnation ends. What is settled in its own group as
-`local`, `forbidden` or `redriven` was never owed, and `local` and `forbidden` never are.
+A message is owed from its publication, or from the beginning of an incarnation that reaches back
+to it, until it is settled for good or the incarnation ends. A message settled in its own group as
+`local`, `forbidden` or `redriven` was never owed, and `local` and `forbidden` messages never are.
 
-Rule 1: what an incarnation was owed has been settled for good, or waits (`pending`), or was dropped
-        when the incarnation ended; one of the three.
-Rule 2: an incarnation settles what it is owed, once (the audit's check `settled_twice`), or what
-        is below its floor. So a settlement needs neither topic nor selector to count.
+Rule 1: a message that an incarnation was owed has been settled for good, or is pending, or was
+        dropped when the incarnation ended; one of the three.
+Rule 2: an incarnation settles each owed message once (the audit's check `settled_twice`), or
+        messages below its floor. So a settlement needs neither topic nor selector to count.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.errors import InvalidRequest, NotInLog
 from distributary.pipeline.model.outcome import Outcome
@@ -36,10 +36,10 @@ from distributary.pipeline.transforms.views.settled_sums import (
     settled_alike,
 )
 
-#: The width of a bucket where none is said.
+#: Default width of a bucket.
 WIDTH = timedelta(hours=1)
 
-#: Buckets of one subscription; more are hardly a picture, and each is a row.
+#: Most buckets of one subscription: each is a row, and a chart can't show more.
 BUCKETS_MAX = 10_000
 
 _US = timedelta(microseconds=1)
@@ -54,23 +54,24 @@ def backlog(
     back: timedelta | None = None,
     subscription: str | None = None,
 ) -> DataFrame:
-    """One row per subscription and bucket of time in which it was there: `begins_at`, `ends_at`,
-    `owed` at its end, what `came`, was `settled` and was `dropped` (its incarnation ended) in it,
-    and of what was owed at its end `oldest_at` and `oldest_seconds`.
+    """Return one row per subscription and bucket of time in which the subscription existed:
+    `begins_at`, `ends_at`, the messages `owed` at its end, those that `came`, were `settled` and
+    were `dropped` (their incarnation ended) in it, and `oldest_at` and `oldest_seconds` of the
+    oldest message owed at its end.
 
     Buckets have the given width and begin at its multiples since 1970. They go from `since`, or
-    the first beginning of a subscription, to `until`, or as far as `cursors` are; the last one
-    ends there. `back` is how far they go back from there at most. `subscription` is an id, to look
-    at it alone. Of the tables of a lake's logs (`lake_tables`) it is the rows of all, with a column
-    `log` in front.
+    the first beginning of a subscription, to `until`, or the last group of `cursors`; the last
+    bucket ends there. `back` limits how long before that end they begin. `subscription` is the id
+    of the only one to return. For the tables of a lake's logs (`lake_tables`) the result has the
+    rows of all logs, with a column `log` in front.
 
     Raises InvalidRequest for a width below a millisecond or more than BUCKETS_MAX buckets; where
-    an end is open this ends the query. Raises it, too, where no log ever had that subscription
-    (NotInLog of the tables of one log).
+    an end is open, the query fails instead. Raises InvalidRequest, too, if no log ever had that
+    subscription (NotInLog for the tables of one log).
 
-    Cost: one pass over `acks`, each row of which looks for its message; what `pending` costs; for
-    incarnations that have ended the messages that they were owed. The rest has as many rows as
-    there are pairs of buckets that messages came and went in.
+    Cost: one pass over `acks`, each row of which is joined with its message; the cost of `pending`;
+    for ended incarnations the messages that they were owed. The remaining steps have as many rows
+    as there are pairs of buckets in which messages came and went.
     """
     asked = Buckets(width // _US, since, until, back)
     asked.check()
@@ -88,7 +89,7 @@ def _backlog(tables: Tables, asked: "Buckets", subscription: str | None) -> Data
 
 
 def _require(events: DataFrame, subscription: str) -> None:
-    """Raises NotInLog for an id that no event has. One that has ended has a past."""
+    """Raises NotInLog for an id that no event has. A deleted subscription is allowed."""
     ids = sorted(row.subscription for row in events.select("subscription").distinct().collect())
     if subscription not in ids:
         there = ", ".join(ids) or "none"
@@ -99,7 +100,7 @@ def _require(events: DataFrame, subscription: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Which buckets are wanted: their width, from when and to when, and how far back at most."""
+    """Request for buckets: their width, first and last time, and how far back at most."""
 
     width_us: int
     since: datetime | None = None
@@ -108,7 +109,7 @@ class Buckets:
 
     @property
     def clipped(self) -> bool:
-        """Whether something was before the first one."""
+        """Whether the request may leave out messages before the first bucket."""
         return self.since is not None or self.back is not None
 
     def check(self) -> None:
@@ -127,14 +128,14 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What came to subscriptions and went, message by message: what every width begins with."""
+    """Arrival and end of each message of the subscriptions: the input for every bucket width."""
 
     tables: Tables
     #: Incarnations; a query reads them once.
     lives: DataFrame
-    #: How long messages stayed, or what Arrow needs to sum that up.
+    #: Times in which messages were owed, or the input from which Arrow sums them up.
     stays: DataFrame | Owed
-    #: The last group that all of it has, when all of it was known, and the first beginning.
+    #: The last group that all tables have, its time, and the first beginning of a subscription.
     group: Column
     known_at: Column
     begun_at: Column
@@ -143,7 +144,7 @@ class History:
     def of(
         cls, tables: Tables, claims: Claims, owed: DataFrame, subscription: str | None = None
     ) -> Self:
-        """`owed` is what `pending_of_all` says; `subscription` is an id, to look at it alone."""
+        """`owed` is the result of `pending_of_all`; `subscription` the id of the only one read."""
         if can_sum(tables, claims):
             return cls._near(tables, claims, subscription)
         last = one_row(tables.spark).select(claims.cursors.select(F.max("group")).scalar()).scalar()
@@ -167,7 +168,7 @@ class History:
 
     @classmethod
     def _near(cls, tables: Tables, claims: Claims, subscription: str | None) -> Self:
-        """Where one task finds out all that is small."""
+        """Return the history whose small inputs are read in one task."""
         spark, facts = tables.spark, facts_of(tables, subscription)
         times = {f"{name}_at": F.timestamp_micros(f"{name}_us") for name in ("began", "ended")}
         lives = one_row(spark).select(F.inline(facts["lives"])).withColumns(times)
@@ -195,7 +196,7 @@ class History:
         else:
             parts = _alike(self.stays, first, buckets)
         parts = parts.unionByName(_lived(self.lives, buckets.width_us), allowMissingColumns=True)
-        # All that follows is by subscription: rows are brought together once.
+        # All following steps are by subscription: rows are shuffled once.
         return (
             parts.withColumn("n", F.coalesce("n", F.lit(0).cast("long")))
             .repartition("subscription")
@@ -206,7 +207,7 @@ class History:
 
 
 def _frame(asked: Buckets) -> Column:
-    """The first and the last bucket, and the moment at which all ends, by what is known."""
+    """Return the first and the last bucket, and the end of the last one, as a struct."""
     known = F.coalesce("known_at", F.current_timestamp())
     begin = F.col("begun_at") if asked.since is None else F.lit(asked.since)
     end = known if asked.until is None else F.least(known, F.lit(asked.until))
@@ -217,9 +218,8 @@ def _frame(asked: Buckets) -> Column:
 
 
 def _bounded(frame: Column) -> Column:
-    """The same frame, and an error if it has too many buckets. Of an error in a subquery people get
-    a stack of Java's, and of one in a row this sentence: so it isn't asked where the frame is made.
-    """
+    """Return the frame, with an error if it has too many buckets. An error in a subquery shows the
+    user a stack trace of Java, one in a row shows the sentence; so `_frame` doesn't check this."""
     text = (
         f"There are more than {BUCKETS_MAX} buckets of this width: make them wider, or say since "
         "when (`since`) or how far back (`back`)."
@@ -240,7 +240,7 @@ def _settled(tables: Tables, lives: DataFrame, group: Column, claims: Claims) ->
         & (F.col("settled_in") > F.col("began"))
         & (F.col("settled_in") <= F.coalesce("ended", F.lit(2**63 - 1)))
     )
-    # What was redriven in its message's own group was never owed.
+    # A message redriven in its own group was never owed.
     redriven = F.col("outcome") == Outcome.REDRIVEN.value
     rows = with_publication(_of(final, lives, mine), tables.messages, claims.messages).where(
         ~redriven | (F.col("settled_in") != F.col("published_in"))
@@ -299,7 +299,7 @@ def _dropped(tables: Tables, lives: DataFrame, claims: Claims) -> DataFrame:
 
 
 def _stay(went_at: Column) -> list[Column]:
-    """What is said of a message that an incarnation was owed."""
+    """Return the columns about a message that an incarnation was owed."""
     came_at = F.greatest("began_at", "published_at")
     return [
         *map(F.col, ("subscription", "began", "published_at")),
@@ -309,8 +309,8 @@ def _stay(went_at: Column) -> list[Column]:
 
 
 def _alike(stays: DataFrame, first: Column, asked: Buckets) -> DataFrame:
-    """How many came in one bucket and went in another, and the oldest of them. What was before the
-    first bucket is in the one before it, and what had gone then is left out."""
+    """Count the messages that came in one bucket and went in another, with the oldest of them.
+    Earlier times count in the bucket before the first; messages that went there are left out."""
     went_at = F.col("went_at")
     if asked.until is not None:
         stays = stays.where(F.col("came_at") <= F.lit(asked.until))
@@ -327,7 +327,7 @@ def _alike(stays: DataFrame, first: Column, asked: Buckets) -> DataFrame:
 
 
 def _lived(lives: DataFrame, width_us: int) -> DataFrame:
-    """From which bucket to which each incarnation lived: rows without an `n`."""
+    """Return each incarnation's first and last bucket, as rows without an `n`."""
     return lives.select(
         *("subscription", "began"),
         _bucket(F.col("began_at"), width_us).alias("came_in"),
@@ -336,5 +336,5 @@ def _lived(lives: DataFrame, width_us: int) -> DataFrame:
 
 
 def _bucket(at: Column, width_us: int) -> Column:
-    """The number of the bucket that a time is in."""
+    """Return the number of the bucket of a time."""
     return F.floor(F.unix_micros(at) / F.lit(width_us)).cast("long")

@@ -1,4 +1,4 @@
-"""The rows of `backlog`, from how many messages came in one bucket and went in another."""
+"""Rows of `backlog`, from the numbers of messages that came in one bucket and went in another."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 from distributary.pipeline.transforms.views.file_sums import Numbers, numbered
 
-#: What is counted in a bucket.
+#: Counts of a bucket.
 COUNTS: Final = ("owed", "came", "settled", "dropped")
 BACKLOG: Final = StructType(
     [
@@ -34,17 +34,17 @@ BACKLOG: Final = StructType(
 )
 #: Later than every time, behind every bucket.
 _NEVER: Final = 2**63 - 1
-#: The column with the first and the last bucket, and the moment at which all ends: a struct with
-#: `first`, `last` and `ends`, alike in all rows.
+#: The column with the first and the last bucket, and the end of the last one: a struct with
+#: `first`, `last` and `ends`, equal in all rows.
 FRAME: Final = "frame"
 _NUMBERS: Final = ("began", "came_in", "went_in", "n", "oldest_at")
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Of one subscription: `n` messages of the incarnation `began` that came in one bucket and went
-    in another, the oldest published at `oldest_at`; or, where `n` is 0, from when to when that
-    incarnation lived."""
+    """Parts of one subscription: each is `n` messages of the incarnation `began` that came in one
+    bucket and went in another, the oldest published at `oldest_at`; or, where `n` is 0, the first
+    and the last bucket of that incarnation."""
 
     began: Numbers
     came_in: Numbers
@@ -59,11 +59,11 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class BucketRows:
-    """All parts of some subscriptions in (ALIKE and FRAME), their rows of BACKLOG out.
+    """Turns all parts of some subscriptions (ALIKE and FRAME) into their rows of BACKLOG.
 
-    Needs memory for all parts of these subscriptions, as they came and sorted, some 150 bytes each,
-    and for the buckets of one subscription. Of a subscription there are at most as many parts as
-    messages, and as pairs of buckets: few, where these are wide or messages are settled soon."""
+    Needs memory for all parts of these subscriptions, unsorted and sorted, some 150 bytes each,
+    and for the buckets of one subscription. A subscription has at most as many parts as messages,
+    and as pairs of buckets: few, if buckets are wide or messages are settled soon."""
 
     width_us: int
 
@@ -119,8 +119,8 @@ def _number(rows: pa.Table, name: str) -> Numbers:
 
 
 def _changes(some: _Parts, there: "NDArray[np.bool_]", first: int) -> Numbers:
-    """What comes and goes in each bucket, by COUNTS; `owed` is by how much what is owed rises. What
-    was before the first bucket is as if it had been in it, and isn't counted as what came."""
+    """Return the counts of each bucket, by COUNTS; `owed` is the change of the number of owed
+    messages. Messages from before the first bucket raise its `owed`, but not its `came`."""
     size = len(there)
     counts = np.zeros((len(COUNTS), size), np.int64)
     for buckets, n, rows in (
@@ -140,8 +140,8 @@ def _changes(some: _Parts, there: "NDArray[np.bool_]", first: int) -> Numbers:
 def _oldest(
     some: _Parts, oldest: Numbers, there: "NDArray[np.bool_]", first: int, last: int
 ) -> None:
-    """The buckets at whose end these were the oldest. Of one incarnation what is published later
-    doesn't come before; so each is the oldest from when all before it are gone."""
+    """Return the buckets at whose end these messages were the oldest. In one incarnation messages
+    come in the order of publication, so each is the oldest once all before it are gone."""
     order = np.lexsort((some.came_in, some.oldest_at))
     gone = some.went_in[order]
     before = np.concatenate([[first], np.maximum.accumulate(gone)[:-1]])

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.transforms.materialize.settled import EXCEPTIONS_IN_MEMORY
@@ -13,23 +13,22 @@ from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.selector.selecting import selected
 from distributary.pipeline.transforms.views.file_sums import count_of, small_table, within_reach
 
-#: What views ask cursors for.
+#: Columns of cursors that views read.
 _CURSOR: Final = (
     *("subscription", "topic", "selector", "floor", "group"),
     *("settled", "settled_count", "failures"),
 )
 
 
-#: What subscribers ask for: those that ask for the same are asked about together.
+#: Columns that make up a claim: subscribers with equal ones are evaluated once.
 ASKED: Final = ("_topic", "_selector")
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What must be known before there is a plan. It has a condition for each selector that a
-    subscription has or had, and how it joins follows from how much there is: sequences that cursors
-    have settled above their floors, and messages. `cursors` are rows of a query: what it asks them
-    for has one version."""
+    """Facts that a plan is made from. A plan has a condition for each selector that a subscription
+    has or had; its joins follow from the number of messages, and of sequences that cursors have
+    settled above their floors. `cursors` are rows that a query reads once, in one version."""
 
     selectors: frozenset[str | None]
     patterns: frozenset[str]
@@ -39,7 +38,7 @@ class Claims:
 
     @classmethod
     def of(cls, tables: Tables) -> Self:
-        """The number of messages is in the table's log."""
+        """Read the facts; the number of messages comes from the Delta log of `messages`."""
         cursors = tables.cursors
         said, messages = (_near if within_reach(tables) else _far)(tables)
         patterns = frozenset(topic for topic, _, _ in said if is_pattern(topic))
@@ -50,7 +49,7 @@ class Claims:
         return cls(selectors, patterns, settled, messages, cursors)
 
 
-#: Each topic with a selector, and how much is settled; how many messages.
+#: Each topic with a selector, the number of settled sequences, and of messages.
 _Known: TypeAlias = tuple[list[tuple[str, str | None, int]], int]
 
 
@@ -72,34 +71,33 @@ def _far(tables: Tables) -> _Known:
 
 
 def once(rows: DataFrame) -> DataFrame:
-    """These rows, which a query reads once, however often it asks for them: all of it sees one
-    version, which is no newer than that of the tables that these rows meet. They pass the driver,
-    so they must be few; what is derived of them costs a task."""
+    """Return rows that a query reads only once, however often it uses them: all its parts see one
+    version, which is no newer than the version of the tables joined with it. The rows pass the
+    driver, so they must be few; each use of them costs a task."""
     # Spark finds equal subqueries, and Delta looks for the files of subqueries first.
     said = rows.coalesce(1).select(F.collect_list(F.struct("*"))).scalar()
     return one_row(rows.sparkSession).select(F.inline(said))
 
 
 def one_row(spark: SparkSession) -> DataFrame:
-    """One row, in one task, for what follows from scalar subqueries."""
+    """Return one row in one task, to which scalar subqueries can be added."""
     return spark.range(0, 1, 1, 1)
 
 
 def claimed(
     subscribers: DataFrame, messages: DataFrame, condition: Column, claims: Claims
 ) -> DataFrame:
-    """Each subscriber with each message of its topic (or of its pattern's topics) for which
+    """Join each subscriber with each message of its topic (or of its pattern's topics) for which
     `condition` is true and which its selector selects: the columns of both.
 
-    `subscribers` are few, with the columns `_topic` and `_selector`; those of `messages` aren't
-    among theirs. `claims` are all that there are, also of subscribers that were left out: Spark
-    asks for the selector before it leaves them out. A selector that isn't among them ends the query
-    with an error.
+    `subscribers` are few, with the columns `_topic` and `_selector`, and no column of `messages`.
+    `claims` must have the selectors of all subscribers, also of those that were filtered out, as
+    Spark evaluates the selector before that filter. Another selector ends the query with an error.
 
-    Cost: each message meets the distinct selectors of its topic, and then the subscribers that have
-    those which select it. What is in a selector Spark doesn't compile, so it is asked before there
-    are pairs. The plan has one condition for each distinct selector and doesn't grow with the
-    subscribers.
+    Cost: each message is joined with the distinct selectors of its topic, and then with the
+    subscribers whose selectors select it. Spark doesn't compile selectors, so they are evaluated
+    before subscribers are joined. The plan has one condition for each distinct selector and doesn't
+    grow with the subscribers.
     """
     known = by_topic(subscribers, messages, claims.patterns)
     each = [name for name in known.columns if name not in ASKED]
@@ -112,8 +110,8 @@ def claimed(
 
 
 def asked(selectors: DataFrame, messages: DataFrame, claims: Claims) -> DataFrame:
-    """Each of `selectors`, with the columns of ASKED, of which none is a pattern, with each message
-    that it selects. As `claimed` else."""
+    """Join each of `selectors` (columns of ASKED, no patterns) with each message that it selects.
+    Otherwise as `claimed`."""
     return (
         F.broadcast(selectors)
         .join(messages, on=F.col("topic") == F.col("_topic"), how="inner")

@@ -1,9 +1,8 @@
-"""What each consumer got and how long it took, summed up in Arrow: of parts of the deliveries, then
-of all.
+"""Outcomes and times to settle of each consumer, summed up in Arrow: first of parts of the
+deliveries, then of all.
 
-Rule: times to settle are told apart in steps, of which a time and its double are STEPS apart. Of
-      each step the longest time is known, so a percentile is a time that was, and at most a step
-      too long.
+Rule: times to settle are counted in steps; a time and its double are STEPS steps apart. Each step
+      keeps its longest time, so a percentile is a measured time, and at most a step too long.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -27,7 +26,7 @@ from pyspark.sql.types import (
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 from distributary.pipeline.transforms.views.file_sums import Numbers, numbered, numbers
 
-#: What can become of a delivery to a consumer; a column each.
+#: Outcomes of a delivery to a consumer; a column each.
 OUTCOMES: Final = (
     "accepted",
     "rejected",
@@ -44,18 +43,18 @@ PERCENTILES: Final = {
     0.9: "settle_seconds_p90",
     0.99: "settle_seconds_p99",
 }
-#: So many times to settle are told apart between one time and its double: steps of 1.1 %.
+#: Number of steps between a time to settle and its double: steps of 1.1 %.
 STEPS: Final = 64
-#: What a lost consumer held has the time of the loss for both: no time to settle.
+#: A delivery to a lost consumer has the time of the loss for both: no time to settle.
 UNTIMED: Final = ("released", "lost")
 
-#: What is read of a delivery.
+#: Columns of a delivery that are read.
 READ: Final = ("subscription", "consumer", "outcome", "delivered_at", "settled_at")
 _KEY: Final = ("subscription", "consumer", "outcome")
 _SEEN: Final = ("first_seen", "last_seen")
-#: Some deliveries of one consumer with one outcome; `times` are pairs of a step's longest time,
-#: microseconds, and how many there are. What was seen is microseconds since 1970: Python can't make
-#: times of every zone that a session may have.
+#: Some deliveries of one consumer with one outcome; `times` are pairs of a step's longest time in
+#: microseconds and the number of deliveries in it. The other times are microseconds since 1970, as
+#: Python doesn't know every time zone that a session may have.
 PARTIAL: Final = StructType(
     [
         *(StructField(name, StringType()) for name in _KEY),
@@ -80,8 +79,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class DeliverySums:
-    """Rows of acks in, rows of PARTIAL out: of deliveries settled from `since` to `until`
-    (exclusive), but for those with the outcomes `without`."""
+    """Turns rows of acks into rows of PARTIAL: of deliveries settled from `since` to `until`
+    (exclusive), except those with the outcomes `without`."""
 
     since: datetime | None
     until: datetime | None
@@ -97,7 +96,7 @@ class DeliverySums:
                 yield _partial(some)
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same of rows as Spark gives them."""
+        """Do the same for batches of Spark."""
         return self(None, (pa.Table.from_batches([one]) for one in batches))
 
     def _deliveries(self, rows: pa.Table) -> pa.Table:
@@ -118,7 +117,7 @@ def _us(at: datetime) -> Any:
 
 
 def _partial(rows: pa.Table) -> pa.RecordBatch:
-    """One row for each consumer and outcome."""
+    """Sum up deliveries to one row for each consumer and outcome."""
     texts_of = [numbered(rows, name) for name in _KEY]
     key = np.zeros(rows.num_rows, np.int64)
     for codes, texts in texts_of:
@@ -165,13 +164,13 @@ def _partial(rows: pa.Table) -> pa.RecordBatch:
 
 
 def _steps(took: Numbers) -> Numbers:
-    """The number of the step that each time is in; -1 for none."""
+    """Return the number of each time's step; -1 without a time."""
     steps = np.floor(np.log2(np.maximum(took, 1)) * STEPS).astype(np.int64)
     return np.where(took < 0, -1, steps)
 
 
 def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All rows of PARTIAL in, one row of CONSUMERS for each consumer out."""
+    """Merge all rows of PARTIAL into one row of CONSUMERS for each consumer."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for batch in batches:
         for row in batch.to_pylist():
@@ -197,7 +196,7 @@ def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _percentiles(times: list[Numbers]) -> dict[str, float | None]:
-    """By the longest time of the first step that reaches them, seconds."""
+    """Return percentiles in seconds: each is the longest time of the first step that reaches it."""
     longest, n = np.concatenate(times, axis=1)
     if not len(n):
         return dict.fromkeys(PERCENTILES.values())

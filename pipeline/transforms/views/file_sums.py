@@ -69,7 +69,7 @@ def within_reach(tables: Tables) -> bool:
 
 
 def summed(known: DataFrame, reading: Reading, sums: Sum, kind: StructType) -> DataFrame:
-    """What `sums` makes of the rows: rows of `kind`, some for each task. `known` has one row."""
+    """Return the sums of the rows: rows of `kind`, some for each task. `known` has one row."""
     wanted = int(cast("str", known.sparkSession.conf.get("spark.sql.shuffle.partitions")))
     tasks = min(wanted, TASKS_MAX)
     of_tasks = StructType([*known.schema, StructField(_PARTS, ArrayType(_PART))])
@@ -135,7 +135,7 @@ def _day(name: str) -> date | None:
 
 
 def opened(path: str, texts: Sequence[str] = ()) -> pq.ParquetFile:
-    """A file whose times are microseconds, whoever wrote it, and whose `texts` stay numbered."""
+    """Open a file of any writer, with times in microseconds and `texts` kept as dictionaries."""
     return pq.ParquetFile(path, read_dictionary=list(texts), coerce_int96_timestamp_unit="us")
 
 

@@ -1,7 +1,7 @@
 """Dead letters: where each comes from, why it was given up, and after how many attempts."""
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.amqp import dead_letter_keys
 from distributary.pipeline.model.address import PREFIXES, Kind

@@ -2,7 +2,7 @@
 subscriptions."""
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.transforms.schema.deliveries import deliveries
 from distributary.pipeline.transforms.schema.home_tables import Tables

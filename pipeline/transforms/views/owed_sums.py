@@ -1,7 +1,7 @@
 """How many messages came to a subscription in one bucket of time and wait, or were dropped when its
 incarnation ended, summed up in Arrow: no pair of a message and a subscription passes through Spark.
 
-Rule: what a selector selects Spark says, once for all that have it: here nobody reads a selector.
+Rule: Spark evaluates each distinct selector once; no code here reads a selector.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from distributary.pipeline.model.topic_pattern import is_pattern, matches
@@ -37,8 +37,8 @@ SELECTED: Final = StructType(
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """What the sums are made of, when the query runs: one row with all incarnations (`lives`, a
-    list of LIFE) and what their selectors select (`selected`, a list of SELECTED)."""
+    """Input of the sums, when the query runs: one row with all incarnations (`lives`, a list of
+    LIFE) and the sequences that their selectors select (`selected`, a list of SELECTED)."""
 
     folder: str
     known: DataFrame
@@ -182,8 +182,8 @@ class OwedSums:
                 yield nth, waiting.at_us[some][owed]
 
     def _settled(self, said: list[dict[str, Any]]) -> dict[int, BitMap64]:
-        """What each has settled: one that lives has it from its cursor, one that has ended from
-        acks."""
+        """Return the settled sequences of each incarnation: of a living one from its cursor, of an
+        ended one from acks."""
         found = {
             nth: BitMap64.deserialize(one["settled"])
             for nth, one in enumerate(said)

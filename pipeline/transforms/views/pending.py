@@ -1,4 +1,4 @@
-"""What a subscription is owed: the messages of its topic that it has not settled."""
+"""Pending messages of a subscription: those of its topic that it is owed and has not settled."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, cast
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import BooleanType
 
@@ -49,8 +49,8 @@ def pending(spark: SparkSession, place: str, subscription: str) -> DataFrame:
 
 
 def pending_of_all(tables: Tables, claims: Claims | None = None) -> DataFrame:
-    """What every durable subscription is owed: `subscription` and the columns of `pending`.
-    `claims` are asked for unless they are given.
+    """Return the messages owed to every durable subscription: `subscription` and the columns of
+    `pending`. `claims` are read unless they are given.
 
     Cost: each message from the lowest floor on meets the cursors of its topic. The plan has one
     condition for each distinct selector and doesn't grow with the subscriptions.
@@ -135,7 +135,7 @@ def _with_states(rows: DataFrame, *before: str) -> DataFrame:
 
 def _in(bitmap: bytes) -> Callable[[Column], Column]:
     """Whether a sequence is in a bitmap. A worker unpacks the bitmap once per task, and sees
-    sequences only, so bodies that nobody asked for are never read."""
+    sequences only, so bodies are read only if the query asks for them."""
 
     def contained(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
         members = np.asarray(BitMap64.deserialize(bitmap).to_array(), dtype=np.int64)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -293,7 +293,7 @@ class SettledSums:
         self, known: pa.RecordBatch, parts: Iterable[pa.Table]
     ) -> Iterator[pa.RecordBatch]:
         lives = Lives.of(cast("Any", known.column("lives"))[0].as_py())
-        if not lives.subscription:  # nobody's settlements are asked for
+        if not lives.subscription:  # no incarnation, so no settlement counts
             return
         upto, first = (cast("Any", known.column(name)[0]).as_py() for name in ("upto", "first"))
         published = Published.of(self.messages)

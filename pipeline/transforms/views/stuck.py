@@ -1,13 +1,13 @@
-"""Why is this message still owed.
+"""Reasons why messages are still owed.
 
-The tables know what was settled, what failed, what is delayed and what has expired. Who is
-connected and who holds what isn't in any table: that is asked of the gateway
-(`pipeline.management.live_state`) and given to these functions. Without it the reason of a message
-that nothing in the tables explains is NOT_SETTLED.
+The tables have settlements, failures, delays and expiries. Connected consumers and the messages in
+flight to them are in no table: the gateway reports them (`pipeline.management.live_state`), and
+the caller passes the report in. Without it, a message that the tables don't explain has the reason
+NOT_SETTLED.
 
-Rule: the reason is the first of REASONS that holds. What keeps all of a subscription's messages
-      comes before what keeps one of them for a while, and after what is true of the one whatever
-      else is.
+Rule: the reason is the first of REASONS that holds. Reasons of the message that hold in any case
+      come first, then reasons that keep all of a subscription's messages, then temporary ones of
+      the message.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import (
     BooleanType,
     IntegerType,
@@ -106,8 +106,8 @@ def listed(told: DataFrame) -> DataFrame:
 
 
 def explained(tables: Tables, owed: DataFrame, cursors: DataFrame, live: Live | None) -> DataFrame:
-    """What is `owed` (rows of `pending` with a `subscription`), with its `reason` and all that is
-    said of it."""
+    """Return the `owed` messages (rows of `pending` with a `subscription`) with their `reason` and
+    the columns that explain it."""
     rows = owed.select(
         *("subscription", "topic", "sequence", "message_id", "published_at"),
         *("group_id", "expires_at", "deliver_at", "expired", "delayed"),
@@ -174,7 +174,7 @@ def _failures(cursors: DataFrame) -> DataFrame:
 
 
 def _with_tables(rows: DataFrame, tables: Tables) -> DataFrame:
-    """What the tables say themselves: the last event says whether it is paused, and its policy."""
+    """Add the facts from the tables: the last event has the pause and the policy."""
     last = (
         tables.subscriptions.coalesce(1)  # a few rows of each: nothing is moved
         .groupBy(F.col("subscription").alias("_subscription"))
@@ -228,7 +228,7 @@ def _with_groups(rows: DataFrame) -> DataFrame:
 
 
 def _reason(*, known: bool) -> Column:
-    """The first that holds."""
+    """Return the first reason that holds."""
     rules: list[tuple[Reason, Column]] = [
         (Reason.EXPIRED, F.col("expired")),
         (Reason.DELAYED, F.col("delayed")),
@@ -316,7 +316,7 @@ def _held(spark: SparkSession, live: Live) -> DataFrame:
 
 
 def _lacking(summed: DataFrame, live: Live) -> DataFrame:
-    """What the gateway has beyond what the tables have."""
+    """Return the messages that the gateway has and the tables lack."""
     known = (
         summed.where(F.col("reason") != Reason.SETTLED.value)
         .groupBy(F.col("subscription").alias("_known"))

@@ -143,3 +143,15 @@ def test_prepare_makes_none_where_another_is_named(
     assert prepare_job.main([]) == 2
     assert "JDK_JAVA_OPTIONS" in capsys.readouterr().err
     assert not archive_of("17", [jar]).parent.exists()
+
+
+def test_the_folder_of_a_killed_run_is_removed(tmp_path: Path) -> None:
+    """A run that is under way keeps its folder, and archives stay."""
+    from distributary.jobs.views.prepare_job import remove_unfinished  # noqa: PLC0415 - loads Spark
+
+    now = 1_000_000.0
+    for name, age in (("unfinished-old", 7_200), ("unfinished-new", 60), ("spark-1.jsa", 7_200)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (now - age, now - age))
+    remove_unfinished(tmp_path, now)
+    assert {one.name for one in tmp_path.iterdir()} == {"unfinished-new", "spark-1.jsa"}

@@ -163,7 +163,7 @@ NEED_THE_JVM: dict[str, Callable[[SparkSession, Path], object]] = {
 
 @pytest.mark.parametrize("what", NEED_THE_JVM)
 def test_what_writes_needs_the_jvm(remote: SparkSession, story: Place, what: str) -> None:
-    with pytest.raises(InvalidRequest, match="doesn't reach: run it where Spark runs"):
+    with pytest.raises(InvalidRequest, match="don't reach: run it where Spark runs"):
         NEED_THE_JVM[what](remote, story.home.root)
 
 

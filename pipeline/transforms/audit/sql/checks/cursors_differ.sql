@@ -2,8 +2,8 @@
 --
 -- Guarantee: a cursor says where its subscription stands as of its group. `materialize` folds it
 --   from sums and bitmaps; here it is matched anew, message by message.
--- A row: a cursor that is missing, that nobody owns, or in which something differs: the definition,
---   the floor, a message settled above it, one that was lost with a consumer, a failure, a count.
+-- A row: a cursor that is missing, has no subscription, or differs in the definition, the floor, a
+--   message settled above it, one that was lost with a consumer, a failure, or a count.
 -- What to do: a restart of the gateway begins with this table, so what it says too much is lost and
 --   what it says too little comes again: stop the job, move tables/cursors away with the other
 --   tables of Spark and the checkpoints, and run `distributary jobs materialize`.

@@ -1,4 +1,4 @@
--- delivered_after_settlement: nobody gets what is settled for good
+-- delivered_after_settlement: no consumer gets a message that is settled for good
 --
 -- Guarantee: after its final settlement a message is never delivered again in the same incarnation.
 --   (A rewind begins a new one, in which it is owed once more.)

@@ -1,7 +1,7 @@
 -- lost: what a subscription was owed and its floor has passed, was settled
 --
 -- Guarantee: a message that was accepted is owed to each durable subscription of its topic until it
---   is settled. The floor says that all below it is; nobody is ever given anything below it again.
+--   is settled. The floor says that all below it is; no message below it is ever delivered again.
 -- A row: a message below the floor without a final settlement. It was lost for this subscription:
 --   accepted, owed, neither settled nor pending.
 -- What to do: `distributary subscription rewind` to the message brings it (and all after it) again.

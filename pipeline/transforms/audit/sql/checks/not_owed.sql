@@ -2,7 +2,7 @@
 --
 -- Guarantee: a settlement is of a message of the subscription's topic or pattern, from the floor on with which
 --   its incarnation began.
--- A row: a settlement of something else, or for a subscription that there wasn't.
+-- A row: a settlement of another message, or for a subscription that didn't exist.
 -- What to do: run `distributary verify`; if it finds the log sound, make Spark's tables anew from it.
 -- judged: settlements | SELECT count(*) FROM settlements
 SELECT CASE WHEN m.sequence IS NULL THEN 'of a message that is not there'

@@ -1,7 +1,7 @@
 -- unfair_share: consumers take strict turns
 --
 -- Guarantee: consumers with credit take turns, one message each, and credit doesn't grow while
---   messages are dealt. Who had credit is in no table, so this asks for what can't be without it:
+--   messages are dealt. Credit is in no table, so the check looks for a deal that proves it:
 --   a consumer that gets another message in the same deal had credit all the time, so meanwhile
 --   every other one may have got one message at most. One deal is what was delivered at one moment.
 -- A row: a consumer that was passed over: another one got several between two messages of its own.
@@ -48,8 +48,8 @@ turns AS (
   FROM placed
 ),
 passed_over AS (
-  -- The latest first one of two that somebody got in a row, up to here: if it lies behind this
-  -- consumer's own message before, somebody got two in between.
+  -- The latest first message of two that one consumer got in a row, up to here: if it lies behind
+  -- this consumer's own message before, another consumer got two in between.
   SELECT *,
          max(place_before) OVER (
            PARTITION BY incarnation, delivered_at ORDER BY nth

@@ -1,4 +1,4 @@
--- untimely: nobody gets a message before its time, nor when its time is over
+-- untimely: no consumer gets a message before its delivery time, or when it has expired
 --
 -- Guarantee: a message isn't delivered before `deliver_at`, and not at `expires_at` or later. (What
 --   a consumer has already may expire there; it may still settle it as it likes.)

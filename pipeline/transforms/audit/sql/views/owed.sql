@@ -2,7 +2,7 @@
 -- selects. `passed` says how far it has come.
 --
 -- Of a message that Spark couldn't decode, or that was decoded before its table had the columns that
--- the selector asks for, nobody can say here whether it is selected: it isn't in this view.
+-- the selector asks for, the audit can't tell whether it is selected: it isn't in this view.
 SELECT i.incarnation, m.sequence, m.`group`, i.passed
 FROM messages m
 JOIN claimed c ON c.topic = m.topic
