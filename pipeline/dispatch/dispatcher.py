@@ -91,7 +91,7 @@ class Dispatcher:
 
     def follow(self, policy: Policy, *, dead_letters: bool) -> None:
         """Follow a changed policy; `dead_letters` as at the beginning."""
-        self._state.policy, self._state.dead_letters = policy, dead_letters
+        self._state.follow(policy, dead_letters=dead_letters)
 
     @property
     def position(self) -> int:

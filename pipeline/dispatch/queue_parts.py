@@ -25,6 +25,7 @@ class QueueParts:
     __slots__ = (
         "_attempts",
         "_dead_lettering",
+        "_dead_letters",
         "_groups",
         "_in_flight",
         "_outstanding",
@@ -33,7 +34,6 @@ class QueueParts:
         "_turns",
         "_unread",
         "candidates",
-        "dead_letters",
         "report",
     )
 
@@ -56,7 +56,7 @@ class QueueParts:
         self._attempts = attempts
         self._groups = Groups()
         self._turns = ServiceQueue()
-        self.dead_letters = dead_letters  #: whether copies of messages given up may be kept
+        self._dead_letters = dead_letters  #: whether copies of messages given up may be kept
         self.candidates = Candidates(self._unread, self._ready, self._turns, self._groups, attempts)
         self.report = QueueReport(
             self._unread,
@@ -86,6 +86,10 @@ class QueueParts:
         ):
             self._groups.clear()
             self._ready.free(lambda eligible: isinstance(eligible, int))
+
+    def follow(self, policy: Policy, *, dead_letters: bool) -> None:
+        """Follow a changed policy; with `dead_letters` copies of messages given up may be kept."""
+        self.policy, self._dead_letters = policy, dead_letters
 
     def join(self, consumer: int, priority: int, selector: str | None) -> None:
         """Attach a consumer."""

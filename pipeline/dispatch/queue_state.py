@@ -282,7 +282,7 @@ class QueueState(QueueParts):
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self._attempts.fail(part)
                 self._wait_later(part, failures + 1, now)
-            elif self.dead_letters and keeps(self._policy, Reason.EXHAUSTED):
+            elif self._dead_letters and keeps(self._policy, Reason.EXHAUSTED):
                 # The failure is recorded first, so that after a crash the message is exhausted.
                 effects.append(Settled(consumer, part, Outcome.MODIFIED, False, failures))
                 self._attempts.fail(part)
@@ -311,7 +311,7 @@ class QueueState(QueueParts):
     def give_up(self, consumer: int, run: Run, reason: Reason) -> list[Settled | DeadLetter]:
         """Give up messages, which are in no state now; first copies are kept if the policy says
         so."""
-        if not (self.dead_letters and keeps(self._policy, reason)):
+        if not (self._dead_letters and keeps(self._policy, reason)):
             return [*self.final(consumer, run, OUTCOMES[reason])]
         self._outstanding.add(run)
         added = self._dead_lettering.add(run)
