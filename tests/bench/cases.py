@@ -439,7 +439,7 @@ CASES = (
                 "disk_handed_over_direct_most_ms": 1_000,
                 "disk_handed_over_relayed_most_ms": 1_000,
                 "store_handed_over_relayed_most_ms": 1_000,
-                "store_killed_direct_most_ms": 5_000,
+                "store_killed_direct_p50_ms": 5_000,
                 "store_killed_relayed_most_ms": 5_000,
             }
         ),
