@@ -19,19 +19,24 @@ _LOOK_SECONDS: Final = 0.05
 def living(lake: Lake) -> list[Member]:
     """Return the living members. A member whose last beat is recent by this machine's clock counts
     as living; the others are watched for new beats. Raises StoreError."""
-    sightings, begun = Sightings(), time.monotonic()
-    said = lake.members()
-    sightings.look(said, 0.0)
+    sightings = Sightings()
+
+    def looked() -> list[Member]:
+        asked, said = time.monotonic(), lake.members()
+        members, _ = sightings.look(said, asked, time.monotonic())
+        return members
+
+    said = looked()
     fresh = time.time_ns() // 1_000
     doubtful = [one for one in said if abs(fresh - one.said_at) / 1e6 > one.silent_seconds]
     if not doubtful:
         return sorted(said, key=lambda one: one.number)
     wait = max(one.silent_seconds for one in doubtful)
-    while (passed := time.monotonic() - begun) <= wait:
+    until = time.monotonic() + wait
+    while time.monotonic() <= until:
         time.sleep(_LOOK_SECONDS)
-        sightings.look(lake.members(), passed)
-    members, _ = sightings.look(lake.members(), time.monotonic() - begun)
-    return members
+        looked()
+    return looked()
 
 
 def move(lake: Lake, log: str, to: str) -> Move:

@@ -116,7 +116,7 @@ class Membership:
             try:
                 move, members = await self._asked(saying, looks=moving is not None)
                 if moving is not None:
-                    self._seen = await moving.look(self._worker, move, members)
+                    self._seen = await moving.look(self._worker, move, members, now)
                 told = False
             except StoreError as error:
                 if not told:  # once, however long the lake is away

@@ -42,12 +42,12 @@ class Moving:
         return self._giving.hurries
 
     async def look(
-        self, worker: Worker[object], move: Move | None, said: Sequence[Member]
+        self, worker: Worker[object], move: Move | None, said: Sequence[Member], asked: float
     ) -> list[Member]:
-        """Take up the present order, with the members' present records; return the living members.
-        Raises StoreError."""
+        """Take up the present order, with the members' records, which were asked for at that time
+        (`time.monotonic`); return the living members. Raises StoreError."""
         now = time.monotonic()
-        living, silent = self._sightings.look(said, now)
+        living, silent = self._sightings.look(said, asked, now)
         if silent:
             await worker.ask(lambda: self._lake.forget_members(silent))
         for effect in self._giving.look(move, living, now):

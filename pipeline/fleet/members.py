@@ -65,16 +65,19 @@ class Sightings:
     def __init__(self) -> None:
         self._seen: dict[int, tuple[Member, float]] = {}
 
-    def look(self, said: Iterable[Member], now: float) -> tuple[list[Member], list[int]]:
-        """Take in the present reports. Return the living members, in the order of their numbers,
-        and the numbers of the others. A member that is new here lives until it is known to be
-        silent."""
+    def look(
+        self, said: Iterable[Member], asked: float, answered: float
+    ) -> tuple[list[Member], list[int]]:
+        """Take in the reports that were read between two times, in seconds. Return the living
+        members, in the order of their numbers, and the numbers of the others. A member that is new
+        here lives until it is known to be silent. A reader that was paused amid its read knows of
+        no silence since it asked."""
         seen: dict[int, tuple[Member, float]] = {}
         for member in said:
-            before, since = self._seen.get(member.number, (None, now))
-            seen[member.number] = (member, since if member == before else now)
+            before, since = self._seen.get(member.number, (None, answered))
+            seen[member.number] = (member, since if member == before else answered)
         self._seen = seen
-        living = [one for one, since in seen.values() if now - since <= one.silent_seconds]
+        living = [one for one, since in seen.values() if asked - since <= one.silent_seconds]
         numbers = {one.number for one in living}
         living.sort(key=lambda one: one.number)
         return living, sorted(number for number in seen if number not in numbers)

@@ -342,7 +342,7 @@ def test_garbage_is_read_as_nothing_or_within_bounds() -> None:
             assert member.number == 7
             assert PERIOD_MS_MIN <= member.period_ms <= PERIOD_MS_MAX
             assert 0 <= Fraction(member.weight) <= WEIGHT_MAX
-            Sightings().look([member], 0.0)
+            Sightings().look([member], 0.0, 0.0)
             ask(None, "orders", member, OPERATOR, old=False)
         address_of_member(said, 7)
     for said in garbage(dice, msgspec.json.encode(ORDER)):
