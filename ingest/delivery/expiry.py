@@ -75,9 +75,9 @@ class Expiry:
             for part in _parts(held):
                 if subscription.ended:
                     break
-                back, left = subscription.dispatcher.returned((part,))
+                back, left = subscription.dispatcher.returned(part)
                 if back:
-                    stretch = range(back[0], back[-1] + 1)
+                    stretch = range(min(run[0] for run in back), max(run[-1] for run in back) + 1)
                     self._topics.again(structs.replace(lapsed, stretch=stretch), now)
                 for run in left.runs():
                     still.add(run)
@@ -133,7 +133,7 @@ class Expiry:
             expired = await self._selected(subscription.definition, batch, expired)
         if expired and not subscription.ended:
             self._give_up(subscription, expired, Reason.EXPIRED, batch)
-            _, held = subscription.dispatcher.returned((expired,))
+            _, held = subscription.dispatcher.returned(expired)
             if held:
                 for run in self._held.get(subscription, (lapsed, SequenceSet()))[1].runs():
                     held.add(run)

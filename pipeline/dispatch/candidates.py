@@ -18,7 +18,7 @@ from distributary.pipeline.dispatch.ready import Eligibility, Ready
 from distributary.pipeline.dispatch.service_queue import ServiceQueue
 from distributary.pipeline.model.header_attributes import PRIORITY
 from distributary.pipeline.redelivery.attempts import Attempts
-from distributary.pipeline.sequences.gathering import gathered
+from distributary.pipeline.sequences.gathering import common, gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 
@@ -297,15 +297,13 @@ class QueueReport(msgspec.Struct, frozen=True):
         runs = [*self._outstanding.runs(), *unread]
         return [part for run in runs for part in self._attempts.parts(run)]
 
-    def returned(self, runs: Iterable[Run]) -> tuple["array[int]", SequenceSet]:
-        """Split messages that were held: those that are ready now, ascending, and those that are
-        still held."""
-        back, held = array("q"), SequenceSet()
-        for one in (one for run in runs for one in run if one in self._outstanding):
-            if one in self._ready:
-                back.append(one)
-            elif one not in self._dead_lettering:
-                held.add(range(one, one + 1))
+    def returned(self, run: Run) -> tuple[list[Run], SequenceSet]:
+        """Split messages that were held: those that are ready now, and those still held."""
+        back, held = self._ready.among(run), SequenceSet()
+        for part in common(self._outstanding, run):
+            held.add(part)
+        for part in (*back, *common(self._dead_lettering, run)):
+            held.discard(part)
         return back, held
 
     @property

@@ -12,7 +12,7 @@ Rule 3: messages that are alike are handled as a run, without a step for each of
 """
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from distributary.pipeline.dispatch import plain_dispatch
 from distributary.pipeline.dispatch.candidates import QueueReport
@@ -296,10 +296,10 @@ class Dispatcher:
         them may belong to another topic, or not match."""
         return self._state.report.owed(head)
 
-    def returned(self, runs: Iterable[Run]) -> tuple["array[int]", SequenceSet]:
+    def returned(self, run: Run) -> tuple[list[Run], SequenceSet]:
         """Split messages that were held: those that are ready now, and those that consumers or
         transactions still hold."""
-        return self._state.report.returned(runs)
+        return self._state.report.returned(run)
 
     def exhausted(self) -> Run:
         """Return the owed messages that have failed as often as they may: after a crash before the

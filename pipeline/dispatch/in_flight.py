@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from distributary.pipeline.sequences.gathering import gathered
+from distributary.pipeline.sequences.gathering import common, gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 
@@ -100,7 +100,7 @@ class InFlight:
         if held.contains_all(run):
             held.discard(run)
             return (run,)
-        parts = list(_common(held, run))
+        parts = common(held, run)
         for part in parts:
             held.discard(part)
         return parts
@@ -147,7 +147,7 @@ class InFlight:
             held = self.by_consumer.get(lock.consumer)
             if held is None:
                 continue
-            for part in list(_common(held, lock.run)):
+            for part in common(held, lock.run):
                 ended = self._as_of(part, lock.since)
                 if not ended:
                     continue
@@ -193,7 +193,7 @@ class InFlight:
             held.discard(run)
             return [run]
         parts: list[Run] = []
-        for part in list(_common(held, run)):
+        for part in common(held, run):
             taken = array(
                 "q",
                 [one for one in part if not 0 < delivered_at < self._since.get(one, 0)],
@@ -232,11 +232,3 @@ class InFlight:
         if not held:
             return False
         return next(held.runs_within(lock.run[0], lock.run[-1] + 1), None) is not None
-
-
-def _common(held: SequenceSet, run: Run) -> Iterator[Run]:
-    """Return the messages of the run that are in `held`. They may be removed from it during the
-    iteration."""
-    if isinstance(run, range) and run.step == 1:
-        return gathered(held.runs_within(run.start, run.stop), len(run))
-    return gathered((range(one, one + 1) for one in run if one in held), len(run))

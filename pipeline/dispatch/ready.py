@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 from distributary.pipeline.model.header_attributes import PRIORITY
-from distributary.pipeline.sequences.gathering import gathered
+from distributary.pipeline.sequences.gathering import common, gathered
 from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 #: The consumers that may get a message: all (None, or not known yet); one, by its number; those
@@ -47,10 +47,6 @@ class Ready:
     def __len__(self) -> int:
         pools = sum([len(pool) for pool in self.others.values()])
         return len(self.usual) + pools + len(self._delayed)
-
-    def __contains__(self, sequence: int) -> bool:
-        pools = (self.usual, self._delayed, *self.others.values())
-        return any(sequence in pool for pool in pools)
 
     def note(self, run: Run, priority: int) -> None:
         """Note the priority of these messages, which were just read."""
@@ -112,14 +108,19 @@ class Ready:
         picked: list[Run] = []
         for priority, eligible in [(PRIORITY, None), *self.others]:
             pool = self._find(priority, eligible)
-            found = [] if pool is None else _common(pool, run)
+            found = [] if pool is None else common(pool, run)
             for part in found:
                 self.remove(part, priority, eligible)
             picked += found
-        for part in _common(self._delayed, run):
+        for part in common(self._delayed, run):
             self._delayed.discard(part)
             picked.append(part)
         return picked
+
+    def among(self, run: Run) -> list[Run]:
+        """Return those of these messages that are ready or delayed."""
+        pools = (self.usual, *self.others.values(), self._delayed)
+        return [part for pool in pools for part in common(pool, run)]
 
     def reacquire(self, run: Run) -> list[Run]:
         """Remove messages, as `pick` does, and their due times: if they are delayed again, the
@@ -156,7 +157,7 @@ class Ready:
         left = SequenceSet()
         left.add(run)
         for priority, level in self.levels.items():
-            for part in _common(level, run):
+            for part in common(level, run):
                 left.discard(part)
                 parts.append((part, priority))
         usual = gathered(left.runs(), len(left))
@@ -199,12 +200,3 @@ class Ready:
         if priority == PRIORITY and eligible is None:
             return self.usual
         return self.others.setdefault((priority, eligible), SequenceSet())
-
-
-def _common(pool: SequenceSet, run: Run) -> list[Run]:
-    """Return the messages of the run that are in the pool."""
-    if not pool or not run:
-        return []
-    if isinstance(run, range) and run.step == 1:
-        return list(gathered(pool.runs_within(run.start, run.stop), len(run)))
-    return list(gathered((range(one, one + 1) for one in run if one in pool), len(run)))

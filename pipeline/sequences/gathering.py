@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from distributary.pipeline.sequences.sequence_set import Run
+from distributary.pipeline.sequences.sequence_set import Run, SequenceSet
 
 #: A range of this many sequences takes less memory than their array.
 _LONG: Final = 16
@@ -62,6 +62,15 @@ def gathered(runs: Iterable[range], most: int) -> Iterator[Run]:
             yield from _joined(short)
             short, size = [], 0
     yield from _joined(short)
+
+
+def common(members: SequenceSet, run: Run) -> list[Run]:
+    """Return the sequences of the run that are in the set."""
+    if not members or not run:
+        return []
+    if isinstance(run, range) and run.step == 1:
+        return list(gathered(members.runs_within(run.start, run.stop), len(run)))
+    return list(gathered((range(one, one + 1) for one in run if one in members), len(run)))
 
 
 def gaps(runs: Iterable[range], start: int, stop: int) -> Iterator[range]:

@@ -54,6 +54,22 @@ def test_times_acquired_count_what_was_no_failure():
     assert [dispatcher.acquired(one) for one in (0, 1)] == [0, 0]
 
 
+@pytest.mark.parametrize("run", [range(8), array("q", [0, 1, 3, 5, 6])], ids=["range", "array"])
+def test_held_messages_are_told_from_ready_and_given_up_ones(run):
+    """Ready ones in any pool: delayed, urgent, of the usual priority; settled ones are neither."""
+    policy = Policy(delivery_attempts_max=2, redelivery_delay_ms=1_000)
+    dispatcher = with_consumer(policy=policy, dead_letters=True)
+    dispatcher.offer(0, 8, attributes=HeaderAttributes(0, priority=bytes([4, 9, 4, 4, 4, 4, 4, 4])))
+    dispatcher.settle(1, range(1), Outcome.RELEASED)
+    dispatcher.settle(1, range(1, 2), Outcome.RELEASED)
+    dispatcher.settle(1, range(2, 3), Outcome.ACCEPTED)
+    dispatcher.settle(1, range(3, 4), Outcome.MODIFIED, failed=True)
+    dispatcher.settle(1, range(4, 6), Outcome.REJECTED)
+    back, held = dispatcher.returned(run)
+    assert sorted(one for part in back for one in part) == [0, 1, 3]
+    assert [one for part in held.runs() for one in part] == [one for one in run if one > 5]
+
+
 def test_a_view_shows_what_waits_for_others():
     """The urgent first, then what waits for the consumer of its group; nothing that isn't due, and
     nothing that a consumer holds. The queue doesn't notice."""
