@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,8 +75,9 @@ def prepare() -> Path:
 def remove_unfinished(cache: Path, now: float) -> None:
     """Remove the folders of runs that were killed; `now` in seconds since 1970."""
     for folder in cache.glob(f"{_UNFINISHED}*"):
-        if now - folder.stat().st_mtime > _UNFINISHED_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another run has just ended
+            if now - folder.stat().st_mtime > _UNFINISHED_SECONDS:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _ask(spark: SparkSession, folder: str) -> None:

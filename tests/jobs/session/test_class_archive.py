@@ -153,5 +153,7 @@ def test_the_folder_of_a_killed_run_is_removed(tmp_path: Path) -> None:
     for name, age in (("unfinished-old", 7_200), ("unfinished-new", 60), ("spark-1.jsa", 7_200)):
         (tmp_path / name).mkdir()
         os.utime(tmp_path / name, (now - age, now - age))
+    (tmp_path / "unfinished-gone").symlink_to(tmp_path / "nowhere")  # as one that ends meanwhile
     remove_unfinished(tmp_path, now)
+    (tmp_path / "unfinished-gone").unlink()
     assert {one.name for one in tmp_path.iterdir()} == {"unfinished-new", "spark-1.jsa"}
