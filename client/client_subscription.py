@@ -110,15 +110,22 @@ class Subscription:
                 raise self.error
             if self._over:
                 raise StopAsyncIteration
-            await self.begin()
-            if not self._batches:
+            await self._attach()
+            if not (self._batches or self._over):
                 await self._wait()
 
     async def begin(self) -> None:
         """Attach, and wait for the broker's answer: messages that are published from then on are
-        delivered. Raises Refused."""
+        delivered. Raises Refused, ClientClosed."""
+        await self._attach()
         if self._over:
             raise ClientClosed(f"the subscription to {self} is closed")
+
+    async def _attach(self) -> None:
+        """Attach where it isn't closed, and wait for the answer, or until it is closed. Raises
+        Refused."""
+        if self._over:
+            return
         if not self._begun:
             self._client.attach(self)
             self._begun = True
@@ -182,6 +189,12 @@ class Subscription:
             self._give_back()
             self._client.detach(self, closed=closed)
         self._gone()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Wake all tasks that wait: it is over."""
+        if not self._ready.done():
+            self._ready.set_result(None)
         self._wake(len(self._waiters))
 
     def _give_back(self) -> None:
@@ -209,6 +222,10 @@ class Subscription:
     def modify(self, message: ReceivedMessage, *, failed: bool, undeliverable: bool) -> None:
         if self._mine(message):
             _modify(message.delivery, failed=failed, undeliverable=undeliverable)
+
+    def is_of(self, client: object) -> bool:
+        """Whether this client made the subscription."""
+        return self._client is client
 
     def settle_in(self, message: ReceivedMessage, work: bytes) -> None:
         """Accept a message within a transaction. Raises RolledBack if it is the broker's again."""
@@ -315,9 +332,7 @@ class Subscription:
                 return
             leaving.set_exception(error)
         self.error = self.error or error
-        if not self._ready.done():
-            self._ready.set_result(None)
-        self._wake(len(self._waiters))
+        self._go_on()
 
 
 def _pointer(delivery: int) -> Any:

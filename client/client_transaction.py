@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -48,20 +49,37 @@ class Coordinator:
         return "the coordinator of transactions"
 
     async def declare(self) -> bytes:
-        """Declare a transaction and return its id. Raises RolledBack."""
-        return await self._ask(descriptor(Descriptor.DECLARE) + list_of(()))
+        """Declare a transaction and return its id. One whose declaring is cancelled is rolled back.
+        Raises RolledBack."""
+        answer = self._ask(descriptor(Descriptor.DECLARE) + list_of(()))
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            answer.add_done_callback(self._undo)
+            raise
 
     async def discharge(self, work: bytes, *, fail: bool) -> None:
         """Commit a transaction, or roll it back (`fail`). Raises RolledBack."""
-        fields = list_of((write(work), write(fail)))
-        await self._ask(descriptor(Descriptor.DISCHARGE) + fields)
+        await self._discharge(work, fail=fail)
 
-    async def _ask(self, command: bytes) -> bytes:
+    def roll_back(self, work: bytes) -> None:
+        """Roll a transaction of this connection back, without waiting for the answer."""
+        self._discharge(work, fail=True).add_done_callback(_ignore)
+
+    def _undo(self, declared: "asyncio.Future[bytes]") -> None:
+        if declared.exception() is None and self._wire is not None:
+            self.roll_back(declared.result())
+
+    def _discharge(self, work: bytes, *, fail: bool) -> "asyncio.Future[bytes]":
+        fields = list_of((write(work), write(fail)))
+        return self._ask(descriptor(Descriptor.DISCHARGE) + fields)
+
+    def _ask(self, command: bytes) -> "asyncio.Future[bytes]":
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append((_VALUE + command, answer))
         if self._wire is not None:
             self._wire.touch(self)
-        return await answer
+        return answer
 
     def make(self, wire: Wire) -> Any:
         self._wire = wire
@@ -122,6 +140,11 @@ class Coordinator:
                 answer.set_exception(error)
 
 
+def _ignore(answer: "asyncio.Future[bytes]") -> None:
+    """Look at an answer that no caller waits for, so that asyncio doesn't report its error."""
+    answer.exception()
+
+
 def _tell(answer: "asyncio.Future[bytes]", delivery: Any, state: int) -> None:
     remote = proton.pn_delivery_remote(delivery)
     if state == _DECLARED:
@@ -153,7 +176,9 @@ class Transacting(Protocol):
 
 class Transaction:
     """A transaction, `async with client.transaction() as t`: it commits at the block's end, and is
-    rolled back if the block raises. Messages accepted in a rolled back transaction come again."""
+    rolled back if the block raises, or is cancelled before it asks for the commit; after that,
+    whether a cancelled one commits is unknown. Messages accepted in a rolled back transaction come
+    again."""
 
     def __init__(self, client: Transacting) -> None:
         self._client = client
@@ -181,11 +206,18 @@ class Transaction:
         if kind is not None:
             self._work.over = True
             if coordinator.epoch == self._epoch:
-                await coordinator.discharge(self._work.id, fail=True)
+                with suppress(ClientError):  # it is rolled back then, too: the block's error counts
+                    await coordinator.discharge(self._work.id, fail=True)
             return
-        while self._open:
-            self._quiet.clear()
-            await self._quiet.wait()
+        try:
+            while self._open:
+                self._quiet.clear()
+                await self._quiet.wait()
+        except asyncio.CancelledError:
+            self._work.over = True
+            if coordinator.epoch == self._epoch:
+                coordinator.roll_back(self._work.id)
+            raise
         self._check(coordinator)
         if self._error is not None:
             await coordinator.discharge(self._work.id, fail=True)
@@ -206,10 +238,16 @@ class Transaction:
             raise
 
     async def accept(self, message: ReceivedMessage) -> None:
-        """Accept in the transaction. Raises RolledBack for a message that is the broker's again."""
+        """Accept in the transaction. Raises RolledBack for a message that is the broker's again,
+        InvalidRequest for one of another client."""
         self._check(self._within())
         origin = message.origin
         assert isinstance(origin, Subscription)  # noqa: S101
+        if not origin.is_of(self._client):
+            raise InvalidRequest(
+                f"{message!r} was received by another client: a transaction accepts messages of "
+                "its own client's connection"
+            )
         origin.settle_in(message, self._work.id)
 
     def _within(self) -> Coordinator:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from distributary.client.client_subscription import Subscription
 from distributary.client.connection.client_errors import ClientError
 from distributary.client.received_message import ReceivedMessage
+from distributary.pipeline.codec.amqp_types import DecodeError
 
 
 class Replies:
@@ -37,8 +38,12 @@ class Replies:
     async def _read(self) -> None:
         try:
             async for reply in self._subscription:
+                try:
+                    answer = self._waiting.get(reply.correlation_id)
+                except DecodeError as error:  # whose answer it is can't be read
+                    await reply.reject("amqp:decode-error", str(error))
+                    continue
                 await reply.accept()
-                answer = self._waiting.get(reply.correlation_id)
                 if answer is not None and not answer.done():
                     answer.set_result(reply)
         except ClientError as error:

@@ -119,6 +119,9 @@ class SenderLink:
             raise self.error
         if self._turns or self._full:
             await self._turn()
+            if self.error is not None:  # the link has ended since there was room
+                self._release(1, 0)
+                raise self.error
         else:
             self._count += 1
         self._bytes += len(entry.data)

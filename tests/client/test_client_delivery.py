@@ -8,12 +8,24 @@ from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
-from async_client import at, bodies, nothing_more, run, taken
+from async_client import at, bodies, nothing_more, run, taken, until
 from gateway_process import Gateway
 
-from distributary.client import ClientClosed, InvalidRequest, Message, NotAccepted, Refused
+from distributary.client import (
+    ClientClosed,
+    ClientError,
+    Encoded,
+    InvalidRequest,
+    Message,
+    NotAccepted,
+    Refused,
+)
+from distributary.client.connection.client_settings import defaults
+from distributary.client.connection.link_terms import Node
 from distributary.client.outgoing_message import encoded
+from distributary.client.sender_link import Entry, Once, SenderLink
 from distributary.ingest.native.runs import Received
 
 
@@ -399,6 +411,72 @@ def test_a_refused_subscription_can_be_tried_again(gateway: Gateway, topic: str)
                     await client.subscribe("own", topic=topic, shared=False).begin()
             async with client.subscribe("own", topic=topic, shared=False) as messages:
                 await nothing_more(client, messages, topic)
+
+    run(play())
+
+
+def test_a_message_that_got_its_room_fails_with_its_link() -> None:
+    """Outcomes make room, and the broker ends the link in the same read."""
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        settings = msgspec.structs.replace(defaults().publisher, window_messages=1)
+        link = SenderLink(Node.of("orders"), "publisher", settings)
+        first = Entry(b"first", Once(loop))
+        await link.put(first)
+        waiting = asyncio.create_task(link.put(Entry(b"second", Once(loop))))
+        await asyncio.sleep(0)  # it waits for room
+        assert link.take_back(first)
+        link.fail(ClientError("the link has ended"))
+        with pytest.raises(ClientError, match="the link has ended"):
+            await waiting
+        assert link.idle
+
+    run(play())
+
+
+def test_one_that_is_closed_before_it_is_attached_ends(gateway: Gateway, topic: str) -> None:
+    """A task waits for its first message while there is no connection; another one closes it."""
+
+    async def play() -> None:
+        async with at(gateway) as client:
+            client.drop()
+            await until(lambda: not client.connected, "the connection is lost")
+            incoming, entered = client.consume(topic), client.consume(topic)
+            message = asyncio.create_task(anext(incoming, None))
+            entering = asyncio.create_task(entered.begin())
+            await asyncio.sleep(0)  # they wait for the broker's answer
+            await incoming.close()
+            await entered.close()
+            assert await message is None
+            with pytest.raises(ClientClosed):
+                await entering
+
+    run(play())
+
+
+def test_an_answer_that_cannot_be_read_disturbs_no_other(gateway: Gateway, topic: str) -> None:
+    """Its properties are no properties: the next request is answered all the same."""
+    queue = f"queue://{topic}"
+    unreadable = bytes.fromhex("005373c00706404040404045005377a10178")
+
+    async def play() -> None:
+        async with at(gateway) as server, at(gateway) as client:
+
+            async def serve() -> None:
+                async for request in server.consume(queue):
+                    if request.body == "badly":
+                        await server.publish(str(request.reply_to), Encoded(unreadable))
+                    else:
+                        await server.reply(request, "well")
+                    await request.accept()
+
+            serving = asyncio.create_task(serve())
+            with pytest.raises(TimeoutError):
+                await client.request(queue, "badly", seconds=0.2)
+            assert (await client.request(queue, "well")).body == "well"
+            serving.cancel()
+            await asyncio.wait((serving,))
 
     run(play())
 

@@ -6,7 +6,7 @@ import pytest
 from async_client import at, bodies, nothing_more, run, until
 from gateway_process import Gateway
 
-from distributary.client import InvalidRequest, RolledBack
+from distributary.client import Client, InvalidRequest, RolledBack, Subscription
 
 
 class Planned(Exception):
@@ -91,6 +91,84 @@ def test_a_lost_connection_rolls_back(gateway: Gateway, topic: str) -> None:
                 await work.publish(go, "then")
             async with client.consume(go) as outgoing:
                 assert await bodies(outgoing, 2) == ["between", "then"]
+
+    run(play())
+
+
+def test_cancelled_work_is_rolled_back(gateway: Gateway, topic: str) -> None:
+    """While it waits for the outcomes of what it published: what it accepted comes again."""
+    come, go = f"queue://{topic}-come", f"queue://{topic}-go"
+
+    async def move(client: Client, incoming: Subscription) -> None:
+        async with client.transaction() as work:
+            await work.accept(await anext(incoming))
+            await work.publish(go, "never")
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().call_soon(task.cancel)
+
+    async def play() -> None:
+        async with at(gateway) as client, client.consume(come) as incoming:
+            await client.publish(come, "again")
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.create_task(move(client, incoming))
+            assert await bodies(incoming, 1) == ["again"]
+            async with client.consume(go) as outgoing:
+                await nothing_more(client, outgoing, go)
+
+    run(play())
+
+
+def test_cancelled_beginnings_leave_no_transaction(gateway: Gateway, topic: str) -> None:
+    """More of them than a connection may have transactions (`transactions_max`)."""
+
+    async def begin(client: Client) -> None:
+        async with client.transaction():
+            raise AssertionError("it was cancelled before")
+
+    async def play() -> None:
+        async with at(gateway) as client:
+            async with client.transaction():
+                pass
+            for _ in range(1_030):
+                task = asyncio.create_task(begin(client))
+                await asyncio.sleep(0)  # it has asked for a transaction
+                task.cancel()
+                await asyncio.wait((task,))
+                assert task.cancelled()
+            async with client.transaction() as work:
+                await work.publish(topic, "then")
+
+    run(play())
+
+
+def test_the_error_of_a_block_is_kept_when_the_rollback_fails(gateway: Gateway, topic: str) -> None:
+    """The gateway is lost before it has answered the rollback: it has rolled back then."""
+
+    async def play() -> None:
+        async with at(gateway) as client:
+            with pytest.raises(Planned):  # noqa: PT012 (the block is what raises)
+                async with client.transaction() as work:
+                    await work.publish(topic, "never")
+                    asyncio.get_running_loop().call_soon(client.drop)
+                    raise Planned
+
+    run(play())
+
+
+def test_messages_of_another_client_are_refused(gateway: Gateway, topic: str) -> None:
+    """A transaction has the accepts of its own client alone; the other client's message stays."""
+    queue = f"queue://{topic}"
+
+    async def play() -> None:
+        async with at(gateway) as one, at(gateway) as other, other.consume(queue) as incoming:
+            await one.publish(queue, "other's")
+            message = await anext(incoming)
+            async with one.transaction() as work:
+                with pytest.raises(InvalidRequest, match="another client"):
+                    await work.accept(message)
+            await message.accept()
+            await nothing_more(one, incoming, queue)
 
     run(play())
 
