@@ -91,7 +91,7 @@ def encoded(message: Message, made_id: str) -> bytes:
     """Return the bytes of a message, with this id if it has none. Raises InvalidRequest."""
     try:
         return _encoded(message, made_id)
-    except (ValueError, TypeError, UnicodeError, RecursionError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InvalidRequest(f"the message can't be written: {error}") from None
 
 
@@ -101,7 +101,7 @@ def _encoded(message: Message, made_id: str) -> bytes:
         parts.append(_ANNOTATIONS + _annotations(message))
     parts.append(_properties(message, made_id))
     if message.properties:
-        parts.append(_APPLICATION_PROPERTIES + _map(message.properties))
+        parts.append(_APPLICATION_PROPERTIES + _application_properties(message.properties))
     return b"".join((*parts, *_body(message.body)))
 
 
@@ -156,6 +156,18 @@ def _properties(message: Message, made_id: str) -> bytes:
     return _PROPERTIES + list_of([*fields, NULL, NULL, NULL, write(group)])
 
 
+def _application_properties(properties: Mapping[str, Plain]) -> bytes:
+    """Values are simple ones: AMQP 1.0, 3.2.5 excludes lists, maps and arrays, and clients in other
+    languages can't read them."""
+    for name, value in properties.items():
+        if isinstance(value, Mapping | list | tuple) and not isinstance(value, Typed):
+            raise InvalidRequest(
+                f"property '{name}' is a {type(value).__name__}: properties are texts, numbers, "
+                "truth values, bytes, times or UUIDs; what has parts goes into the body"
+            )
+    return _map(properties)
+
+
 def _map(pairs: Mapping[str, Plain]) -> bytes:
     return compound(
         codes.MAPS, [part for key, one in pairs.items() for part in (_key(key), _write(one))]
@@ -164,7 +176,7 @@ def _map(pairs: Mapping[str, Plain]) -> bytes:
 
 def _key(key: object) -> bytes:
     if not isinstance(key, str):
-        raise InvalidRequest(f"names of properties are texts, and {key!r} is none")
+        raise InvalidRequest(f"names in properties and maps are texts: {key!r} is none")
     return write(key)
 
 

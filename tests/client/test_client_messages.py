@@ -98,6 +98,9 @@ def test_headers_and_properties_come_as_they_went(gateway: Gateway, topic: str) 
         Message(properties={1: "x"}),  # type: ignore[dict-item]
         Message(properties={"x": Typed("byte", 300)}),
         Message(content_type="ü"),
+        Message(delay=float("inf")),
+        Message(properties={"x": [1]}),
+        Message(properties={"x": {"y": 1}}),
     ],
 )
 def test_what_cannot_be_written_is_a_sentence(wrong: Message) -> None:
