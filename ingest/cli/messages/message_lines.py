@@ -3,23 +3,28 @@
 A line is a message's body. As JSON it is an object: `body`, or `body_base64` where that is no text,
 `subject`, `correlation_id`, `reply_to`, `group`, `priority`, `ttl_ms`, `properties`; lines of
 `consume` have `id`, `address` and `deliveries`, too, which `publish` ignores. So `publish` reads
-the lines that `consume` writes.
+the lines that `consume` writes, but for those of messages that can't be read: such a line has the
+whole message, in `message_base64`, and the reason, in `unreadable`. Bytes within bodies and
+properties are written as base64, other values that JSON lacks as their text.
 """
 
 import base64
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from distributary.client import Message, ReceivedMessage
 from distributary.client.outgoing_message import Plain
+from distributary.pipeline.codec.amqp_types import DecodeError
 from distributary.pipeline.errors import InvalidRequest
 
 #: Keys that only `consume` writes.
 TOLD = frozenset({"id", "address", "deliveries"})
 #: Headers that are texts.
-_TEXTS = ("subject", "correlation_id", "reply_to", "group")
-KEYS = frozenset({"body", "body_base64", "priority", "ttl_ms", "properties", *_TEXTS, *TOLD})
+_TEXTS = ("subject", "reply_to", "group")
+_NUMBERS = ("priority", "ttl_ms")
+KEYS = frozenset({"body", "body_base64", "correlation_id", "properties", *_NUMBERS, *_TEXTS, *TOLD})
 
 
 def message_of(
@@ -42,8 +47,12 @@ def message_of(
     texts = {key: _checked(said[key], str, f"{where}: {key}") for key in _TEXTS if key in said}
     priority = priority_of(_checked(said.get("priority", 4), int, f"{where}: priority"))
     ttl = _checked(said["ttl_ms"], int, f"{where}: ttl_ms") / 1_000 if "ttl_ms" in said else None
+    answered = said.get("correlation_id")
+    if answered is not None and type(answered) is not int:  # AMQP's ids may be numbers
+        _checked(answered, str, f"{where}: correlation_id")
     return Message(
         body=_body(said, where),
+        correlation_id=answered,
         properties={**own, **properties},
         priority=priority,
         ttl=ttl,
@@ -69,24 +78,53 @@ def properties_of(said: object, where: str) -> dict[str, Plain]:
 
 
 def line_of(message: ReceivedMessage, *, as_json: bool) -> str:
-    """Return the line of a received message."""
+    """Return the line of a received message, one that can't be read, too."""
+    try:
+        return _json_of(message) if as_json else _text_of(message)
+    except DecodeError as error:
+        data = message.data
+        if not as_json:
+            return f"(can't be read: {error}; {len(data)} bytes, which --json prints)"
+        whole = {"message_base64": base64.b64encode(data).decode(), "unreadable": str(error)}
+        return json.dumps(whole)
+
+
+def _text_of(message: ReceivedMessage) -> str:
     body = message.body
-    if not as_json:
-        if isinstance(body, bytes):
-            return body.decode(errors="backslashreplace")
-        return body if isinstance(body, str) else json.dumps(body, default=str)
-    said: dict[str, Any] = {"id": message.id, "address": message.to}
     if isinstance(body, bytes):
-        said["body_base64"] = base64.b64encode(body).decode()
-    else:
-        said["body"] = body
+        return body.decode(errors="backslashreplace")
+    return body if isinstance(body, str) else json.dumps(_shown(body))
+
+
+def _json_of(message: ReceivedMessage) -> str:
+    body = message.body
+    said: dict[str, Any] = {"id": message.id, "address": message.to}
+    said["body_base64" if isinstance(body, bytes) else "body"] = body
+    said["correlation_id"] = message.correlation_id
     for key in _TEXTS:
         said[key] = getattr(message, key)
     said["priority"] = message.priority if message.priority != 4 else None
     said["ttl_ms"] = None if message.ttl is None else round(message.ttl * 1_000)
     said["properties"] = message.properties or None
     said["deliveries"] = message.delivery_count + 1
-    return json.dumps({key: one for key, one in said.items() if one is not None}, default=str)
+    return json.dumps({key: _shown(one) for key, one in said.items() if one is not None})
+
+
+def _shown(value: object) -> object:
+    """Return a value as JSON can have it."""
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dict():
+            return {str(key): _shown(one) for key, one in value.items()}
+        case list():
+            return [_shown(one) for one in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case str() | int() | float() | None:
+            return value
+        case _:
+            return str(value)
 
 
 def _body(said: Mapping[str, Any], where: str) -> Any:

@@ -1,16 +1,20 @@
 """`distributary publish`, `consume` and `peek`: lines become messages, and messages lines."""
 
+import base64
 import json
+import math
 import signal
 import subprocess
 from pathlib import Path
+from uuid import UUID
 
 import pytest
-from async_client import Nobody
+from async_client import Nobody, at
+from async_client import run as run_client
 from gateway_peer import Connect
 from gateway_process import SCRIPT, Gateway, free_port, interruptible, until
 
-from distributary.client import Message, ReceivedMessage
+from distributary.client import Encoded, Message, ReceivedMessage
 from distributary.client.outgoing_message import encoded
 from distributary.ingest.cli.messages.message_lines import line_of, message_of
 from distributary.pipeline.errors import InvalidRequest
@@ -57,6 +61,49 @@ def test_what_one_writes_the_other_reads() -> None:
     assert line_of(came(Message(body=b"\xffa")), as_json=False) == "\\xffa"
 
 
+def test_a_number_as_correlation_id_stays_one() -> None:
+    """JMS clients have texts, others numbers."""
+    line = line_of(came(Message(body="x", correlation_id=5)), as_json=True)
+    assert message_of(line, as_json=True, where="line 1").correlation_id == 5
+
+
+def test_lines_are_json_whatever_a_message_has() -> None:
+    """Bytes in base64; JSON has no NaN, and no UUID."""
+    made = UUID(int=1)
+    body = {"bytes": b"\xff", "nan": math.nan, "list": [b"a", made, 1.5]}
+    message = came(Message(body=body, correlation_id=b"\x01", properties={"b": b"\x02"}))
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} isn't JSON")
+
+    assert json.loads(line_of(message, as_json=True), parse_constant=refuse) == {
+        "id": "made",
+        "body": {"bytes": "/w==", "nan": "nan", "list": ["YQ==", str(made), 1.5]},
+        "correlation_id": "AQ==",
+        "properties": {"b": "Ag=="},
+        "deliveries": 1,
+    }
+
+
+def test_a_message_that_cannot_be_read_hides_no_other(gateway: Gateway) -> None:
+    """Its correlation id is a list. It is shown as it is, and those behind it, too."""
+    queue, data = "queue://unreadable", bytes.fromhex("005373c00706404040404045005377a10178")
+
+    async def publish() -> None:
+        async with at(gateway) as client:
+            for one in ("before", Encoded(data), "behind"):
+                await client.publish(queue, one)
+
+    run_client(publish())
+    before, shown, behind = run(gateway, "peek", queue).stdout.splitlines()
+    assert (before, behind) == ("before", "behind")
+    assert shown.startswith("(can't be read: PROPERTIES.correlation_id is of type list")
+    lines = run(gateway, "consume", queue, "--count", "3", "--json").stdout.splitlines()
+    told = [json.loads(line) for line in lines]
+    assert [one.get("body") for one in told] == ["before", None, "behind"]
+    assert base64.b64decode(told[1]["message_base64"]) == data
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
@@ -67,6 +114,7 @@ def test_what_one_writes_the_other_reads() -> None:
         ('{"body_base64": "?"}', "isn't base64"),
         ('{"priority": 10}', "from 0 to 9"),
         ('{"priority": "high"}', "line 3: priority isn't a number"),
+        ('{"correlation_id": [1]}', "line 3: correlation_id isn't a text"),
         ('{"subject": 3}', "line 3: subject isn't a text"),
         ('{"properties": {"a": [1]}}', "line 3: properties: a is no text"),
     ],
