@@ -152,11 +152,12 @@ def peek(
 
 
 def _consume(gateway: GatewayFactory, wanted: "Consumption", *, as_json: bool) -> None:
-    from distributary.ingest.cli.messages.message_lines import line_of  # noqa: PLC0415 (the client takes a while)
+    from distributary.ingest.cli.messages.message_lines import harmless, line_of  # noqa: PLC0415 (the client takes a while)
     from distributary.ingest.cli.messages.message_traffic import Consuming  # noqa: PLC0415 (as above)
 
     def take(message: "ReceivedMessage") -> None:
-        click.echo(line_of(message, as_json=as_json))
+        line = line_of(message, as_json=as_json)
+        click.echo(harmless(line) if sys.stdout.isatty() else line, color=True)  # nothing stripped
 
     work = Consuming(gateway(), wanted, take)
     try:

@@ -89,6 +89,15 @@ def line_of(message: ReceivedMessage, *, as_json: bool) -> str:
         return json.dumps(whole)
 
 
+def harmless(text: str) -> str:
+    """Return a text for a terminal, which may not obey a message: characters that control it, or
+    turn the direction of writing, are written as escapes."""
+    return "".join(
+        one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode()
+        for one in text
+    )
+
+
 def _text_of(message: ReceivedMessage) -> str:
     body = message.body
     if isinstance(body, bytes):

@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -83,6 +84,21 @@ def test_lines_are_json_whatever_a_message_has() -> None:
         "properties": {"b": "Ag=="},
         "deliveries": 1,
     }
+
+
+def test_a_message_does_not_control_the_terminal(gateway: Gateway) -> None:
+    """Its text goes into a file as it is; a terminal gets no character that commands it."""
+    queue, body = "queue://colours", "\x1b[31mred\x07 \u202eabc\ttab"
+    run(gateway, "publish", queue, body)
+    assert run(gateway, "peek", queue).stdout == body + "\n"
+    place = ["--gateway", f"127.0.0.1:{gateway.port}"]
+    ours, terminal = os.openpty()
+    subprocess.run([SCRIPT, "peek", queue, *place], stdout=terminal, check=True)
+    shown = os.read(ours, 4_096).decode()
+    os.close(ours)
+    os.close(terminal)
+    assert "\\x1b[31mred\\x07 \\u202eabc" in shown
+    assert "\x1b[31m" not in shown
 
 
 def test_a_message_that_cannot_be_read_hides_no_other(gateway: Gateway) -> None:
