@@ -118,8 +118,9 @@ class HarmedFleet(FleetWorld):
         self._back(Harm.TAKER_KILLED, since)
 
     def stopped(self, owner: Node) -> None:
-        since = time.monotonic()
+        since, life = time.monotonic(), owner.life
         owner.stop()
+        self._ends(owner, life)  # until then it serves, and all looks whole
         self._back(Harm.STOPPED, since)
 
     def moved(self, owner: Node) -> None:
