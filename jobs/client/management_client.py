@@ -3,6 +3,7 @@ Proton, which executors needn't have."""
 
 import os
 import re
+import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -265,8 +266,7 @@ class Client:
         )
         try:
             self._requests.send(request)
-            answer = self._answers.receive(timeout=self._gateway.seconds)
-            self._answers.flow(1)
+            answer = self._answer_to(str(request.id))
         except SendException as error:
             raise Unanswered(f"the gateway rejected the request: {error}") from None
         except Timeout:
@@ -284,6 +284,16 @@ class Client:
         if status >= 300:
             raise Refused(status, text)
         return {"said": text, **found}
+
+    def _answer_to(self, request: str) -> Message:
+        """Return the answer to the request with this id; late answers to earlier ones, which were
+        given up, are dropped."""
+        until = time.monotonic() + self._gateway.seconds
+        while True:
+            answer = self._answers.receive(timeout=max(until - time.monotonic(), 0.0))
+            self._answers.flow(1)
+            if answer.correlation_id == request:
+                return answer
 
     def listed(self, entity: Entity, log: str = "") -> Listed:
         """Return all entities of all logs or of one, as far as the logs could be asked."""
