@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from async_client import run
+from async_client import until as in_time
 from faulty_s3 import FaultyS3
 from fork_server import commands
 from gateway_fleet import PLACEMENT
@@ -35,7 +36,7 @@ def test_a_log_moves_to_a_named_machine_and_back_under_load(machines: Machines) 
             told, served = len(log_of.events("log.moved")), len(log_of.events("listening"))
             said = await asyncio.to_thread(machines.move, "orders", to)
             assert (said["state"], said["by"]) == ("done", "operator")
-            assert len(log_of.events("log.moved")) == told + 1
+            await _said(log_of, told + 1)
             assert len(log_of.events("listening")) == served + 1
             await work.more()
         work.over = True
@@ -60,6 +61,12 @@ def test_a_log_moves_to_a_named_machine_and_back_under_load(machines: Machines) 
     main.stop()
     done = commands().run("verify", "--home", machines.address, "--deep")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def _said(gateway: Gateway, times: int) -> None:
+    """It says behind the order's end that it has the log."""
+    await in_time(lambda: len(gateway.events("log.moved")) >= times, "the heir says it")
+    assert len(gateway.events("log.moved")) == times
 
 
 def test_an_heir_that_hangs_gets_nothing(machines: Machines) -> None:
