@@ -175,8 +175,6 @@ class Checker:
                 for delivery in self._deliveries.values():
                     delivery.holders.clear()
                 self._allow_marks()
-                if isinstance(event, Recovered):
-                    self._may_be_lost(event.credit)
             case Drained():
                 self._drained.add(event.subscription)
             case DeadLettered():
@@ -280,12 +278,8 @@ class Checker:
         if event.how in {How.POWER_CUT, How.CUT_OFF}:
             self._allow_marks()
         else:
-            self._may_be_lost(event.credit)
-
-    def _may_be_lost(self, credit: dict[str, int]) -> None:
-        """So many messages of each subscription may have gone out, and never have arrived."""
-        for name, messages in credit.items():
-            self._may_be_marked[name] = self._may_be_marked.get(name, 0) + messages
+            for name, credit in event.credit.items():
+                self._may_be_marked[name] = self._may_be_marked.get(name, 0) + credit
 
     def report(self) -> Report:
         """What the history was like."""

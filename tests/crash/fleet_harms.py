@@ -3,14 +3,12 @@
 import signal
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from random import Random
 
-from clients import CREDIT
 from faulty_s3 import Plan
 from fleet_nodes import Node
 from fleet_world import LOG_OF, LOGS, FleetWorld, word_of
@@ -75,14 +73,9 @@ class HarmedFleet(FleetWorld):
             lambda: self.whole and all(node.gateway.running for node in self.nodes),
             f"the fleet is whole ({harm})",
         )
-        self.history.add(Recovered(self._credit() if harm.of_network else {}))
+        self.history.add(Recovered())
         self.restless = True
         self.work_for(self.draw.randrange(10, 40))
-
-    def _credit(self) -> dict[str, int]:
-        """The messages that each subscription's consumers, at most, have asked for."""
-        names = Counter(one.subscription.name for one in self.consumers)
-        return {name: CREDIT * consumers for name, consumers in names.items()}
 
     def _back(self, harm: Harm, since: float) -> None:
         """Messages that are sent from now on are accepted and consumed in each log."""

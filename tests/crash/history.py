@@ -7,7 +7,7 @@ unknown: it may have happened or not.
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
@@ -147,11 +147,7 @@ class Harmed:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The fleet is whole again: what is delivered from here on has one holder. `credit`: how many
-    messages each subscription may still send on connections between gateways whose other end has
-    given them up, which their sender doesn't know yet."""
-
-    credit: dict[str, int] = field(default_factory=dict)
+    """The fleet is whole again: what is delivered from here on has one holder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,10 +133,6 @@ SOUND: dict[str, tuple[Event, ...]] = {
     "marked in a fleet that is harmed": (
         *(SHARED, Harmed("x"), sent(), accepted(), came(count=1), settle(), DRAINED),
     ),
-    "marked, sent to the lost end of a connection that was cut in a fleet": (
-        *(SHARED, Harmed("x"), Recovered({SHARED.subscription: 1}), sent(), accepted()),
-        *(came(count=1), settle(), DRAINED),
-    ),
     "its gateway ends by itself, the message on its way to another consumer comes marked": (
         *(SHARED, sent(), accepted(), Lost("d"), came(count=1), settle(), DRAINED),
     ),
