@@ -18,6 +18,9 @@ from progress import Progress
 
 #: Seconds that an end may take of a gateway which has lost its home.
 END_SECONDS_MAX = 60.0
+#: An owner keeps what it sent to a gateway that it hears no more for at most so long, 1.5 leases
+#: (`gateway_login`). Until then no other consumer gets it, and then it comes marked.
+UNHEARD_SECONDS = 4.5
 #: How a command to move a log ends: it is there, or nobody was ready in time.
 MOVE_CODES = (0, 4)
 
@@ -200,6 +203,7 @@ class HarmedFleet(FleetWorld):
         network.join(place)
         self._ends(owner, life)
         owner.unreachable = False
+        self.go_on_for(UNHEARD_SECONDS)
 
     def parted(self, one: Node, other: Node) -> None:
         network, place = self._networked(one)
@@ -208,6 +212,7 @@ class HarmedFleet(FleetWorld):
         self.go_on_for(self.draw.uniform(0.5, 9.0))
         network.part(place, there, parted=False)
         self._back(Harm.PARTED, time.monotonic())
+        self.go_on_for(UNHEARD_SECONDS)
 
     def store_gone(self) -> None:
         network, store = self.network, self.store
