@@ -105,13 +105,20 @@ class HarmedFleet(FleetWorld):
         self._back(harm, since)
 
     def taker_killed(self, owner: Node) -> None:
-        [waiting] = self._waiting()
+        log, life = owner.serves, owner.life
         owner.signal(signal.SIGKILL)
-        self.until(lambda: not waiting.waits, "the standby takes the log over")
+        self.until(lambda: self._takers(log, owner, life), "a standby takes the log over")
         self.go_on_for(self.draw.uniform(0.0, 0.5))
         since = time.monotonic()
-        waiting.signal(signal.SIGKILL)
+        for taker in self._takers(log, owner, life):
+            taker.signal(signal.SIGKILL)
         self._back(Harm.TAKER_KILLED, since)
+
+    def _takers(self, log: str, owner: Node, life: int) -> list[Node]:
+        """The gateway that has the log of an owner which ended in that life, or is about to serve
+        it: the standby, or the former owner, which was started again and was quicker."""
+        others = [node for node in self.nodes if node is not owner or node.life > life]
+        return [node for node in others if node.takes or node.serves == log]
 
     def stopped(self, owner: Node) -> None:
         since, life = time.monotonic(), owner.life

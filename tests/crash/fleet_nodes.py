@@ -84,6 +84,11 @@ class Node:
         return bool(self._does("standby.waiting"))
 
     @property
+    def takes(self) -> bool:
+        """Whether its gateway has a log, and doesn't serve it yet."""
+        return bool(self._does("standby.took_over"))
+
+    @property
     def hears(self) -> bool:
         """Whether clients can use it."""
         return bool(self._does("listening")) and not self.stopped and not self.unreachable
