@@ -116,6 +116,8 @@ async def _run(
         loop.add_signal_handler(signum, host.halt.ask)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
     access, policies = Access(loop, settings, files.access), Policies(loop, files.policies)
+    access.watch()  # a standby, too: a file that can't be used is told when it was written
+    policies.watch()
     loop.add_signal_handler(signal.SIGHUP, _reload, access, policies)
     loop.add_signal_handler(signal.SIGUSR1, lines.turn)
     probes = _Probes(HttpServer(host, WaitingSite(_STANDS_BY)), ServiceNotice(loop, os.environ))
@@ -128,6 +130,8 @@ async def _run(
     if owned is None:
         await fleet.close()
         probes.close()
+        access.close()
+        policies.close()
         return 0
     served = served.taken(owned.address, settings)
     host = msgspec.structs.replace(host, settings=served.settings(settings), log=served.name)
@@ -171,6 +175,8 @@ async def _serve(
     notice = None if member is None or member.is_private else member.notice(settings, loop)
     store, owner = owned.open(settings), owned.owner
     relaying = OneLog() if member is None else member.relaying(host, access)
+    access.look()  # the last look may be old: the loop hasn't turned while the home was opened
+    policies.look()
     messages = MessageLoop(host, store, access, policies, heartbeat.sure, relaying)
     engine = messages.engine
     loop.set_exception_handler(lambda _loop, context: _crashed(host.halt, context))
@@ -184,8 +190,6 @@ async def _serve(
         loop, settings, lambda: Connection(engine), lambda: access.tls, engine.room, engine.broke
     )
     await listener.open(patient=owner.taken)
-    access.watch()
-    policies.watch()
     Collecting(loop, engine.ends).begin()
     await probes.http.open()
     if host.traces is not None:

@@ -8,7 +8,6 @@ subscriptions.
 import asyncio
 import tomllib
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -41,7 +40,7 @@ class Policies:
         self._written = written
         self._of_topics: dict[str, TopicPolicy] = {}
         self._followers: list[Callable[[], None]] = []
-        self._watch = Watch(loop, partial(self._renew, anyway=False))
+        self._watch = Watch(loop, self.look)
 
     def of_subscription(self, key: SubscriptionKey | None, topic: str, own: str = "") -> Policy:
         """Return the policy of a subscription on this topic; patterns don't apply to one without a
@@ -99,6 +98,10 @@ class Policies:
 
     def close(self) -> None:
         self._watch.close()
+
+    def look(self) -> None:
+        """Read the file again if it has changed."""
+        self._renew(anyway=False)
 
     def reload(self) -> None:
         """Read the file again, changed or not."""

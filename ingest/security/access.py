@@ -11,7 +11,6 @@ import ssl
 import tomllib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,7 +70,7 @@ class Access:
         self._names, self._tls = files.names, files.tls
         security = settings.security
         self._checks = ThreadPoolExecutor(security.password_checks_max, "login")
-        self._watch = Watch(loop, partial(self._renew, anyway=False))
+        self._watch = Watch(loop, self.look)
         if not self._loopback:
             _warn(settings)
 
@@ -167,6 +166,10 @@ class Access:
     def close(self) -> None:
         self._watch.close()
         self._checks.shutdown(wait=False, cancel_futures=True)
+
+    def look(self) -> None:
+        """Read the files again that have changed."""
+        self._renew(anyway=False)
 
     def reload(self) -> None:
         """Read all files again, changed or not."""
