@@ -15,7 +15,7 @@ Rule 1: the defaults hold, then every line that matches, in the order of the fil
         subscription's own table. Each overrides single keys of those before it.
 Rule 2: every table must be consistent with the defaults alone, or it is refused when it is written.
         Two lines together may still contradict each other, as a delay above its maximum: then the
-        maximum holds.
+        maximum holds. So may a subscription's own table and the defaults of a later start.
 """
 
 import json
@@ -316,15 +316,15 @@ class Policies(msgspec.Struct, frozen=True):
     topics: tuple[_Line, ...] = ()
 
     def of_subscription(self, subscription_id: str, own: str = "") -> Policy:
-        """Return the policy in force; `own` is the text in the subscription's record. Raises
-        InvalidRequest when that text isn't valid."""
+        """Return the policy in force; `own` is the text in the subscription's record, which may
+        contradict the defaults of now. Raises InvalidRequest when that text isn't valid."""
         policy = self.default
         for line in self.subscriptions:
             if isinstance(line.match, str) and fits(line.match, subscription_id):
                 policy = over(policy, line.said, line.where)
         if own:
-            self.check_own(own, subscription_id)
-            policy = over(policy, of_text(own, subscription_id), subscription_id)
+            where = f"subscription {subscription_id}"
+            policy = over(policy, of_text(own, where), where)
         return policy
 
     def check_own(self, own: str, subscription_id: str) -> None:

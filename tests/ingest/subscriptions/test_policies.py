@@ -10,6 +10,7 @@ import pytest
 from gateway_management import Manager
 from gateway_peer import Connect, Peer
 from gateway_process import Gateway
+from proton import Delivery
 
 Make = Callable[..., Gateway]
 LIMIT_EXCEEDED = "amqp:resource-limit-exceeded"
@@ -123,3 +124,24 @@ def test_who_may_have_what_waits_by_a_new_policy_gets_it_at_once(
         file.write_text("")
         gateway.await_event("policies.reloaded")
     assert [got.body for got in other.take(credit=False)] == ["waits"]
+
+
+def test_a_start_by_other_settings_takes_the_policies_in_the_log(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """A new default that contradicts a subscription's own policy, such as a standby's or those of a
+    machine that a backup was restored on, is no reason not to start: the maximum holds."""
+    with own_gateway() as gateway:
+        manager = Manager(connect(port=gateway.port))
+        manager.done("CREATE", "queue", "q", policy={"redelivery_delay_ms": 20_000})
+        gateway.stop()
+        lower = "[subscription]\nredelivery_delay_ms_max = 1\n"
+        gateway.config.write_text(gateway.config.read_text() + lower)
+        gateway.start()
+        peer = connect(port=gateway.port)
+        peer.sender("queue://q", capabilities=("queue",)).publish("again")
+        consumer = peer.receiver("queue://q", capabilities=("queue",))
+        taken = consumer.take()
+        taken[0].delivery.local.failed = True
+        consumer.confirm(taken, Delivery.MODIFIED)
+        assert consumer.bodies() == ["again"]

@@ -25,6 +25,7 @@ from distributary.pipeline.subscriptions.policy_table import (
     Table,
     dead_letter_queue,
     of_text,
+    over,
     parse,
     text_of,
 )
@@ -107,6 +108,27 @@ def test_no_limit_of_consumers_has_two_words() -> None:
         assert policies.of_subscription("queue/few").consumers_max == 3
     with pytest.raises(InvalidRequest, match="consumers_max must be a whole number from -1"):
         written({"match": "*", "consumers_max": -2})
+
+
+@pytest.mark.parametrize(
+    ("said", "now"),
+    [
+        ({"redelivery_delay_ms": 20}, {"redelivery_delay_ms_max": 10}),
+        ({"dead_letter_address": "dead"}, {"dead_letter": False}),
+        ({"dead_letter_expired": True}, {"dead_letter": False}),
+        ({"backlog_overflow": "dead_letter"}, {"dead_letter": False}),
+    ],
+)
+def test_a_recorded_policy_holds_under_other_defaults(said: Table, now: dict[str, object]) -> None:
+    """It was right when it was written. A start by other settings takes it key by key, as it takes
+    two lines; only a new one may not contradict the defaults."""
+    own, settings = text_of(said), over(DEFAULT, now, "settings")
+    policies = Policies(settings, DEFAULT_TOPIC)
+    assert policies.of_subscription("queue/orders", own) == over(settings, said, "own")
+    with pytest.raises(InvalidRequest, match="subscription queue/orders: "):
+        policies.check_own(own, "queue/orders")
+    with pytest.raises(InvalidRequest, match="unknown key 'later'"):
+        policies.of_subscription("queue/orders", text_of({"later": 1}))
 
 
 def test_a_lifetime_is_a_word_and_its_seconds() -> None:
@@ -219,7 +241,7 @@ def test_what_can_not_be_meant_is_refused(said: dict[str, object], says: str) ->
     assert str(refused.value).startswith("[[subscription]] 'global/x': ")
     if "NaN" not in (text := json.dumps(said)):
         with pytest.raises(InvalidRequest, match=says) as refused:
-            written().of_subscription("queue/x", text)
+            written().check_own(text, "queue/x")
         assert str(refused.value).startswith("subscription queue/x: ")
 
 
