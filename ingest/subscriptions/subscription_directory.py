@@ -149,20 +149,27 @@ class SubscriptionDirectory:
         return None
 
     def _reconsider(self) -> None:
-        """Apply changed policies to all subscriptions."""
-        for key in self._all:
-            self._apply_policy(key)
+        """Apply changed policies to all subscriptions, also those without a name: they have their
+        topic's limits. A browser has none."""
+        topics = self.no_local.topics()
+        for one in [one for topic in topics for one in self.no_local.of_topic(topic)]:
+            self._apply_policy(one)
         self._delivery.due()
 
-    def _apply_policy(self, key: SubscriptionKey) -> None:
-        subscription = self._all[key]
-        policy, topic = self.policy(key), subscription.definition.topic
-        keeps = keeps_dead_letters(key, topic, policy)
+    def _apply_policy(self, subscription: Subscription) -> None:
+        key, topic = subscription.key, subscription.definition.topic
+        policy = self._in_force(key, topic)
+        keeps = key is not None and keeps_dead_letters(key, topic, policy)
         subscription.dispatcher.follow(policy, dead_letters=keeps)
         self._topics.changed(subscription)
         if subscription.consumers:
             self._delivery.changed(subscription)  # others may have what waits
         self._apply_lifetime(subscription)
+
+    def _in_force(self, key: SubscriptionKey | None, topic: str) -> Policy:
+        if key is None:
+            return self._policies.of_subscription(None, topic)
+        return self.policy(key, topic)
 
     def _apply_lifetime(self, subscription: Subscription) -> None:
         key = subscription.key
@@ -177,9 +184,7 @@ class SubscriptionDirectory:
         the topic's messages may stay in memory; patterns, no-local and backlog limits need the
         log."""
         topic = definition.topic
-        policy = self._policies.of_subscription(None, topic)
-        if key is not None:
-            policy = self.policy(key, topic)
+        policy = self._in_force(key, topic)
         lasts = (key is not None and key.durable) or definition.no_local or policy.backlog.limits
         storage = self._policies.of_topic(topic).storage
         if not (lasts or is_pattern(topic)) and storage.streams(temporary=is_temporary(topic)):
@@ -340,7 +345,7 @@ class SubscriptionDirectory:
             self._own[key] = policy
         else:
             self._own.pop(key, None)
-        self._apply_policy(key)
+        self._apply_policy(subscription)
         self.record(SubscriptionEvent.CONFIGURED, subscription, by=by)
 
     def delete(
