@@ -91,7 +91,7 @@ class Committer:
 
         A commit that finds no space is tried again until there is some.
         """
-        self._committing, self._parked = True, False
+        self._committing = True
         self._worker.submit(
             lambda: self._table.commit([memoryview(b"".join(parts))]),
             lambda result: self._wrote(parts, through, done, result),
@@ -112,6 +112,7 @@ class Committer:
                 self._loop.call_later(wait, lambda: self._write_again(parts, through, done))
             return
         assert isinstance(result, Commit)  # noqa: S101
+        self._parked = False
         self._succeeded(result, sum(map(len, parts)))
         done()
         self._recent.committed(through, self._served_floor())
@@ -259,7 +260,8 @@ class Committer:
 
     @property
     def parked(self) -> bool:
-        """Whether a group that is a commit of its own waits for space."""
+        """Whether a group that is a commit of its own waits for space: from the first attempt that
+        found none until one succeeds."""
         return self._parked
 
     def stop(self) -> None:
