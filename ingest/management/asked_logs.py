@@ -18,7 +18,14 @@ from distributary.pipeline.codec.amqp_types import Value
 from distributary.pipeline.codec.amqp_writer import Written, write
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log_names import MAIN, private_number
-from distributary.pipeline.management.answers_of_logs import LOOKING, is_for_all, together
+from distributary.pipeline.management.answers_of_logs import (
+    LOOKING,
+    is_for_all,
+    lacking,
+    making,
+    remaining,
+    together,
+)
 from distributary.pipeline.management.log_list import (
     ListPart,
     ListPlace,
@@ -29,6 +36,8 @@ from distributary.pipeline.management.log_list import (
 from distributary.pipeline.management.management_messages import (
     ABSENT,
     BAD_REQUEST,
+    CONFLICT,
+    CREATED,
     NOT_IMPLEMENTED,
     OK,
     Answer,
@@ -45,6 +54,7 @@ from distributary.pipeline.model.address import (
     PREFIXES,
     Destination,
     Kind,
+    kind_of_topic,
 )
 from distributary.pipeline.model.amqp_error import AmqpError
 from distributary.pipeline.model.subscription import SubscriptionKey
@@ -106,9 +116,27 @@ class AskedLogs:
         """Ask these logs one after another, and put their answers together."""
         answers: list[tuple[str, Answer | NodeAnswer]] = []
         for log in logs:
-            found = await self._asked(link, log, msgspec.structs.replace(request, log=log))
-            answers.append((log, refused(found) if isinstance(found, NotAsked) else found))
+            answers.append((log, await self._in_log(link, remaining(request, answers), log)))
+        word = self._word(request)
+        if isinstance(word, str) and kind_of_topic(word) is Kind.QUEUE:
+            for log in lacking(request, answers):
+                found = await self._made(link, request, word, log)
+                answers[logs.index(log)] = log, found
         return together(answers)
+
+    async def _made(
+        self, link: Link, request: Request, queue: str, log: str
+    ) -> Answer | NodeAnswer:
+        """Have the log make its part of the queue, and then the change."""
+        made = await self._in_log(link, making(request, queue), log)
+        if made.status not in (CREATED, CONFLICT):  # a conflict: it was made meanwhile
+            return made
+        return await self._in_log(link, request, log)
+
+    async def _in_log(self, link: Link, request: Request, log: str) -> Answer | NodeAnswer:
+        """Return this log's answer to a request; a refusal where it can't be asked."""
+        found = await self._asked(link, log, msgspec.structs.replace(request, log=log))
+        return refused(found) if isinstance(found, NotAsked) else found
 
     async def _asked(
         self, link: Link, log: str, request: Request
@@ -255,8 +283,8 @@ class AskedLogs:
     ) -> tuple[str, ...] | _All | Answer:
         """Return the logs of an entity that is in several logs at once, or the refusal."""
         own, _ = self._relays.logs
-        if request.verb in LOOKING:
-            return (own,) if relayed or own in logs else logs
+        if request.verb in LOOKING:  # one log has all that is asked for, our own if it has it
+            return (own,) if relayed else tuple(sorted(logs, key=own.__ne__))
         if is_for_all(request) and not relayed:
             return _All(logs)
         text = f"'{request.name}' is in the logs {', '.join(logs)}: name one of them in the"

@@ -34,7 +34,8 @@ def open_node(
     limits = settings.management
     most = min(limits.request_bytes_max, settings.amqp.message_bytes_max)
     limits = msgspec.structs.replace(limits, request_bytes_max=most)
-    operations = Operations(parts.host.loop, messages, parts.directory, peers)
+    loop, directory = parts.host.loop, parts.directory
+    operations = Operations(loop, messages, directory, peers, relays.logs_of)
     own, _ = relays.logs
     log, schemas = own or MAIN, parts.schemas.directory
     entities = Entities(messages, parts.directory, schemas, peers, log)

@@ -5,7 +5,7 @@ All methods run on the loop's thread.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, assert_never
 from weakref import WeakValueDictionary
 
@@ -21,7 +21,13 @@ from distributary.ingest.subscriptions.seek import Seek
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.log.log_position import AtEnd, AtSequence, AtTime, Place
-from distributary.pipeline.model.amqp_error import DELETED, PRECONDITION_FAILED, AmqpError
+from distributary.pipeline.model.amqp_error import (
+    DELETED,
+    INVALID_FIELD,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
+from distributary.pipeline.model.policy import DEFAULT
 from distributary.pipeline.model.subscription import (
     Definition,
     Made,
@@ -29,6 +35,7 @@ from distributary.pipeline.model.subscription import (
     SubscriptionEvent,
     SubscriptionKey,
 )
+from distributary.pipeline.subscriptions.policy_table import dead_letter_queue, of_text, over
 from distributary.pipeline.subscriptions.subscription_operations import (
     Deed,
     Operation,
@@ -81,14 +88,16 @@ class Operations:
         parts: MessageParts,
         directory: SubscriptionDirectory,
         links: Links,
+        logs_of: Callable[[str], tuple[str, ...]],
     ) -> None:
+        """`logs_of` returns the logs of a destination or pattern."""
         self._loop, self._log, self._table, self._directory = (
             loop,
             parts.log,
             parts.store.table,
             directory,
         )
-        self._delivery, self._links = parts.delivery, links
+        self._delivery, self._links, self._logs_of = parts.delivery, links, logs_of
         self._counters = parts.backlogs.counters
         #: Reads of the table for which an operator waits.
         self._reads: Worker[Any] = Worker("operations", loop)
@@ -118,10 +127,29 @@ class Operations:
         )
         if isinstance(deed, AmqpError):
             return deed
+        if (wrong := self._unreachable_letters(order, subscription)) is not None:
+            return wrong
         if subscription is None:
             assert deed is Deed.CREATE, deed  # noqa: S101
             return await self._create(order, to)
         return await self._do(order, deed, subscription, to)
+
+    def _unreachable_letters(
+        self, order: Order, subscription: Subscription | None
+    ) -> AmqpError | None:
+        """Return why a policy is refused that would keep dead letters where no consumer of their
+        queue gets them: a dead letter is in one group with its settlement, so in its log."""
+        definition = order.definition or (subscription.definition if subscription else None)
+        own = over(DEFAULT, of_text(order.policy, order.key.id), order.key.id)
+        queue = dead_letter_queue(own.dead_letter_address)
+        if definition is None or queue is None:
+            return None
+        where = self._logs_of(queue.topic)
+        if not (others := [log for log in self._logs_of(definition.topic) if log not in where]):
+            return None
+        text = f"'dead_letter_address' is in the log {', '.join(where)}, and messages of "
+        text += f"{definition.topic} are in {', '.join(others)}, where their dead letters stay. "
+        return AmqpError(INVALID_FIELD, f"{text}Place that queue as the topic is, or leave it out")
 
     def close(self) -> None:
         self._reads.leave()

@@ -2,21 +2,34 @@
 one.
 
 Rule 1: a request that only reads is answered by one log.
-Rule 2: a change is made in each log; the answer has each log's sentence, and fails where one
-        failed.
+Rule 2: a change is made in each log; the answer has each log's sentence and the sums of their
+        counts, and fails where one failed.
 Rule 3: a request that has a meaning in one log only, for example with sequences, must name it.
+Rule 4: a partitioned queue is there if any of its logs has it: its first message makes it in one
+        alone. A pause or a policy makes it in the logs that lack it; any other change has nothing
+        to do there.
+Rule 5: a most (`max`) is of all logs together.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
+
+import msgspec
 
 from distributary.pipeline.codec.amqp_types import Timestamp
+from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.management.management_messages import (
+    ABSENT,
     FAILED,
     Answer,
+    Entity,
     Request,
     Verb,
 )
 from distributary.pipeline.management.node_answers import NodeAnswer
+
+#: Answers of logs, each with the log's name.
+LogAnswers: TypeAlias = Sequence[tuple[str, Answer | NodeAnswer]]
 
 #: Verbs that change nothing.
 LOOKING = frozenset({Verb.READ, Verb.OWED, Verb.HELD})
@@ -28,6 +41,10 @@ _CHANGES = frozenset(
 )
 #: Verbs that go to a place. A time, or the end, is a place in every log; a sequence isn't.
 _MOVES = frozenset({Verb.REWIND, Verb.SKIP})
+#: Verbs whose effect must hold for messages to come, too.
+_LASTING = frozenset({Verb.PAUSE, Verb.UPDATE})
+#: Numbers of answers that are summed up.
+_COUNTS = ("dropped", "redriven", "stayed", "misfits")
 
 
 def is_for_all(request: Request) -> bool:
@@ -38,16 +55,47 @@ def is_for_all(request: Request) -> bool:
     )
 
 
-def together(answers: Sequence[tuple[str, Answer | NodeAnswer]]) -> Answer:
-    """Return the logs' answers as one, with the worst status and the sum of dropped messages."""
+def remaining(request: Request, answers: LogAnswers) -> Request:
+    """Return the request for the next log, after these answers: its `max` is what they leave."""
+    most = request.attributes.get("max")
+    if not isinstance(most, int):
+        return request
+    done = sum(_count(one, "redriven") or 0 for _, one in answers)
+    attributes = {**request.attributes, "max": max(most - done, 0)}
+    return msgspec.structs.replace(request, attributes=attributes)
+
+
+def lacking(request: Request, answers: LogAnswers) -> list[str]:
+    """Return the logs in which a partitioned queue must be made before this change, by rule 4:
+    another log has it, and theirs is the answer that it is absent."""
+    absent = _absent(answers)
+    return absent if request.verb in _LASTING and len(absent) < len(answers) else []
+
+
+def making(request: Request, queue: str) -> Request:
+    """Return the request that makes a queue's part in the log that `request` asks."""
+    return Request(Verb.CREATE, Entity.QUEUE, queue, {}, request.log)
+
+
+def together(answers: LogAnswers) -> Answer:
+    """Return the logs' answers as one, with the sums of their counts and the worst status; by rule
+    4 that of logs without the entity counts only where all are without it."""
     text = "; ".join(f"{log}: {one.description}" for log, one in answers)
-    counts = [_dropped(one) for _, one in answers]
-    dropped = [count for count in counts if count is not None]
-    body = {"dropped": sum(dropped)} if dropped else {}
-    return Answer(max((one.status for _, one in answers), default=FAILED), text, body, log="")
+    absent = _absent(answers)
+    there = [one for log, one in answers if log not in absent] or [one for _, one in answers]
+    body: dict[str, Writable] = {}
+    for name in _COUNTS:
+        found = [count for _, one in answers if (count := _count(one, name)) is not None]
+        if found:
+            body[name] = sum(found)
+    return Answer(max((one.status for one in there), default=FAILED), text, body, log="")
 
 
-def _dropped(answer: Answer | NodeAnswer) -> int | None:
-    """Return the number of dropped messages, if the answer has it."""
-    said = answer.body.get("dropped") if isinstance(answer, Answer) else answer.number("dropped")
+def _absent(answers: LogAnswers) -> list[str]:
+    return [log for log, one in answers if one.status == ABSENT]
+
+
+def _count(answer: Answer | NodeAnswer, name: str) -> int | None:
+    """Return a number of the answer, if the answer has it."""
+    said = answer.body.get(name) if isinstance(answer, Answer) else answer.number(name)
     return said if isinstance(said, int) else None

@@ -1,0 +1,88 @@
+"""Operators' changes of what is partitioned: as of one queue, whichever logs have a part of it."""
+
+import pytest
+from gateway_fleet import Trio
+from gateway_links import encoded
+from gateway_management import Manager
+from gateway_peer import Connect, Peer
+from proton import Delivery
+
+QUEUE = ("queue",)
+
+
+def partly(peer: Peer, queue: str) -> None:
+    """Send one message: it makes the queue in its own log, and in the producer's gateway's."""
+    peer.sender(queue, capabilities=QUEUE).publish_data([encoded(0, id="one")])
+
+
+def test_a_queue_that_only_some_logs_have_is_changed_as_a_whole(
+    trio: Trio, connect: Connect
+) -> None:
+    peer = connect("partly", port=trio.main.port)
+    manager = Manager(peer)
+    for verb, done in (("PURGE", {"dropped": 1}), ("RESUME", {}), ("REDRIVE", {"redriven": 0})):
+        partly(peer, "hot.partly")
+        answer = manager.ask(verb, "queue", "hot.partly")
+        assert answer.status == 200, answer
+        assert "there is no subscription" in answer.text  # in the third one
+        assert done.items() <= answer.body.items()
+    assert manager.ask("DELETE", "queue", "hot.partly", force=True).status == 204
+    assert manager.refused(404, "DELETE", "queue", "hot.partly", force=True)
+
+
+@pytest.mark.parametrize("kind", ["queue", "subscription"])
+def test_a_pause_and_a_policy_hold_for_partitions_without_a_message_yet(
+    trio: Trio, connect: Connect, kind: str
+) -> None:
+    queue = f"hot.paused.{kind}"
+    name = f"queue/{queue}" if kind == "subscription" else queue
+    peer = connect("paused", port=trio.main.port)
+    manager = Manager(peer)
+    partly(peer, queue)
+    assert manager.done("PAUSE", kind, name) == {}
+    peer.sender(queue, capabilities=QUEUE).publish_data([encoded(n, id=f"m{n}") for n in range(30)])
+    consumer = peer.receiver(queue, capabilities=QUEUE)
+    assert consumer.drain(100) == 0
+    manager.done("RESUME", kind, name)
+    assert consumer.drain(100) == 31
+    manager.done("DELETE", "queue", queue, force=True)
+    partly(peer, queue)
+    manager.done("UPDATE", kind, name, policy={"lock_ms": 30_000})
+    for gateway in trio.all.values():
+        there = Manager(connect("there", port=gateway.port))
+        assert there.done("READ", kind, name)["policy"] == {"lock_ms": 30_000}
+
+
+def test_a_queue_is_read_where_it_is(trio: Trio, connect: Connect) -> None:
+    """Two gateways send to it through their own logs; each reads it, the third one, too."""
+    partly(connect("reads", port=trio.main.port), "hot.read")
+    for gateway in trio.all.values():
+        there = Manager(connect("there", port=gateway.port))
+        assert there.done("READ", "queue", "hot.read")["name"] == "hot.read"
+
+
+def test_a_most_is_of_all_partitions(trio: Trio, connect: Connect) -> None:
+    peer = connect("most", port=trio.main.port)
+    manager = Manager(peer)
+    made = manager.ask("CREATE", "queue", "hot.most", policy={"delivery_attempts_max": 1})
+    assert made.status == 201
+    peer.sender("hot.most", capabilities=QUEUE).publish_data(
+        [encoded(n, id=f"m{n}") for n in range(30)]
+    )
+    consumer = peer.receiver("hot.most", capabilities=QUEUE)
+    consumer.confirm(consumer.take(30), Delivery.REJECTED)
+    back = {"redriven": 5, "stayed": 0, "misfits": 0}
+    assert manager.done("REDRIVE", "queue", "DLQ.queue/hot.most", max=5) == back
+    assert consumer.drain(100) == 5
+
+
+def test_dead_letters_can_not_go_where_their_queue_is_not(trio: Trio, connect: Connect) -> None:
+    manager = Manager(connect("letters", port=trio.main.port))
+    wrong, right = {"dead_letter_address": "plain.dead"}, {"dead_letter_address": "hot.dead"}
+    assert "prices" in manager.refused(400, "CREATE", "queue", "hot.letters", policy=wrong)
+    assert manager.refused(404, "READ", "queue", "hot.letters")
+    manager.done("CREATE", "queue", "hot.letters", policy=right)
+    assert manager.refused(400, "UPDATE", "queue", "hot.letters", policy=wrong)
+    assert manager.done("READ", "queue", "hot.letters")["policy"] == right
+    manager.done("CREATE", "queue", "plain.letters", policy=wrong)
+    manager.done("UPDATE", "queue", "plain.letters", policy=right)  # its own log has a part
