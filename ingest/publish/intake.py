@@ -85,13 +85,15 @@ class Intake:
             goals, admit = self.but_stored(received, goals), self._backlogs.admit
         routed = relay.routed(received, receipt, goals, admit)
         relay.accept(link, routed.at_once)
-        for last, one in enumerate(routed.runs, start=1 - len(routed.runs)):
-            # All runs are in one group, so the receipt of the whole goes with the last.
-            self._publish(
-                received, one, routed.receipt if not last else Receipt(link, b"", 0, 0), unrouted
-            )
-        if not routed.runs:
-            self._log.acknowledge(routed.receipt)  # of duplicates, if there are any
+        # A run in memory is answered at once: the receipt of the whole goes with the last run only
+        # if nothing before it waits for the log.
+        none, waits = Receipt(link, b"", 0, 0), any(isinstance(goal, Stored) for goal, _ in goals)
+        for one in routed.runs[:-1]:
+            waits |= self._publish(received, one, none, unrouted)
+        for last in routed.runs[-1:]:
+            self._publish(received, last, none if waits else routed.receipt, unrouted)
+        if waits or not routed.runs:
+            self._log.acknowledge(routed.receipt)
         self._backlogs.published()
         for complaint in routed.complaints:
             relay.reject(link, complaint)
@@ -189,8 +191,9 @@ class Intake:
 
     def _publish(
         self, received: Received, routed: RoutedRun, receipt: Receipt, unrouted: Unrouted
-    ) -> None:
-        """Write a run of received messages to the log, without duplicates.
+    ) -> bool:
+        """Write a run of received messages to the log, without duplicates, or keep it in memory.
+        Return whether any of it waits for the log.
 
         The sender of a duplicate is answered with the present group, so never before the original
         is durable.
@@ -209,8 +212,11 @@ class Intake:
         elif policy.routes or routed.queue is not None:
             runs = self._copied(routed, (), policy.routes, unrouted)
             self._log.publish_together(runs, receipt)
-        elif run.topic not in self._streams or not self._memory.take(run, receipt, policy.storage):
+        elif run.topic in self._streams and self._memory.take(run, receipt, policy.storage):
+            return False
+        else:
             self._log.publish(run, receipt)
+        return True
 
     def _seen(self, topic: str, policy: TopicPolicy, found: list[bytes]) -> Sequence[int]:
         """Return the places of the ids that were seen before, and remember all of them."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+import pytest
 from deltalake import DeltaTable
 from gateway_links import Incoming, Outgoing, encoded
 from gateway_peer import Connect, Peer, selector
@@ -71,6 +72,36 @@ def test_one_order_for_both(own_gateway: Make, connect: Connect) -> None:
         assert beside.bodies() == ["goes"]
         assert link.inbox == []
         assert link.bodies(2) == ["lasts", "goes"]
+
+
+@pytest.mark.parametrize("reply_first", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_reply_in_memory_accepts_nothing_beside_it(
+    own_gateway: Make, connect: Connect, *, reply_first: bool, again: bool
+) -> None:
+    """One link sends both at once: where the persistent message is accepted, or a duplicate of one
+    that waits for its fsync, a kill doesn't lose it."""
+    topic = {"duplicates_ms": 60_000, "duplicates_messages": 100}
+    with own_gateway({"journal": {"linger_ms": 1_000}, "topic": topic}) as gateway:
+        peer, other = connect(port=gateway.port), connect(port=gateway.port)
+        other.sender("orders", capabilities=("queue",))
+        _, address = requester(peer)
+        sender = other.sender(None)
+        lasts = encoded("lasts", address="queue://orders", id="one")
+        goes = encoded("goes", durable=False, address=address)
+        if again:
+            sender.send(lasts)
+            other.heard()
+        if reply_first:
+            reply, lasting = sender.send(goes), sender.send(lasts)
+        else:
+            lasting, reply = sender.send(lasts), sender.send(goes)
+        assert sender.outcome(lasting) == Delivery.ACCEPTED
+        gateway.kill()
+        assert reply.remote_state == Delivery.ACCEPTED
+        gateway.start()
+        reader = connect(port=gateway.port).receiver("orders", capabilities=("queue",), copy=True)
+        assert reader.drain(10) == 1
 
 
 def test_what_comes_back_comes_again(connect: Connect) -> None:
