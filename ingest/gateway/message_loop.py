@@ -171,7 +171,7 @@ class MessageLoop:
             operation = LinkOperation.POST_BY_RELAY
         elif topic is None:
             operation = LinkOperation.SEND_BY_RELAY
-        elif owner.returns and self._nobody_wants(received, topic):
+        elif owner.returns and received.unsettled == received.count and self._unwanted(topic):
             relay.release(link, received)
             return
         elif not self._validator.active:
@@ -196,9 +196,9 @@ class MessageLoop:
         elif self._knows(link, received.transaction):
             self.transactions.post(link, received, goals, unrouted)
 
-    def _nobody_wants(self, received: Received, topic: str) -> bool:
-        """Whether the topic has no subscription, and each message waits for an outcome."""
-        return received.unsettled == received.count and not self._topics.of(topic)
+    def _unwanted(self, topic: str) -> bool:
+        """Whether a topic's messages would go nowhere: it has no subscription and no route."""
+        return not (self._topics.of(topic) or self._intake.routes_of(topic))
 
     def passed(self, *, last: bool = False) -> None:
         self.transactions.passed()

@@ -69,6 +69,10 @@ class Intake:
         #: The ids of published messages.
         self.windows = Windows(ids_max)
 
+    def routes_of(self, topic: str) -> Sequence[Route]:
+        """Return the routes of messages to this topic."""
+        return self._policies.of_topic(topic).routes
+
     def take(self, link: Link, received: Received, topic: str) -> None:
         """Take received messages to one topic."""
         if self._backlogs.refuses:

@@ -217,6 +217,25 @@ def gets_back(one: Raw, peer: Peer, topic: str) -> None:
     assert sent(one, 0, 6) == "released"
 
 
+def test_a_producer_gets_back_nothing_that_is_routed(
+    own_gateway: Callable[..., Gateway], connect: Connect, topic: str
+) -> None:
+    """Its copy goes on, also where the topic itself has no subscription."""
+    settings = {"topic": {"routes": f"queue://{topic}"}}
+    with own_gateway(settings) as gateway, begun(gateway.port, "producer") as one:
+        one.expect("open", "begin")
+        termini = {"source": make("source"), "target": make("target", address=topic)}
+        said = {**termini, "desired_capabilities": ["RELEASE-UNDELIVERABLE"]}
+        attach = frame_of(
+            "attach", name="P", handle=0, role=False, initial_delivery_count=0, **said
+        )
+        one.send(attach)
+        assert one.next(ATTACH)["offered-capabilities"]
+        assert sent(one, 0, 1) == "accepted"
+        copies = connect(port=gateway.port).receiver(topic, capabilities=("queue",))
+        assert copies.bodies() == ["message 1"]
+
+
 def test_a_refused_link_is_offered_nothing(raw: NewRaw) -> None:
     """Its source is null, and it ends."""
     one = raw()
