@@ -22,6 +22,7 @@ from distributary.pipeline.management.answers_of_logs import (
     LOOKING,
     is_for_all,
     lacking,
+    looking,
     making,
     remaining,
     together,
@@ -114,6 +115,11 @@ class AskedLogs:
 
     async def _everywhere(self, link: Link, request: Request, logs: tuple[str, ...]) -> Answer:
         """Ask these logs one after another, and put their answers together."""
+        if (look := looking(request)) is not None:
+            for log in logs:
+                if (await self._in_log(link, look, log)).status == OK:
+                    text = f"{log}: there is a {request.entity} {request.name} already"
+                    return Answer(CONFLICT, text, log="")
         answers: list[tuple[str, Answer | NodeAnswer]] = []
         for log in logs:
             answers.append((log, await self._in_log(link, remaining(request, answers), log)))

@@ -6,8 +6,8 @@ Rule 2: a change is made in each log; the answer has each log's sentence and the
         counts, and fails where one failed.
 Rule 3: a request that has a meaning in one log only, for example with sequences, must name it.
 Rule 4: a partitioned queue is there if any of its logs has it: its first message makes it in one
-        alone. A pause or a policy makes it in the logs that lack it; any other change has nothing
-        to do there.
+        alone. A pause or a policy makes it in the logs that lack it, a creation is refused before
+        it makes any part, and any other change has nothing to do there.
 Rule 5: a most (`max`) is of all logs together.
 """
 
@@ -75,6 +75,14 @@ def lacking(request: Request, answers: LogAnswers) -> list[str]:
 def making(request: Request, queue: str) -> Request:
     """Return the request that makes a queue's part in the log that `request` asks."""
     return Request(Verb.CREATE, Entity.QUEUE, queue, {}, request.log)
+
+
+def looking(request: Request) -> Request | None:
+    """Return the request that asks a log whether it has what a creation would make, or None for
+    other changes, and for topics, which aren't made."""
+    if request.verb is not Verb.CREATE or request.entity is Entity.TOPIC:
+        return None
+    return Request(Verb.READ, request.entity, request.name, {}, request.log)
 
 
 def together(answers: LogAnswers) -> Answer:

@@ -53,6 +53,18 @@ def test_a_pause_and_a_policy_hold_for_partitions_without_a_message_yet(
         assert there.done("READ", kind, name)["policy"] == {"lock_ms": 30_000}
 
 
+@pytest.mark.parametrize("queue", ["hot.again", "cold.again"])
+def test_a_queue_that_any_log_has_is_made_in_none(trio: Trio, connect: Connect, queue: str) -> None:
+    peer = connect("again", port=trio.main.port)
+    manager = Manager(peer)
+    partly(peer, queue)
+    said = manager.refused(409, "CREATE", "queue", queue, policy={"lock_ms": 30_000})
+    assert f"there is a queue {queue} already" in said
+    for gateway in trio.all.values():
+        there = Manager(connect("there", port=gateway.port))
+        assert there.done("READ", "queue", queue)["policy"] == {}
+
+
 def test_a_queue_is_read_where_it_is(trio: Trio, connect: Connect) -> None:
     """Two gateways send to it through their own logs; each reads it, the third one, too."""
     partly(connect("reads", port=trio.main.port), "hot.read")

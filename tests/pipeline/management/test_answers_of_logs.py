@@ -2,7 +2,13 @@
 
 import pytest
 
-from distributary.pipeline.management.answers_of_logs import lacking, making, remaining, together
+from distributary.pipeline.management.answers_of_logs import (
+    lacking,
+    looking,
+    making,
+    remaining,
+    together,
+)
 from distributary.pipeline.management.management_messages import (
     ABSENT,
     CONFLICT,
@@ -64,3 +70,10 @@ def test_counts_are_summed_up_and_a_most_is_of_all() -> None:
     left = [remaining(request, answers[:count]).attributes["max"] for count in range(4)]
     assert left == [5, 2, 0, 0]
     assert remaining(asked(Verb.PURGE), answers) == asked(Verb.PURGE)
+
+
+def test_a_creation_looks_first() -> None:
+    look = looking(asked(Verb.CREATE, policy=1))
+    assert look == Request(Verb.READ, Entity.QUEUE, "orders", {}, "a")
+    assert looking(asked(Verb.PAUSE)) is None
+    assert looking(Request(Verb.CREATE, Entity.TOPIC, "orders", {}, "a")) is None
