@@ -20,12 +20,15 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log_names import MAIN, private_number
 from distributary.pipeline.management.answers_of_logs import (
     LOOKING,
+    existing,
     is_for_all,
+    is_last,
     lacking,
     looking,
     making,
     remaining,
     together,
+    used_first,
 )
 from distributary.pipeline.management.log_list import (
     ListPart,
@@ -116,18 +119,20 @@ class AskedLogs:
     async def _everywhere(self, link: Link, request: Request, logs: tuple[str, ...]) -> Answer:
         """Ask these logs one after another, and put their answers together."""
         if (look := looking(request)) is not None:
-            for log in logs:
-                if (await self._in_log(link, look, log)).status == OK:
-                    text = f"{log}: there is a {request.entity} {request.name} already"
-                    return Answer(CONFLICT, text, log="")
+            found = [(log, await self._in_log(link, look, log)) for log in logs]
+            if (refusal := existing(request, found)) is not None:
+                return refusal
+            logs = used_first(found)
         answers: list[tuple[str, Answer | NodeAnswer]] = []
         for log in logs:
-            answers.append((log, await self._in_log(link, remaining(request, answers), log)))
+            answer = await self._in_log(link, remaining(request, answers), log)
+            answers.append((log, answer))
+            if is_last(request, answer):
+                break
         word = self._word(request)
         if isinstance(word, str) and kind_of_topic(word) is Kind.QUEUE:
             for log in lacking(request, answers):
-                found = await self._made(link, request, word, log)
-                answers[logs.index(log)] = log, found
+                answers[logs.index(log)] = log, await self._made(link, request, word, log)
         return together(answers)
 
     async def _made(

@@ -9,6 +9,7 @@ Rule 4: a partitioned queue is there if any of its logs has it: its first messag
         alone. A pause or a policy makes it in the logs that lack it, a creation is refused before
         it makes any part, and any other change has nothing to do there.
 Rule 5: a most (`max`) is of all logs together.
+Rule 6: a deletion asks the logs first that will refuse it, and ends with the first refusal.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ from distributary.pipeline.codec.amqp_types import Timestamp
 from distributary.pipeline.codec.amqp_writer import Writable
 from distributary.pipeline.management.management_messages import (
     ABSENT,
+    CONFLICT,
     FAILED,
+    OK,
     Answer,
     Entity,
     Request,
@@ -45,6 +48,8 @@ _MOVES = frozenset({Verb.REWIND, Verb.SKIP})
 _LASTING = frozenset({Verb.PAUSE, Verb.UPDATE})
 #: Numbers of answers that are summed up.
 _COUNTS = ("dropped", "redriven", "stayed", "misfits")
+#: Numbers of a READ for which a deletion without force is refused, unless they are 0.
+_USES = ("backlog", "consumers", "producers")
 
 
 def is_for_all(request: Request) -> bool:
@@ -78,11 +83,35 @@ def making(request: Request, queue: str) -> Request:
 
 
 def looking(request: Request) -> Request | None:
-    """Return the request that asks a log whether it has what a creation would make, or None for
-    other changes, and for topics, which aren't made."""
-    if request.verb is not Verb.CREATE or request.entity is Entity.TOPIC:
+    """Return the request that asks a log for what a creation would make, or a deletion delete; None
+    for other changes, for a deletion by force, and for topics, which aren't made."""
+    deletes = request.verb is Verb.DELETE and not request.attributes.get("force")
+    if request.entity is Entity.TOPIC or not (deletes or request.verb is Verb.CREATE):
         return None
     return Request(Verb.READ, request.entity, request.name, {}, request.log)
+
+
+def existing(request: Request, found: LogAnswers) -> Answer | None:
+    """Return the refusal of a creation, if any log has it by these answers to `looking`."""
+    there = [log for log, one in found if one.status == OK]
+    if request.verb is not Verb.CREATE or not there:
+        return None
+    text = f"there is a {request.entity} {request.name} already"
+    return Answer(CONFLICT, f"{', '.join(there)}: {text}", log="")
+
+
+def used_first(found: LogAnswers) -> tuple[str, ...]:
+    """Return the logs by these answers to `looking`, those first that will refuse a deletion."""
+
+    def unused(answer: Answer | NodeAnswer) -> bool:
+        return not any(_count(answer, name) for name in _USES)
+
+    return tuple(log for log, one in sorted(found, key=lambda pair: unused(pair[1])))
+
+
+def is_last(request: Request, answer: Answer | NodeAnswer) -> bool:
+    """Whether the logs after this one aren't asked: a refused deletion takes no more parts."""
+    return request.verb is Verb.DELETE and answer.status == CONFLICT
 
 
 def together(answers: LogAnswers) -> Answer:

@@ -26,12 +26,11 @@ class Manager:
         self.requests: Outgoing = peer.sender(NODE)
         self.answers: Incoming = peer.receiver(NODE, capabilities=(), target=self.address)
 
-    def send(self, operation: str, kind: str, name: str = "", **body: object) -> int:
-        """Send a request without waiting for its answer; its number."""
+    def send(self, operation: str, kind: str, name: str = "", log: str = "", **body: object) -> int:
+        """Send a request without waiting for its answer; its number. `log`: asks that one."""
         number = next(_numbers)
         said = {"operation": operation, "type": kind}
-        if name:
-            said["name"] = name
+        said |= {key: word for key, word in (("name", name), ("log", log)) if word}
         attributes = {key: value for key, value in body.items() if value is not None}
         data = encoded(attributes, properties=said, id=number, reply_to=self.address)
         self.peer.until(lambda: self.requests.link.credit > 0, "credit for a request")

@@ -65,6 +65,23 @@ def test_a_queue_that_any_log_has_is_made_in_none(trio: Trio, connect: Connect, 
         assert there.done("READ", "queue", queue)["policy"] == {}
 
 
+def test_a_refused_deletion_takes_no_part(trio: Trio, connect: Connect) -> None:
+    """One log has a message: the others keep their parts, and so the policy."""
+    peer = connect("refused", port=trio.main.port)
+    manager = Manager(peer)
+    for nth in range(3):  # the message is in any of the logs
+        queue, policy = f"hot.refused{nth}", {"lock_ms": 30_000}
+        manager.done("CREATE", "queue", queue, policy=policy)
+        sender = peer.sender(queue, capabilities=QUEUE)
+        sender.publish_data([encoded(0, id=f"m{nth}")])
+        assert peer.leave(sender, closed=True) == ""
+        assert "messages" in manager.refused(409, "DELETE", "queue", queue)
+        for log in trio.all:
+            assert manager.ask("CREATE", "queue", queue, log=log).status == 409
+        manager.done("PURGE", "queue", queue)
+        manager.done("DELETE", "queue", queue)
+
+
 def test_a_queue_is_read_where_it_is(trio: Trio, connect: Connect) -> None:
     """Two gateways send to it through their own logs; each reads it, the third one, too."""
     partly(connect("reads", port=trio.main.port), "hot.read")

@@ -3,11 +3,14 @@
 import pytest
 
 from distributary.pipeline.management.answers_of_logs import (
+    existing,
+    is_last,
     lacking,
     looking,
     making,
     remaining,
     together,
+    used_first,
 )
 from distributary.pipeline.management.management_messages import (
     ABSENT,
@@ -72,8 +75,25 @@ def test_counts_are_summed_up_and_a_most_is_of_all() -> None:
     assert remaining(asked(Verb.PURGE), answers) == asked(Verb.PURGE)
 
 
-def test_a_creation_looks_first() -> None:
-    look = looking(asked(Verb.CREATE, policy=1))
-    assert look == Request(Verb.READ, Entity.QUEUE, "orders", {}, "a")
+def test_a_creation_and_a_deletion_look_first() -> None:
+    read = Request(Verb.READ, Entity.QUEUE, "orders", {}, "a")
+    assert looking(asked(Verb.CREATE)) == looking(asked(Verb.DELETE)) == read
     assert looking(asked(Verb.PAUSE)) is None
+    assert looking(asked(Verb.DELETE, force=True)) is None
     assert looking(Request(Verb.CREATE, Entity.TOPIC, "orders", {}, "a")) is None
+    refusal = existing(asked(Verb.CREATE), [("a", GONE), ("b", DONE)])
+    assert refusal is not None
+    assert refusal.status == CONFLICT
+    assert refusal.description.startswith("b: ")
+    assert existing(asked(Verb.CREATE), [("a", GONE), ("b", NO)]) is None
+    assert existing(asked(Verb.DELETE), [("b", DONE)]) is None
+
+
+@pytest.mark.parametrize("use", ["backlog", "consumers", "producers"])
+def test_a_deletion_begins_where_it_is_refused_and_ends_there(use: str) -> None:
+    unused = Answer(OK, "", {"backlog": 0, "consumers": 0, "producers": 0})
+    found = [("a", unused), ("b", GONE), ("c", Answer(OK, "", {use: 1}))]
+    assert used_first(found) == ("c", "a", "b")
+    assert is_last(asked(Verb.DELETE), NO)
+    assert not is_last(asked(Verb.DELETE), GONE)
+    assert not is_last(asked(Verb.PURGE), NO)
