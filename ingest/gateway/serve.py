@@ -115,7 +115,8 @@ async def _run(
     for signum in _ENDS:
         loop.add_signal_handler(signum, host.halt.ask)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
-    access, policies = Access(loop, settings, files.access), Policies(loop, files.policies)
+    access = Access(loop, settings, files.access)
+    policies = Policies(loop, files.policies, settings.delivery.pattern_style)
     access.watch()  # a standby, too: a file that can't be used is told when it was written
     policies.watch()
     loop.add_signal_handler(signal.SIGHUP, _reload, access, policies)

@@ -258,6 +258,13 @@ def queue_of(name: str) -> Destination | AmqpError:
     return found
 
 
+def new_queue_of(name: str, style: PatternStyle) -> Destination | AmqpError:
+    """Return the queue to make of this name or address. Links can use its name: it isn't one with
+    wildcards."""
+    found = queue_of(name)
+    return found if isinstance(found, AmqpError) else consumed(found, style)
+
+
 def topic_of(name: str, style: PatternStyle) -> Destination | AmqpError:
     """Return the topic, or the pattern of topics, of this name or address."""
     found = destination_of(name, None, Kind.TOPIC)

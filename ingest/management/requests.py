@@ -20,7 +20,7 @@ from distributary.ingest.management.asking import (
     wants_policies,
 )
 from distributary.ingest.management.consumer_report import HELD, dropped_by, held, links, lost
-from distributary.ingest.management.entities import Entities, Row, key_of, queue_of, topic_of
+from distributary.ingest.management.entities import Entities, Row, key_of, new_queue_of, topic_of
 from distributary.ingest.management.management_parts import ManagementParts
 from distributary.ingest.management.redrive import Redrive
 from distributary.ingest.schemas.schema_requests import SchemaRequests
@@ -280,7 +280,7 @@ class Requests:
             return None
         said = request.attributes
         if request.entity is Entity.QUEUE:
-            queue = queue_of(request.name)
+            queue = new_queue_of(request.name, self._settings.delivery.pattern_style)
             return queue if isinstance(queue, AmqpError) else Definition(queue.topic, shared=True)
         if key.queue or not key.durable:
             text = "a subscription that is made is durable; queues are made as such"

@@ -18,8 +18,15 @@ from distributary.ingest.runtime.watched import Part, Watch
 from distributary.pipeline.amqp.dead_letter import PREFIX, queue_of
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.model.address import PREFIXES, Destination, Kind
-from distributary.pipeline.model.policy import Policy, TopicPolicy
+from distributary.pipeline.model.policy import (
+    DEFAULT,
+    DEFAULT_TOPIC,
+    Policy,
+    TopicPolicy,
+    unreachable,
+)
 from distributary.pipeline.model.subscription import SubscriptionKey
+from distributary.pipeline.model.topic_pattern import PatternStyle
 from distributary.pipeline.subscriptions import policy_sources, policy_table
 
 #: Most topics whose policies are cached: publishing asks for them.
@@ -34,10 +41,14 @@ class Policies:
     """The policies in force; each method uses those of the moment."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, written: Part[policy_table.Policies]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        written: Part[policy_table.Policies],
+        style: PatternStyle,
     ) -> None:
-        """`written` outlives this object: a process makes it once, at its start."""
-        self._written = written
+        """`written` outlives this object: a process makes it once, at its start; `style`:
+        `delivery.pattern_style`."""
+        self._written, self._style = written, style
         self._of_topics: dict[str, TopicPolicy] = {}
         self._followers: list[Callable[[], None]] = []
         self._watch = Watch(loop, self.look)
@@ -63,6 +74,9 @@ class Policies:
     def check_own(self, key: SubscriptionKey, own: str) -> None:
         """Check a subscription's own policy. Raises InvalidRequest when it is invalid."""
         self._written.value.check_own(own, key.id)
+        where = f"subscription {key.id}"
+        said = policy_table.of_text(own, where)
+        _check_reachable(policy_table.over(DEFAULT, said, where), self._style, where)
 
     @property
     def seek_duplicates(self) -> bool:
@@ -124,7 +138,8 @@ def policies_written(settings: Settings) -> Part[policy_table.Policies]:
     """Read the policies of the settings and the file. Raises InvalidRequest for an invalid file."""
     file = settings.delivery.policies
     policy, topic_policy = settings.policy, settings.topic_policy
-    return Part("policies", (file,), lambda: _read(file, policy, topic_policy))
+    style = settings.delivery.pattern_style
+    return Part("policies", (file,), lambda: _read(file, policy, topic_policy, style))
 
 
 def keeps_dead_letters(key: SubscriptionKey, topic: str, policy: Policy) -> bool:
@@ -135,13 +150,35 @@ def keeps_dead_letters(key: SubscriptionKey, topic: str, policy: Policy) -> bool
     return key.durable and not dead
 
 
-def _read(file: str, default: Policy, default_topic: TopicPolicy) -> policy_table.Policies:
+def _read(
+    file: str, default: Policy, default_topic: TopicPolicy, style: PatternStyle
+) -> policy_table.Policies:
+    unwritten = policy_table.Policies(default, default_topic)
+    _check_written(unwritten, style)
     if not file:
-        return policy_table.Policies(default, default_topic)
+        return unwritten
     try:
         tree = tomllib.loads(Path(file).read_text())
-        return policy_table.parse(tree, default, default_topic)
+        written = policy_table.parse(tree, default, default_topic)
+        _check_written(written, style)
     except OSError as error:
         raise InvalidRequest(f"policies file {file} can't be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, InvalidRequest) as error:
         raise InvalidRequest(f"policies file {file}: {error}") from None
+    return written
+
+
+def _check_written(policies: policy_table.Policies, style: PatternStyle) -> None:
+    """Check the names to which defaults and lines send messages. Raises InvalidRequest."""
+    _check_reachable(policies.default, style, "[subscription]")
+    _check_reachable(policies.default_topic, style, "[topic]")
+    for line in policies.subscriptions:
+        _check_reachable(policy_table.over(DEFAULT, line.said, line.where), style, line.where)
+    for line in policies.topics:
+        policy = policy_table.topic_over(DEFAULT_TOPIC, line.said, line.where)
+        _check_reachable(policy, style, line.where)
+
+
+def _check_reachable(policy: Policy | TopicPolicy, style: PatternStyle, where: str) -> None:
+    if why := unreachable(policy, style):
+        raise InvalidRequest(f"{where}: {why}")

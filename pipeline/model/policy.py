@@ -7,8 +7,9 @@ from enum import StrEnum
 
 import msgspec
 
-from distributary.pipeline.model.address import PREFIXES, Destination
+from distributary.pipeline.model.address import PREFIXES, Destination, Kind, destination_of
 from distributary.pipeline.model.subscription import Origin
+from distributary.pipeline.model.topic_pattern import PatternStyle, published
 
 
 class Overflow(StrEnum):
@@ -183,3 +184,17 @@ class TopicPolicy(msgspec.Struct, frozen=True):
 
 DEFAULT = Policy()
 DEFAULT_TOPIC = TopicPolicy()
+
+
+def unreachable(policy: Policy | TopicPolicy, style: PatternStyle) -> str:
+    """Return the key that sends messages to a name with wildcards, and why it can't; empty if there
+    is none. No link could consume them."""
+    dead = policy.dead_letter_address
+    named = {"dead_letter_address": [destination_of(dead, None, Kind.QUEUE)] if dead else []}
+    if isinstance(policy, TopicPolicy):
+        named["routes"] = [route.to for route in policy.routes]
+    for key, destinations in named.items():
+        for one in destinations:
+            if isinstance(one, Destination) and (amqp_error := published(one, style)):
+                return f"{key}: {amqp_error.description}"
+    return ""

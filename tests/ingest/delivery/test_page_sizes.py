@@ -43,9 +43,8 @@ def test_a_page_is_as_big_as_the_policy_says(
         f'[delivery]\npolicies = "{file}"\npage_bytes = 50_000\n'
     )
     settings = load(tmp_path / "gateway.toml", {})
-    policy = Policies(loop, policies_written(settings)).of_subscription(
-        SubscriptionKey(None, name, True), topic
-    )
+    policies = Policies(loop, policies_written(settings), settings.delivery.pattern_style)
+    policy = policies.of_subscription(SubscriptionKey(None, name, True), topic)
     log = TopicLog.open(tmp_path / "log")
     log.commit([framed(group(1, 0, run(topic, bodies(MESSAGES, BYTES))))])
     counts, dispatcher = MessageCounts(1, Stalls()), Dispatcher(0, policy=policy)

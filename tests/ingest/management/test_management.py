@@ -291,12 +291,29 @@ def test_a_subscription_is_made_before_anybody_consumes(
         ("queue/x", {"topic": "t"}, "queues are made as such"),
         ("nonsense", {"topic": "t"}, "is no subscription's id"),
         ("global/x", {"topic": "t", "policy": {"lock_secs": 1}}, "unknown key 'lock_secs'"),
+        (
+            "global/x",
+            {"topic": "t", "policy": {"dead_letter_address": "dead.#"}},
+            "dead_letter_address: 'queue://dead.#' has wildcards",
+        ),
     ],
 )
 def test_what_can_not_be_made_is_refused(
     manager: Manager, name: str, attributes: dict[str, object], says: str
 ) -> None:
     assert says in manager.refused(400, "CREATE", "subscription", name, **attributes)
+
+
+@pytest.mark.parametrize("name", ["work.*", "queue://work.#", "*"])
+def test_a_queue_that_no_link_could_name_is_not_made(
+    connect: Connect, manager: Manager, name: str
+) -> None:
+    """Links refuse a queue with wildcards, so a queue of that name would be of no use."""
+    address = f"queue://{name.removeprefix('queue://')}"
+    peer = connect()
+    assert peer.amqp_error(peer.receiver(address, opened=False)) == "amqp:invalid-field"
+    assert "a queue has one name" in manager.refused(400, "CREATE", "queue", name)
+    assert manager.refused(404, "READ", "queue", name)
 
 
 def test_a_topic_needs_no_making_and_ends_with_its_subscriptions(

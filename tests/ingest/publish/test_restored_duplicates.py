@@ -49,7 +49,8 @@ def policies(tmp_path: Path, written: str) -> Policies:
     file = tmp_path / "policies.toml"
     file.write_text(f'[[topic]]\nmatch = "t"\n{written}\n')
     settings = load(None, {}, {"delivery.policies": str(file)})
-    return Policies(None, policies_written(settings))  # type: ignore[arg-type]
+    style = settings.delivery.pattern_style
+    return Policies(None, policies_written(settings), style)  # type: ignore[arg-type]
 
 
 def known(windows: Windows, topic: str, names: str) -> str:

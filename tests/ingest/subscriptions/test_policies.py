@@ -87,6 +87,7 @@ def test_a_changed_file_holds_at_once_and_a_broken_one_changes_nothing(
         ("[[subscription]]\nconsumers_max = 2", "number 1 must say what it is for"),
         ("[[subscription", "policies file"),
         ('[[topic]]\nmatch = "x"\nbacklog_overflow = "burst"', "backlog_overflow is 'burst'"),
+        ('[[topic]]\nmatch = "x"\nroutes = "queue://y.#"', "'queue://y.#' has wildcards"),
     ],
 )
 def test_a_file_that_can_not_be_used_stops_the_start(
