@@ -124,7 +124,9 @@ def reading(root: Path) -> Iterator[BackupFolder]:
     while a backup is being made."""
     if not root.is_dir():
         raise InvalidRequest(f"{root} is no folder; --from takes the folder of a backup")
-    if not (root / _LOCK).exists():  # a copy of the folder needs none
+    # A copy of the folder needs no lock. Without pieces it is another folder, such as a home, whose
+    # lock is its gateway's.
+    if not (root / _LOCK).exists() or not (root / _PIECES).is_dir():
         yield BackupFolder(root)
         return
     with _locked(root / _LOCK, os.O_RDONLY, fcntl.LOCK_SH):

@@ -109,6 +109,15 @@ def test_nothing_is_overwritten(folder: Path, made: MadeHome, tmp_path: Path) ->
     restored_sound(folder, tmp_path / "used")
 
 
+def test_a_home_is_no_backup(tmp_path: Path) -> None:
+    """Its gateway's lock isn't a backup's, and a restore takes none there."""
+    with lock(Home(tmp_path / "home")):
+        done = restored(tmp_path / "home", tmp_path / "restored")
+    assert done.returncode == 2, done.stderr
+    assert "has no manifest.json: it is no backup" in done.stderr
+    assert not (tmp_path / "restored").exists()
+
+
 def test_a_folder_takes_one_log_alone(folder: Path, made: MadeHome, tmp_path: Path) -> None:
     """Not another home's, not one that went back, not a copy that went on by itself; the backup
     that is there stays. A restored home that goes on may go on with its backup."""
