@@ -234,10 +234,16 @@ def _refusing() -> Iterator[None]:
 
 
 def _lake(home: str, settings: "Settings") -> "Lake":
-    """Return the lake at the address. Raises InvalidRequest where the home has one log alone."""
-    from distributary.ingest.commit.table_location import lake_at  # noqa: PLC0415 (with the tables half a second)
+    """Return the lake at the address. Raises InvalidRequest where there is no home, or one with one
+    log alone."""
+    from distributary.ingest.commit.table_location import is_address, lake_at  # noqa: PLC0415 (with the tables half a second)
 
     found = lake_at(home, settings)
+    if found is None and not is_address(home) and not Path(home).is_dir():
+        raise InvalidRequest(
+            f"{home} is no folder: there are no logs. `distributary log create NAME --home {home}` "
+            "makes a new home, with the logs main and NAME"
+        )
     if found is None:
         raise InvalidRequest(
             f"{home} has one log alone, main: it is no lake. `distributary log create NAME --home "

@@ -32,9 +32,13 @@ def placed(home: object) -> list[tuple[str, list[str]]]:
 
 def test_a_home_becomes_a_lake(tmp_path: Path) -> None:
     home = tmp_path / "home"
+    for words in (("list",), ("place", "a", "main"), ("move", "main", "machine-b")):
+        said = ask(*words, "--home", home, code=2).stderr
+        assert f"{home} is no folder: there are no logs" in said
+    assert not home.exists()
+    home.mkdir()
     said = ask("list", "--home", home, code=2).stderr
     assert "has one log alone, main: it is no lake" in said
-    assert not home.exists()
     ask("create", "orders", "--home", home)
     ask("create", "prices", "--home", home)
     ask("place", "orders.#", "orders", "--home", home)
