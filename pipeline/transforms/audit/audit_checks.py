@@ -1,9 +1,9 @@
-"""The checks, one SQL file each, and what one of them finds.
+"""The checks, one SQL file each, and their findings.
 
-Rule 1: a check is a query over the views of `views.py`; its rows are violations, and each says in
-        its first column, `problem`, which.
-Rule 2: nothing here or there calls the code that it checks: cursors are matched from rows, and a
-        selector is decided by Spark, not by the gateway.
+Rule 1: a check is a query over the views of `audit_views`; its rows are violations, and the first
+        column, `problem`, names the kind of violation.
+Rule 2: neither the checks nor the views call the code that they check: cursors are matched from
+        rows, and a selector is evaluated by Spark, not by the gateway.
 """
 
 from collections.abc import Mapping
@@ -44,8 +44,8 @@ Row: TypeAlias = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check: `says` is what holds if it has no rows; `judged` is what it looks at, and
-    `judged_sql` says how many of these there are."""
+    """One check. `says` is the guarantee that holds if the check has no rows; `judged` names the
+    things that it looks at, and `judged_sql` counts them."""
 
     name: str
     says: str
@@ -100,8 +100,8 @@ def violations(spark: SparkSession, one: Check) -> DataFrame:
 
 
 def make(spark: SparkSession, one: Check, counts: dict[str, int]) -> Result:
-    """Make the check in a session that has the views; one row for each problem comes back.
-    `counts` keeps what was counted for the checks before."""
+    """Make the check in a session that has the views, with one finding for each problem. `counts`
+    keeps counts of the checks before, by their SQL."""
     started = monotonic()
     rows = violations(spark, one)
     found = (

@@ -31,7 +31,8 @@ class Claim:
 
 def selection(messages: DataFrame, claims: Iterable[Claim], claimed: DataFrame) -> DataFrame:
     """One row per claim and message of its topics: `claim`, `sequence`, `group` and `selected`,
-    which is null where the row lacks what would tell. `claimed` has the topics of each word."""
+    which is null if the message's row lacks columns that the selector needs. `claimed` has the
+    topics of each word."""
     ordered = sorted(claims)
     words = messages.withColumn("word", F.col("topic"))
     if any(claim.topic.startswith("pattern://") for claim in ordered):
@@ -48,7 +49,7 @@ def selection(messages: DataFrame, claims: Iterable[Claim], claimed: DataFrame) 
 
 
 def _together(words: DataFrame, claims: Sequence[Claim]) -> DataFrame:
-    """The same of some claims. `words` are the messages, once for each word that claims them."""
+    """The selection of some claims. `words` are the messages, once for each word of theirs."""
     answers: Column | None = None
     topics = []
     for topic, same in groupby(claims, lambda claim: claim.topic):

@@ -1,10 +1,10 @@
-"""The views that the checks ask: one state of all tables, and what follows from it.
+"""The views that the checks read: one state of all tables, and views over it.
 
-Rule 1: every table is read as of one version, `cursors` first, and up to the last group that
-        `cursors` has: so a job that runs meanwhile, or was killed between two tables, changes
-        nothing of what is judged.
-Rule 2: only what the tables have is judged. Retention takes the oldest rows; the bounds say from
-        where on all is there.
+Rule 1: every table is read as of one version, `cursors` first, and up to the last group in
+        `cursors`: so a job that runs meanwhile, or was killed between two tables, doesn't change
+        the judged rows.
+Rule 2: only complete rows are judged. Retention removes the oldest rows; the bounds say where the
+        complete part begins.
 """
 
 from collections.abc import Iterator
@@ -25,19 +25,19 @@ from distributary.pipeline.transforms.audit.typed_views import register_typed
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.views.file_sums import version_of, within_reach
 
-#: The views that are SQL, in the order in which one asks the other.
+#: The views that are SQL, each after those that it reads.
 VIEWS = (
     *("lives", "claimed", "floors", "incarnations"),
     *("settlements", "repeated", "deliveries", "owed"),
 )
-#: Those that can be shown: the last one is made for topics with a schema alone.
+#: Views that can be shown: the last one is made for topics with a schema alone.
 SHOWN = (*VIEWS, "reigns")
-#: What many checks ask is kept while the audit runs: in memory as far as Spark has room for it,
-#: else on its disk. Its plan is forgotten: to plan each check anew from the tables on would cost
-#: more than to make it. Of few messages (`COMPILED_FROM`) every table and view is kept: there Delta
-#: looking for the files of each reading costs more than all checks.
+#: Views that many checks read. They are kept while the audit runs: in memory as far as Spark has
+#: room, else on its disk. Their plans are dropped, because planning each check from the tables on
+#: would cost more than the check. With few messages (`COMPILED_FROM`) every table and view is kept:
+#: there Delta's search for the files of each reading costs more than all checks.
 KEPT = frozenset({"settlements", "repeated"})
-#: A row for each incarnation, or for each topic that one claims: every task has all of them.
+#: Views with a row for each incarnation, or for each topic that it claims: every task has all rows.
 SMALL = frozenset({"lives", "claimed", "incarnations"})
 
 #: The columns of `messages` that checks look at; selectors see all of them.
@@ -46,8 +46,8 @@ LOOKED_AT = (
     *("priority", "expires_at", "deliver_at", "group_id", "error"),
 )
 
-#: Messages below which Spark isn't asked to compile queries to Java nor to plan them anew between
-#: stages: with fewer that takes ten times as long as the checks.
+#: With fewer messages Spark doesn't compile queries to Java, nor plan them anew between stages:
+#: that would take ten times as long as the checks.
 COMPILED_FROM = 300_000
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
@@ -56,7 +56,7 @@ INTERPRETED = {
     "spark.sql.shuffle.partitions": "1",
 }
 
-#: The property of a table that says the first day which retention has left in it.
+#: The property of a table with the first day that retention has left in it.
 REMOVED_BEFORE = "distributary.removedBefore"
 
 #: Sequences of a bitmap that are handed to Spark at once.
@@ -65,7 +65,8 @@ _SEQUENCES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """From where to where all is there. Groups and sequences are the first and the last judged."""
+    """The part of the tables that is complete and judged: its first and last groups, and its first
+    sequences."""
 
     last_group: int
     first_group: int  #: of the events of subscriptions
@@ -79,12 +80,12 @@ class Bounds:
 
     @property
     def few(self) -> bool:
-        """Whether there are so few messages that plans cost more than what they do."""
+        """Whether there are so few messages that planning costs more than the queries."""
         return self.messages < COMPILED_FROM
 
     @property
     def sql(self) -> str:
-        """One row with all of them."""
+        """A query for one row with all bounds."""
         said = (f"{_literal(getattr(self, one.name))} AS {one.name}" for one in fields(self))
         return f"SELECT {', '.join(said)}"
 
@@ -95,7 +96,7 @@ def _literal(value: bool | int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pinned(Tables):
-    """The tables of a folder, each as of one version; those that only grow, as they are."""
+    """The tables of a folder, each as of one version; a table without a version as it is now."""
 
     versions: dict[str, int] = field(default_factory=dict)
     log: str = ""  #: topic_log, where it isn't in the folder
@@ -108,8 +109,8 @@ class Pinned(Tables):
 
 
 def pin(tables: Tables, log: str = "") -> Pinned:
-    """The tables as they are now. Raises InvalidRequest when one is missing, StoreError when the
-    log of one within reach can't be read."""
+    """The tables at their present versions. Raises InvalidRequest when one is missing, StoreError
+    when this process reads a table's log itself and can't."""
     versions: dict[str, int] = {}
     near = within_reach(tables)
     for name in ("cursors", "log_versions", "subscriptions", "acks", "messages", "topic_log"):
@@ -148,8 +149,8 @@ def register(
     log = mine.topic_log.where(upto)
     messages, acks = mine.messages.where(upto), mine.acks.where(upto)
     if since is not None:
-        # Nothing is settled, nor lies in a group, on a day before that of its message; midnight is
-        # crossed while a group is written.
+        # A message is settled, and its group written, on the day of its publication or later. One
+        # day less, as midnight may pass while a group is written.
         day = F.date_sub(F.lit(since.date()), 1)
         messages = messages.where(F.col("sequence") >= bounds.first_sequence)
         acks = acks.where(F.col("day") >= day)
@@ -191,15 +192,15 @@ def register(
 
 
 def _session_beside(spark: SparkSession) -> SparkSession:
-    """Another session of the same Spark: its views and settings are its own. That of a client
-    of Spark Connect begins with what the first one has."""
+    """Another session of the same Spark, with views and settings of its own. With Spark Connect it
+    begins with a copy of the first one's."""
     made: SparkSession = cast("Any", spark).cloneSession() if is_remote() else spark.newSession()
     return made
 
 
 def _kept(rows: DataFrame, *, eager: bool) -> DataFrame:
-    """Kept while the audit runs. A client of Spark Connect keeps nothing: rows that it keeps belong
-    to its first session (pyspark 4.2), and many a platform that is reached so keeps none."""
+    """The rows, kept while the audit runs. With Spark Connect they aren't kept: kept rows belong to
+    the client's first session (pyspark 4.2), and many platforms behind it keep none."""
     return rows if is_remote() else rows.localCheckpoint(eager=eager)
 
 
@@ -226,7 +227,7 @@ def _bounds(tables: Pinned, since: datetime | None, *, queue_turns: bool) -> Bou
     from_group = (first["group"] or 0) if since is not None else 0
     kept = kept_from(tables, "acks")
     settled = F.col("record") == "settlement"
-    # A group that has anything of a day that is gone isn't whole in `acks`.
+    # A group with a settlement of a removed day isn't whole in `acks`.
     gone = F.lit(False) if kept is None else F.col("settled_at") < F.lit(kept).cast("timestamp")
     said = _row(
         tables.topic_log.where(upto).agg(
@@ -268,7 +269,7 @@ def _last_group(tables: Pinned) -> int:
 
 
 def kept_from(tables: Pinned, name: str) -> date | None:
-    """The first day that retention has left in a table; None if it has taken nothing."""
+    """The first day that retention has left in a table; None if it has removed nothing."""
     said = tables.spark.sql(f"DESCRIBE DETAIL {_table(f'{tables.folder}/{name}')}").first()
     text = None if said is None else said.properties.get(REMOVED_BEFORE)
     return None if text is None else date.fromisoformat(text)
@@ -284,7 +285,7 @@ def _table(path: str) -> str:
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Bitmaps as one row per sequence, some thousand at a time."""
+    """Bitmaps as one row per sequence, `_SEQUENCES` rows at a time."""
     for batch in batches:
         for name, settled in zip(*(one.to_pylist() for one in batch.columns), strict=True):
             members = np.frombuffer(BitMap64.deserialize(settled).to_array(), np.int64)

@@ -1,8 +1,8 @@
 """Bodies of Avro, read by the specification alone (Avro 1.12: "Binary encoding", "Schema
 Resolution"), and by none of the code that makes typed rows.
 
-A value is read by the writer's schema, then told by the reader's. What a column has as the text of
-its JSON, and times of a day in nanoseconds, are UNJUDGED.
+A value is read by the writer's schema, then converted to the reader's. A value that its column has
+as JSON, and a time of day in nanoseconds, is UNJUDGED.
 """
 
 import json
@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-#: A type with all that it names within it. Unions are lists, all others have a `type`.
+#: A type with its named types filled in. Unions are lists, all others have a `type`.
 Node = Any
 
 
@@ -62,7 +62,7 @@ class AvroBodies:
 
 
 def _whole(node: Node, namespace: str, known: dict[str, Node]) -> Node:
-    """A schema with its named types where they are named."""
+    """A schema with each name of a type replaced by the type."""
     if isinstance(node, list):
         return [_whole(one, namespace, known) for one in node]
     if isinstance(node, str):
@@ -90,7 +90,7 @@ def _whole(node: Node, namespace: str, known: dict[str, Node]) -> Node:
 
 
 class _Branch:
-    """A value of a union, and the type that it has."""
+    """A value of a union, and its type."""
 
     __slots__ = ("node", "value")
 
@@ -149,7 +149,7 @@ class _Cursor:
         raise ValueError(f"there is no type {node['type']}")
 
     def _blocks(self) -> Any:
-        """Once for each item."""
+        """Yield once for each item of an array or a map."""
         while count := self._long():
             if count < 0:
                 self._long()  # the block's bytes
@@ -173,7 +173,7 @@ class _Cursor:
 
 
 def _told(value: Any, writer: Node, reader: Node) -> Any:
-    """A value of the writer's type as the reader's, in Python's own types."""
+    """A value of the writer's type converted to the reader's, in Python's own types."""
     if isinstance(value, _Branch):
         return _told(value.value, value.node, reader)
     if isinstance(reader, list):
@@ -220,8 +220,8 @@ def _promoted(value: Any, kind: str) -> Any:
 
 
 def _default(value: Any, node: Node) -> Any:
-    """A default as the definition has it: bytes are a text, one character each; of a union it is of
-    the first branch."""
+    """A default in the definition as a value: bytes are written as a text of one character each.
+    The default of a union is of its first branch."""
     if isinstance(node, list):
         if len([one for one in node if one["type"] != "null"]) > 1:
             return None if value is None else UNJUDGED

@@ -1,5 +1,6 @@
-"""Bodies of messages by what the table `schemas` says of a version, in all formats: by Python's own
-parser of JSON, and by readers of Avro and Protobuf that share nothing with those of the rows."""
+"""Bodies of messages, read by a version's row in the table `schemas`, in all formats: by Python's
+own parser of JSON, and by readers of Avro and Protobuf that share no code with those of the
+rows."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from distributary.pipeline.transforms.audit.plain_avro import AvroBodies
 from distributary.pipeline.transforms.audit.plain_protobuf import ProtobufBodies
 
-#: A frame of Confluent's: a zero byte and four of an id.
+#: Confluent's frame: a zero byte and an id of four bytes.
 _FRAME_BYTES: Final = 5
 #: Azure's content type ends with the id.
 _AZURE: Final = "avro/binary+"
@@ -21,7 +22,7 @@ Read: TypeAlias = Callable[[bytes, str], object]
 
 
 class Form(Enum):
-    """Form of the values of a body: JSON's forms of dates and bytes; JSON's values in AMQP,
+    """Form of a body's values: JSON with its forms of dates and bytes; an AMQP value as JSON,
     whose times and bytes have other forms; or Python's own types."""
 
     JSON = "json"
@@ -31,7 +32,8 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BodyFormat:
-    """One version's: `writers` are its topic's definitions by their registry ids."""
+    """The format of one version's bodies; `writers` are its topic's registry ids and
+    definitions."""
 
     format: str
     definition: str = ""
@@ -40,7 +42,7 @@ class BodyFormat:
     writers: tuple[tuple[str, str], ...] = ()
 
     def read(self, body: bytes | str, content_type: str) -> tuple[object, Form]:
-        """The value of a body. Raises ValueError where it is none of this format."""
+        """The value of a body. Raises ValueError for a body that isn't of this format."""
         if isinstance(body, str):
             return _json(body), Form.VALUE
         data, registry_id = body, ""
@@ -66,7 +68,7 @@ def _json(text: bytes | str) -> Any:
 
 @cache
 def _reader(of: BodyFormat) -> Read:
-    """One for each version in a process: a definition is read once."""
+    """The reader of a version, made once in a process."""
     if of.format == "avro":
         return AvroBodies(of.definition, dict(of.writers)).read
     protobuf = ProtobufBodies(of.definition, of.message)
@@ -74,7 +76,7 @@ def _reader(of: BodyFormat) -> Read:
 
 
 def _after_indexes(data: bytes) -> bytes:
-    """Behind a count, doubled, and as many indexes: varints all of them."""
+    """The data behind Confluent's indexes: a doubled count and so many indexes, as varints."""
     left, at = 1, 0
     first = True
     while left:

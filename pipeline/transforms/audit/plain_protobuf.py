@@ -1,8 +1,8 @@
 """Bodies of Protobuf, read by the encoding alone (protobuf.dev, "Encoding"; `descriptor.proto`),
 and by none of the code that makes typed rows.
 
-What a column has as the text of its JSON, durations and field masks are UNJUDGED; so is all of a
-message of an edition, whose features say what has presence.
+A value that its column has as JSON, a duration and a field mask are UNJUDGED; so is a message of an
+edition, as the edition's features decide which fields have presence.
 """
 
 import base64
@@ -19,7 +19,7 @@ _LABEL_REPEATED, _LABEL_REQUIRED = 3, 2
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL = range(1, 9)
 _STRING, _GROUP_TYPE, _MESSAGE, _BYTES_TYPE, _UINT32, _ENUM, _SFIXED32 = range(9, 16)
 _SFIXED64, _SINT32, _SINT64 = range(16, 19)
-#: Types that lie in so many bytes, and how.
+#: Types of fixed width, with their forms in `struct`.
 _FIXED: Final = {
     _DOUBLE: "<d",
     _FIXED64: "<Q",
@@ -46,7 +46,7 @@ class _Field:
     type_name: str
     repeated: bool
     required: bool
-    present: bool  #: it may be absent, which isn't its default
+    present: bool  #: an absent field differs from one with the default
     oneof: int | None
 
 
@@ -61,7 +61,7 @@ class _Message:
 
 @dataclass(slots=True)
 class _Enum:
-    """An enum's names; a closed one has no other numbers (proto2)."""
+    """An enum's names by number; a closed enum has no other numbers (proto2)."""
 
     names: dict[int, str]
     closed: bool
@@ -149,8 +149,8 @@ class ProtobufBodies:
         }
 
     def _read(self, of: _Field, wire: int, value: Any) -> Iterator[Any]:
-        """The values that stand in one place: several if they are packed, none if the wire type
-        is another one's. Of a message what it has in it."""
+        """The values of one field in the bytes: several if they are packed, none if the wire type
+        isn't the field's. A message's value is its own fields."""
         packed = wire == _BYTES and of.repeated
         if of.kind == _GROUP_TYPE:
             yield from [value] if wire == _GROUP else []
@@ -236,7 +236,7 @@ class ProtobufBodies:
         return 0
 
 
-#: How what has a length is read.
+#: Readers of the types that have a length.
 _LONG: Final[Mapping[int, Callable[[bytes], Any]]] = {
     _MESSAGE: lambda data: list(_wires(data)),
     _STRING: bytes.decode,

@@ -1,7 +1,7 @@
-"""Rows of typed tables against the bodies that they were made of, read again (`plain_bodies`).
+"""Rows of typed tables compared with their bodies, which are read again (`plain_bodies`).
 
-It uses none of the code that makes the rows: what the columns of a version are called and which
-types they have stands in the table `schemas`.
+This module uses none of the code that makes the rows: names and types of a version's columns stand
+in the table `schemas`.
 """
 
 import base64
@@ -21,7 +21,7 @@ from distributary.pipeline.transforms.audit.plain_avro import UNJUDGED
 from distributary.pipeline.transforms.audit.plain_bodies import BodyFormat, Form
 from distributary.pipeline.transforms.schema.spark_schema import in_utc
 
-#: What differs, a row each.
+#: Columns of the differences, one row each.
 DIFFERENCES: Final = (
     "sequence long, topic string, `table` string, column string, value string, in_body string"
 )
@@ -31,7 +31,7 @@ _KIND: Final = pa.schema(
 )
 #: Columns of every typed table that aren't the schema's.
 OWN: Final = ("_sequence", "_published_at", "_message_id", "_properties", "_schema_version")
-#: The body of a row beside it, under names that no schema has by chance.
+#: Columns with a row's body, under names that no schema has by chance.
 TEXT, BYTES, CONTENT_TYPE = "__text__", "__bytes__", "__content_type__"
 #: Characters of a value that a difference shows.
 _SHOWN_MAX: Final = 200
@@ -41,8 +41,8 @@ Kind: TypeAlias = str | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version over a topic, from a sequence on: its columns, by their names in the table; None
-    if its bodies aren't judged."""
+    """One version of a topic's schema, from a sequence on: its columns by their names in the table,
+    None if its bodies aren't judged."""
 
     since: int
     until: int | None
@@ -53,7 +53,7 @@ class Version:
     def of(
         cls, since: int, until: int | None, columns: str, *, judged: bool, bodies: BodyFormat
     ) -> "Version":
-        """By what the table `schemas` says of it."""
+        """A version by its row of the table `schemas`."""
         fields = json.loads(columns)["fields"] if judged else []
         names = {one["name"].lower() for one in fields}
         named = {_own(one["name"], names): one for one in fields}
@@ -61,8 +61,8 @@ class Version:
 
 
 def _own(name: str, fields: AbstractSet[str]) -> str:
-    """A field that is called as one of our columns has `_` behind its name, as many as it takes for
-    a name that no field has."""
+    """The column of a field: a field named as one of our columns gets `_` behind its name, as often
+    as needed for a name that no field has."""
     if name.lower() not in OWN:
         return name
     while name.lower() in {*OWN, *fields}:
@@ -73,9 +73,8 @@ def _own(name: str, fields: AbstractSet[str]) -> str:
 def differences(
     batches: Iterable[pa.RecordBatch], table: str, topic: str, versions: Sequence[Version]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a typed table with TEXT, BYTES and CONTENT_TYPE of their bodies: what isn't in the
-    body so.
-    `versions` are in the order of their sequences."""
+    """Rows of a typed table with TEXT, BYTES and CONTENT_TYPE of their bodies in, their differences
+    from the bodies out. `versions` are in the order of their sequences."""
     starts = [one.since for one in versions]
     for batch in batches:
         found = []
@@ -120,8 +119,8 @@ def field_of(column: Mapping[str, Any]) -> str:
 
 
 def same(value: Any, said: Any, kind: Kind, metadata: Mapping[str, Any], form: Form) -> bool:
-    """Whether a column has what the body says. JSON's values in AMQP (`Form.VALUE`) may be those of
-    a map, whose times and bytes have other forms: these aren't compared then."""
+    """Whether a column's value is that of the body. An AMQP value as JSON (`Form.VALUE`) may be a
+    map, whose times and bytes have other forms: these aren't compared."""
     if said is UNJUDGED:
         return True
     if value is None or said is None:

@@ -1,4 +1,4 @@
-"""The views that the check `typed` asks beside the others: `reigns`, `typed`, `rejected` and
+"""The views that only the check `typed` reads: `reigns`, `typed`, `rejected` and
 `typed_values`."""
 
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,14 @@ _REIGNS = (
     "said struct<version: long, columns: string, judged: boolean, source: string, format: string, "
     "definition: string, message: string, confluent: boolean>"
 )
-#: What is asked of them: no times, of whose zone Python may know nothing.
+#: Columns that are read of `schemas`: no times, whose zone Python may not know.
 _SAID = StructType([one for one in SCHEMA_VERSIONS if one.name != "recorded_at"])
 _TYPED = "sequence long, topic string, `table` string, schema_version long"
 
 
 def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None:
-    """Make the views, in the session of the tables; `messages` are those that are judged, with
-    their bodies, and the view `messages` is there."""
+    """Make the views in the session of the tables, which has the view `messages`. The argument
+    `messages` has the judged messages with their bodies."""
     spark = tables.spark
     schemas = _schemas(tables)
     found = _reigns(spark, [row for row in schemas if row.group <= last_group])
@@ -54,7 +54,7 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
     writers = _writers(schemas)
     for topic, reigns in groupby(found, lambda row: str(row.topic)):
         versions = list(reigns)
-        # A version has a table of its own at most.
+        # A version begins one table at most.
         names = [f"{FOLDER}/{folder_name(topic, nth + 1)}" for nth in range(len(versions))]
         for name, table in tables.some(names).items():
             rows.append(_typed(table, topic, name))
@@ -67,10 +67,10 @@ def register_typed(tables: Tables, messages: DataFrame, last_group: int) -> None
 
 
 def _schemas(tables: Tables) -> list[Row]:
-    """All versions that were ever said, a few rows: what is asked of them costs no job more."""
+    """All rows of `schemas`, which are few: questions about them cost no more jobs."""
     try:
         said = tables.schemas
-    except InvalidRequest:  # an older release wrote these tables
+    except InvalidRequest:  # the tables are of a release without `schemas`
         return []
     if within_reach(tables) and not count_of(f"{tables.folder}/schemas"):
         return []

@@ -1,9 +1,9 @@
 """Puts a home's tables and views into a catalog of the session, to stay there.
 
 Rule 1: no table is written: a table of the catalog is external, and its columns and their comments
-        are those of the Delta table. Nothing is dropped that the catalog had.
-Rule 2: a view is made anew each time. A catalog that has no views gets the tables alone.
-Rule 3: of a lake each log has a schema of its own; what unites them is views.
+        are those of the Delta table. Nothing is dropped from the catalog.
+Rule 2: a view is made anew each time. A catalog without views gets the tables alone.
+Rule 3: each log of a lake has a schema of its own; views unite the logs' tables.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ from distributary.pipeline.transforms.catalog.united_relations import (
 from distributary.pipeline.transforms.schema.home_tables import find_tables
 from distributary.pipeline.transforms.selector.term_renderings import text_literal
 
-#: What Spark calls it when a catalog has no views.
+#: Spark's error conditions for a catalog without views.
 _NO_VIEWS = ("MISSING_CATALOG_ABILITY", "UNSUPPORTED_FEATURE", "NOT_SUPPORTED_COMMAND_FOR_V2_TABLE")
 
 
@@ -124,7 +124,7 @@ def _table(spark: SparkSession, name: str, path: str) -> None:
                 "or drop it."
             )
         return
-    # Delta drops a comment that is said here, and `COMMENT ON TABLE` is a commit to the table.
+    # Delta drops a comment in CREATE TABLE, and `COMMENT ON TABLE` is a commit to the table.
     spark.sql(f"CREATE TABLE {name} USING delta LOCATION {text_literal(path)}")
 
 
@@ -141,7 +141,7 @@ def _plain(location: str) -> str:
 
 
 def _view(spark: SparkSession, name: str, view: Relation, asked: str) -> str:
-    """Make it of its query; why not, if the catalog has no views."""
+    """Make a view of the query `asked`. Return "", or the reason if the catalog has no views."""
     sql = (
         f"CREATE OR REPLACE VIEW {name} ({column_list(view.columns)}) "
         f"COMMENT {text_literal(view.says)} AS\n{asked}"

@@ -1,7 +1,7 @@
 """Tables and views of a catalog as a source of dbt: `sources.yml`, with descriptions and tests.
 
-What the tests ask holds at any time, whatever retention has taken: that is why no ack is asked for
-its message, which goes first.
+The tests hold at any time, also after retention. So no test asks that the message of an ack is
+there: messages are removed before their acks.
 """
 
 import json
@@ -15,7 +15,7 @@ from distributary.pipeline.transforms.catalog.relations import SESSION_CATALOG, 
 SOURCE: Final = "distributary"
 #: Columns whose names are words of SQL.
 QUOTED: Final = frozenset({"group", "to"})
-#: Columns of each table that are never null. What isn't here may be.
+#: Columns of each table that are never null. All others may be null.
 NOT_NULL: Final[Mapping[str, tuple[str, ...]]] = {
     "messages": ("sequence", "topic", "day", "published_at", "group", "durable", "priority"),
     "acks": ("subscription", "topic", "sequence", "outcome", "final", "settled_at", "group", "day"),
@@ -29,7 +29,7 @@ NOT_NULL: Final[Mapping[str, tuple[str, ...]]] = {
     "consumers": ("subscription", "consumer", "deliveries", "share"),
     "pending": ("subscription", "sequence", "topic", "expired", "delayed"),
 }
-#: Columns that have each value once.
+#: Columns in which each value stands once.
 UNIQUE: Final = frozenset(
     {
         *(("messages", "sequence"), ("log_versions", "log_version")),
@@ -56,8 +56,8 @@ ACCEPTED: Final = {
 def sources(
     catalog: str, schema: str, relations: Sequence[Relation], logs: Sequence[str] = ()
 ) -> str:
-    """The text of `sources.yml` for tables and views that `catalog`.`schema` has; `logs` are those
-    of a lake, whose numbers are each log's own: none of them is there once."""
+    """The text of `sources.yml` for tables and views that `catalog`.`schema` has. `logs` are those
+    of a lake: each log counts for itself, so no column is unique there."""
     there = {one.name for one in relations}
     lines = [
         "# Written by `distributary jobs register --dbt`.",

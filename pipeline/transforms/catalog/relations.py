@@ -1,7 +1,7 @@
 """Tables and views as a catalog has them: names, comments, and where each comes from.
 
-Rule: a view here is a text of SQL over the others. What asks a gateway, or takes arguments, can't
-      be one, and is named in LEFT_OUT.
+Rule: a view here is a text of SQL over tables and other views. A view that asks a gateway, or has
+      arguments, can't be such a text, and stands in LEFT_OUT.
 """
 
 import re
@@ -22,7 +22,7 @@ from distributary.pipeline.transforms.selector.term_renderings import quoted_nam
 #: Name -> comment, in the order of the columns.
 Comments: TypeAlias = Mapping[str, str]
 
-#: What one row of each table and view is.
+#: Meaning of one row of each table and view.
 ROWS: Final = {
     "messages": "One message, decoded",
     "acks": "One message and what became of it once, for one subscription",
@@ -83,12 +83,12 @@ _VIEWS: Final[Mapping[str, Comments]] = {
         "delayed": "its deliver_at is to come",
     },
 }
-#: The views, each after those that it asks.
+#: The views, each after those that it reads.
 VIEWS: Final = tuple(_VIEWS)
 #: Spark's own catalog.
 SESSION_CATALOG: Final = "spark_catalog"
 _TOPICS: Final = f"{FOLDER}/"
-#: What no name in a catalog may have (Hive's metastore takes no others).
+#: Characters that no name in a catalog may have: Hive's metastore refuses them.
 NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_]")
 
 
@@ -103,7 +103,7 @@ class Relation:
 
     @property
     def topic(self) -> str:
-        """Of a typed table the folder's own name, which is its topic's; else empty."""
+        """The name of a typed table's folder, made of its topic's; empty for others."""
         return self.folder.removeprefix(_TOPICS) if self.folder.startswith(_TOPICS) else ""
 
 
@@ -118,13 +118,13 @@ def tables(typed: Mapping[str, StructType], *, with_rejected: bool) -> list[Rela
 
 
 def views() -> list[Relation]:
-    """The views that a catalog can have, each after those that it asks."""
+    """The views that a catalog can have, each after those that it reads."""
     return [Relation(name, ROWS[name], columns) for name, columns in _VIEWS.items()]
 
 
 def query(view: str, named: Mapping[str, str], selectors: Iterable[str] = ()) -> str:
-    """The SQL of a view; `named` are the tables and views in it, as the catalog knows them,
-    `selectors` those of all subscriptions."""
+    """The SQL of a view. `named` has the names in the catalog of the tables and views that it
+    reads, `selectors` are those of all subscriptions."""
     text = resources.files(__package__).joinpath("sql", f"{view}.sql").read_text()
     columns = ", ".join(f"m.`{name}`" for name in MESSAGES.names)
     words = {**named, "columns": columns, "selected": selected_sql("c.selector", selectors)}
@@ -139,7 +139,7 @@ def typed_names(folders: Iterable[str]) -> dict[str, str]:
 
 
 def _topic(folder: str) -> str:
-    """A folder's name as the topic that it was made of."""
+    """The topic of which a folder's name was made."""
     return re.sub(
         r"(?:~[0-9a-f]{2})+",
         lambda found: bytes.fromhex(found[0].replace("~", "")).decode(errors="replace"),

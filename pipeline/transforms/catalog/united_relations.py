@@ -1,8 +1,8 @@
-"""Views of a catalog over the tables and views of several logs: each has the rows of all, and says
-of each row which log it is in.
+"""Views of a catalog over the tables and views of several logs: each has the rows of all logs, and
+a column with the log of each row.
 
-Rule: what lies in a log's own schema stays as it is there; a view here is a UNION ALL of it. Typed
-      tables of one topic meet by their folder, not by a name that another topic may have, too.
+Rule: the relations in a log's own schema stay unchanged; a view here is a UNION ALL of them. Typed
+      tables are united by their folder, because the name of a table may be another topic's, too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +25,8 @@ _SAYS: Final = "the log of the lake that the row is in"
 
 @dataclass(frozen=True, slots=True)
 class United:
-    """A view, and what it is made of: the name of a table or view in each log's schema. Its first
-    column says the log; `columns` are what the parts call the others."""
+    """A view, and its `parts`: the name of a table or view in each log's schema. The view's first
+    column is the log; `columns` are the names of the others in the parts."""
 
     view: Relation
     parts: Mapping[str, str]
@@ -34,13 +34,13 @@ class United:
 
 
 def log_schemas(schema: str, logs: Iterable[str]) -> dict[str, str]:
-    """The schema of each log, beside that of the lake. `logs` are all that there are, in the order
-    in which they were made: then each has the same one for ever."""
+    """The schema of each log, beside that of the lake. `logs` are all logs in the order in which
+    they were made, so that a log's schema never changes."""
     return distinct((log, f"{schema}_{NOT_IN_NAMES.sub('_', log)}") for log in logs)
 
 
 def united(logs: Mapping[str, Sequence[Relation]]) -> list[United]:
-    """The views over what the catalog has of each log, in the order in which logs have them."""
+    """The views over the relations of each log in the catalog, in the order of those."""
     typed = typed_names({one.topic for some in logs.values() for one in some if one.topic})
     found: dict[str, dict[str, Relation]] = {}
     for log, some in logs.items():
@@ -62,8 +62,8 @@ def _united(name: str, parts: Mapping[str, Relation]) -> United:
 
 
 def why_not(kinds: Mapping[str, StructType]) -> str:
-    """Why the rows of the logs, which have these columns, can't stand in one view; empty if they
-    can. SQL takes names that differ in upper and lower case alone for the same."""
+    """The reason why rows of logs with these columns can't stand in one view; empty if they can.
+    To SQL names that differ in upper and lower case alone are the same."""
     spelled: dict[str, str] = {}
     for name, types in _types(kinds).items():
         other = spelled.setdefault(name.lower(), name)
@@ -76,8 +76,8 @@ def why_not(kinds: Mapping[str, StructType]) -> str:
 
 
 def together(one: United, places: Mapping[str, str], kinds: Mapping[str, StructType]) -> str:
-    """The SQL of such a view: `places` are its parts, as the catalog knows them, by their logs, and
-    `kinds` what columns they have."""
+    """The SQL of such a view: `places` has by log the names of its parts in the catalog, `kinds`
+    has their columns."""
     types = _types(kinds)
     first = next(iter(one.view.columns))
     selects = []
@@ -101,7 +101,7 @@ def _types(kinds: Mapping[str, StructType]) -> dict[str, dict[str, str]]:
 
 
 def _type(kind: DataType) -> str:
-    """A type as SQL reads it: names of fields may have any characters."""
+    """A type in SQL, with the names of fields quoted: they may have any characters."""
     match kind:
         case StructType():
             fields = (f"{quoted_name(one.name)}: {_type(one.dataType)}" for one in kind)

@@ -1,4 +1,4 @@
-"""AMQP messages become columns: all messages of an Arrow batch at once, the odd ones one by one.
+"""AMQP messages become columns: all messages of an Arrow batch at once, uncommon ones one by one.
 
-It may import `codec`. Start with `in_columns`; `one_by_one` is the truth.
+It may import `codec`. Start with `in_columns`; `one_by_one` defines the result.
 """

@@ -1,8 +1,8 @@
 """Many messages as one row of bytes, read at many places at once.
 
-Rule 1: a place is a number of bytes from the first message's first. Places up to `size`, the end of
-        the last message, may be read: behind it there is PADDING.
-Rule 2: what is read at a place may belong to the next message already. The caller checks
+Rule 1: a place is a number of bytes, counted from the first byte of the first message. Places up
+        to the end of the last message may be read: PADDING stands behind it.
+Rule 2: the bytes read at a place may already belong to the next message. The caller checks
         afterwards that the value ended before its message did.
 """
 
@@ -21,14 +21,14 @@ Codes: TypeAlias = NDArray[np.uint8]
 Mask: TypeAlias = NDArray[np.bool_]
 Array: TypeAlias = "pa.Array[Any]"
 
-#: The widest that is read in one go: a constructor, a size of four bytes and a number of eight.
+#: More than the widest read: a constructor, a size of four bytes and a number of eight.
 PADDING = 16
 
 ASCII_END = 128
 
 
 def table(*codes: int) -> Mask:
-    """By constructor: whether it is one of these."""
+    """A table of all constructors: true for those given."""
     found = np.zeros(256, np.bool_)
     found[list(codes)] = True
     return found
@@ -42,7 +42,7 @@ IS_TEXT = table(*STRINGS, *SYMBOLS)
 class Values:
     """Values by their constructors, and where their bytes start and stop, in rising order.
 
-    NULL stands where there is none; it starts and stops nowhere.
+    A value that is absent has the constructor NULL; its start and stop mean nothing.
     """
 
     codes: Codes
@@ -54,7 +54,7 @@ class Values:
 
 
 def no_values(count: int) -> Values:
-    """As many that aren't there, to be filled."""
+    """So many absent values, to be filled in."""
     return Values(
         np.full(count, NULL, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.int64)
     )
@@ -62,7 +62,7 @@ def no_values(count: int) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """The bytes of `count` messages. `missing` are those that the log has no bytes of."""
+    """The bytes of `count` messages. `missing` are the messages without bytes in the log."""
 
     bytes: Codes
     starts: Positions
@@ -79,7 +79,7 @@ class Blob:
     def numbers(self, places: Positions, form: str) -> NDArray[Any]:
         """Numbers of numpy's `form`, such as '>u4', that start at these places."""
         form_size = np.dtype(form).itemsize
-        # One number for each byte, each overlapping the next: a number that starts anywhere.
+        # One number for each byte, each overlapping the next, so a number may start at any byte.
         overlapping: NDArray[Any] = np.ndarray(
             (len(self.bytes) - form_size + 1,), form, cast("Any", self.bytes), 0, (1,)
         )
@@ -88,8 +88,8 @@ class Blob:
     def ranges(self, values: Values, which: Mask, kind: "pa.DataType") -> Array:
         """The bytes of the values in `which` as binaries or strings, null for all others.
 
-        Whether a string is UTF-8 isn't looked at. The ranges must rise: they become the offsets of
-        an array in which each second element is what lies between two of them.
+        Strings aren't checked for UTF-8. The ranges must rise: they become the offsets of an array
+        in which each second element is the gap between two of them.
         """
         count = int(np.count_nonzero(which))
         if not count:
@@ -107,7 +107,7 @@ class Blob:
         return made
 
     def texts(self, values: Values) -> tuple[Array, Mask]:
-        """The strings and symbols among the values, null for others; and which aren't text."""
+        """The strings and symbols among the values, null for others; and a mask of faulty ones."""
         made = self.ranges(values, IS_TEXT.take(values.codes), pa.string())
         return made, faulty_texts(made, IS_SYMBOL.take(values.codes))
 
@@ -132,7 +132,7 @@ def blob_of(column: Array) -> Blob:
 
 
 def faulty_texts(texts: Array, symbols: Mask) -> Mask:
-    """Which elements are no UTF-8, or, where symbols are, no ASCII."""
+    """A mask of the elements that aren't UTF-8, or, if they are symbols, aren't ASCII."""
     faulty = np.zeros(len(texts), np.bool_)
     if texts.null_count == len(texts):
         return faulty

@@ -1,8 +1,8 @@
 """Result of a walk as the columns of `messages`.
 
-Rule 1: every column has one element for each message of the blob; those of fallbacks mean
+Rule 1: every column has one element for each message of the blob; the elements of fallbacks mean
         nothing, and may not even be text.
-Rule 2: the columns of all others are those that `one_by_one` makes of them.
+Rule 2: of all other messages the columns are equal to those that `one_by_one` makes.
 """
 
 import struct
@@ -49,20 +49,20 @@ TEXT_FIELDS = (
     "content_type",
     "group_id",
 )
-#: Texts that no column shows, but that must be text all the same.
+#: Fields that no column shows, but that must be valid text all the same.
 UNSHOWN = ("content_encoding", "reply_to_group_id")
 
 _IS_BINARY, _IS_STRING = table(*BINARIES), table(*STRINGS)
 _IS_PLAIN_ID = table(*STRINGS, NULL)
 _IS_BYTES_OR_TEXT = table(*BINARIES, *STRINGS, NULL)
-#: Values that a message may have here beside those of its body: sections, and elements of maps.
+#: Most values that a walked message has beside those of its body: sections, elements of maps.
 _VALUES_BESIDE = len(Kind) + 4 * ELEMENTS_MAX
 _KINDS = (0, Kind.DATA, Kind.SEQUENCE, Kind.VALUE)
 _KIND_NAMES = ("none", "data", "sequence", "value")
 
 
 def decoded_in_columns(blob: Blob, limits: MessageLimits = LIMITS) -> tuple[dict[str, Array], Mask]:
-    """The columns of a blob's messages by name, and which messages are fallbacks."""
+    """The columns of a blob's messages by name, and a mask of the fallbacks."""
     found = walk(blob)
     fallback = found.fallback
     columns: dict[str, Array] = {}
@@ -90,7 +90,7 @@ def _text(blob: Blob, values: Values, fallback: Mask) -> Array:
 
 
 def _bytes_as_text(blob: Blob, values: Values, which: Mask) -> tuple[Array, Mask]:
-    """The bytes of these values as text, null where they are none; and which those are."""
+    """The bytes of these values as text, null where they aren't UTF-8; and a mask of those."""
     made = blob.ranges(values, which, pa.string())
     faulty = faulty_texts(made, np.zeros(blob.count, np.bool_))
     if faulty.any():
@@ -140,7 +140,7 @@ def _body(
 
 
 def _says_something(texts: Values) -> Mask:
-    """Which texts are there and aren't empty."""
+    """A mask of the texts that are present and not empty."""
     return cast("Mask", (texts.codes != NULL) & (texts.stops > texts.starts))
 
 
@@ -149,7 +149,8 @@ def _written_out(
 ) -> Array:
     """Lists, maps and numbers as text. Each is read by itself: JSON is made in Python anyway.
 
-    One that comes near a limit is a fallback: how much the whole message is, isn't counted here.
+    A body that comes near a limit makes its message a fallback: the limits are for a whole message,
+    and only the body is counted here.
     """
     most = max(limits.decode.values_max - _VALUES_BESIDE, 0)
     near = DecodeLimits(most, limits.decode.depth_max)
@@ -168,7 +169,7 @@ def _written_out(
 
 
 def _is_readable(content_type: Array) -> Mask:
-    """Which bytes their messages call text."""
+    """A mask of the messages whose content type says that the body's bytes are text."""
     found = np.zeros(len(content_type), np.bool_)
     if content_type.null_count < len(content_type):
         for prefix in TEXT_PREFIXES:

@@ -1,6 +1,6 @@
 """Messages decoded one by one by `pipeline.codec.sections`, which knows all that AMQP allows.
 
-It is the truth of what the columns of `messages` say, and decodes what isn't on the beaten track.
+This decoder defines the columns of `messages`, and decodes the messages that the walk can't.
 """
 
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ LONG_MAX = 2**63 - 1
 
 TEXT_PREFIXES = ("text/", "application/json", "application/xml")
 
-#: Beside the columns of `messages`: whether the body is an AMQP string or binary that stands in
-#: `body_text` or `body_bytes` as it is, without a content-encoding.
+#: A column beside those of `messages`: whether the body is an AMQP string or binary that stands
+#: unchanged in `body_text` or `body_bytes`, without a content-encoding.
 PLAIN_BODY = "plain_body"
 
 
@@ -60,8 +60,8 @@ def decoded_one_by_one(
 
 @dataclass(slots=True)
 class TypedMaps:
-    """The maps of many messages, such as their application properties, column by column, as
-    Arrow's maps are laid."""
+    """The maps of many messages, such as their application properties, column by column, in
+    Arrow's layout of maps."""
 
     offsets: list[int | None] = field(default_factory=lambda: [0])
     names: list[str] = field(default_factory=list)
@@ -81,7 +81,7 @@ class TypedMaps:
         self.offsets.append(len(self.names))
 
     def add_null(self) -> None:
-        self.offsets[-1] = None  # where it would begin: that is how Arrow has a map that is null
+        self.offsets[-1] = None  # to Arrow a map whose start is null is a null map
         self.offsets.append(len(self.names))
 
     def _add_value(self, value: Value, text: str | None) -> None:
@@ -155,7 +155,7 @@ class Columns:
     def add(
         self, message: Message, annotated: dict[Kind, dict[str, Typed]], room: JsonRoom
     ) -> None:
-        """Add a message, or nothing of it. Raises DecodeError."""
+        """Add a message. Raises DecodeError, and then has added nothing of it."""
         standard = message.properties
         text, binary = body_columns(message.body, standard.content_type, room)
         found = (
@@ -242,7 +242,7 @@ def written_out(found: dict[str, Typed], room: JsonRoom) -> dict[str, str | None
 
 
 def _is_written(value: Value) -> bool:
-    """Whether a typed value has no column of its own, but is a text in that of texts."""
+    """Whether a typed value has no column of its own, and stands as text in `text`."""
     if isinstance(value, bool | str | float | bytes | Decimal | None):
         return False
     return not isinstance(value, int) or value > LONG_MAX
@@ -265,7 +265,7 @@ def body_columns(
 
 
 def as_text(value: Value, room: JsonRoom) -> str | None:
-    """A value as a text, whatever it is. Raises DecodeError."""
+    """A value of any type as a text. Raises DecodeError."""
     match value:
         case None:
             return None

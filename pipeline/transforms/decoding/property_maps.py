@@ -31,7 +31,7 @@ from distributary.pipeline.transforms.decoding.blob import (
 )
 from distributary.pipeline.transforms.decoding.section_walk import Elements
 
-#: Constructor -> how numpy reads its number, which stands in the column `long`, or in `double`.
+#: Constructor -> numpy's form of its number: of the numbers in `double`, and of those in `long`.
 FRACTIONS = {code: NUMBER_FORMS[code] for code in (FLOAT, DOUBLE)}
 WHOLE_NUMBERS = {code: form for code, form in NUMBER_FORMS.items() if code not in FRACTIONS}
 
@@ -45,8 +45,8 @@ for _code in TYPE_NAMES:
 
 
 def whole_numbers(blob: Blob, values: Values) -> tuple[NDArray[np.int64], Mask]:
-    """The whole numbers among the values, and where there are any. A ulong beyond 63 bits is
-    negative: the caller checks for it."""
+    """The whole numbers among the values, and a mask of them. A ulong beyond 63 bits is negative:
+    the caller checks for it."""
     found = np.zeros(len(values.codes), np.int64)
     for code, which in _by_constructor(values, WHOLE_NUMBERS):
         numbers = blob.numbers(values.starts[which], WHOLE_NUMBERS[code])
@@ -55,7 +55,7 @@ def whole_numbers(blob: Blob, values: Values) -> tuple[NDArray[np.int64], Mask]:
 
 
 def no_booleans(blob: Blob, values: Values) -> Mask:
-    """Which of the values are a boolean that is neither 0 nor 1."""
+    """A mask of the booleans whose byte is neither 0 nor 1."""
     faulty: Mask = values.codes == BOOLEAN
     if faulty.any():
         faulty[faulty] = blob.at(values.starts[faulty]) > 1
@@ -63,7 +63,7 @@ def no_booleans(blob: Blob, values: Values) -> Mask:
 
 
 def typed_maps(blob: Blob, found: Elements) -> tuple[Array, Mask]:
-    """The column of such maps, and of which messages it isn't true."""
+    """The column of such maps, and a mask of the messages that must be decoded one by one."""
     fallback = np.zeros(blob.count, np.bool_)
     owners, every = found.owners[0::2], found.values
     names, faulty = _names(
@@ -82,9 +82,9 @@ def typed_maps(blob: Blob, found: Elements) -> tuple[Array, Mask]:
 
 
 def _names(blob: Blob, values: Values, owners: NDArray[np.int64]) -> tuple[Array, Mask]:
-    """The names, and which of them are no text or stand twice in their message."""
+    """The names, and a mask of those that aren't text or stand twice in their message."""
     names, faulty = blob.texts(values)
-    # Bytes that aren't text are harmless here: they are compared, and not looked into.
+    # Bytes that aren't text are harmless here: they are only compared.
     coded = cast("Any", names).dictionary_encode()
     keys = owners * len(coded.dictionary) + np.asarray(coded.indices)
     in_order = np.sort(keys)
@@ -98,7 +98,7 @@ def _typed(
 ) -> Array:
     doubles, are_doubles = np.zeros(len(longs), np.float64), np.zeros(len(longs), np.bool_)
     for code, which in _by_constructor(values, FRACTIONS):
-        with np.errstate(invalid="ignore"):  # NaN has many forms, and one of them is a warning
+        with np.errstate(invalid="ignore"):  # NaN has many forms, and numpy warns of one of them
             doubles[which] = blob.numbers(values.starts[which], FRACTIONS[code])
         are_doubles |= which
     are_booleans = _IS_BOOLEAN.take(values.codes)

@@ -1,13 +1,12 @@
-"""All messages of a blob walked in lock-step: a step looks at one value of each at once.
+"""All messages of a blob walked in lock-step: a step reads one value of each message.
 
-The sections of a message stand in one order, so one pass over their kinds finds them all: for each
-kind, the messages that have one there go over it. A message that isn't at its end after the last
-kind has something that this walk doesn't know.
+The sections of a message stand in a fixed order, so one pass over the kinds of section finds them
+all: for each kind, the walk goes over that section in the messages that have it next. A message
+that isn't at its end after the last kind has a part that this walk doesn't know.
 
-Rule 1: a message with anything out of the ordinary is a *fallback*, and goes no further: nothing is
-        judged here, and nothing of it is used. The decoder of single messages decodes it.
-Rule 2: a message that isn't a fallback at the end is one that `pipeline.codec.sections.decode`
-        decodes.
+Rule 1: a message with any uncommon part becomes a *fallback* and is walked no further: this walk
+        rejects no message, and uses nothing of a fallback. `one_by_one` decodes it.
+Rule 2: `pipeline.codec.sections.decode` decodes each message that isn't a fallback at the end.
 """
 
 from dataclasses import dataclass
@@ -39,13 +38,13 @@ from distributary.pipeline.transforms.decoding.blob import (
     table,
 )
 
-#: Elements of a map: each is a step for all messages, so one with thousands would be slow for all.
+#: Elements of a map: each is a step for all messages, so a map of thousands would slow all down.
 ELEMENTS_MAX = 128
 
-#: Types that have values within them, or whose bytes may be wrong in ways of their own.
+#: Types with values inside, or whose bytes need a check that no other type needs.
 UNCOMMON = frozenset({"described", "list", "map", "array", "char", "uuid"})
 
-#: By constructor: whether a value of it is read here at all.
+#: By constructor: whether the walk reads values of it.
 COMMON = table(*(code for code in TYPE_NAMES if TYPE_NAMES[code] not in UNCOMMON))
 _FIXED, _SIZES = np.frombuffer(FIXED_BYTES, np.uint8), np.frombuffer(SIZE_BYTES, np.uint8)
 #: By constructor: bytes of a value of fixed width; bytes in front of a value (constructor and
@@ -65,7 +64,7 @@ def _fields(fields: tuple[tuple[str, frozenset[str]], ...]) -> tuple[Mask, ...]:
 
 
 _HEADER, _PROPERTIES = _fields(HEADER_FIELDS), _fields(PROPERTIES_FIELDS)
-#: A body may be any value that has no descriptor. What is within a list isn't looked at here.
+#: A body may be any value without a descriptor. The walk doesn't look into lists.
 _DATA, _SEQUENCE = table(*BINARIES), table(*LISTS, LIST0)
 _VALUE = table(*(code for code in TYPE_NAMES if code))
 _KEYS, _ANNOTATION_KEYS = table(*STRINGS), table(*STRINGS, *SYMBOLS)
@@ -73,8 +72,8 @@ _KEYS, _ANNOTATION_KEYS = table(*STRINGS), table(*STRINGS, *SYMBOLS)
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Messages that have a container open: where they are in it, where it stops, and how many
-    elements it claims, which are believed when they have been read."""
+    """Messages with an open container: the place reached in it, where it stops, and the number of
+    elements that it claims, which is trusted only when so many have been read."""
 
     rows: Positions
     at: Positions
@@ -89,7 +88,7 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The elements of one map of each message, in order, with the message that each is of."""
+    """The elements of one map of each message, in order; `owners` are their messages."""
 
     owners: Positions
     values: Values
@@ -109,7 +108,7 @@ class Found:
 
 
 def walk(blob: Blob) -> Found:
-    """All messages of a blob."""
+    """Walk all messages of a blob."""
     walker = Walker(blob, blob.starts.copy(), blob.missing.copy())
     header = walker.fields(Kind.HEADER, _HEADER)
     annotations = {
@@ -139,14 +138,14 @@ def walk(blob: Blob) -> Found:
 
 @dataclass(slots=True)
 class Walker:
-    """Where each message is, and whether it is a fallback."""
+    """The place reached in each message, and a mask of the fallbacks."""
 
     blob: Blob
     at: Positions
     fallback: Mask
 
     def fields(self, kind: Kind, allowed: tuple[Mask, ...]) -> list[Values]:
-        """Go over a list section: its fields by their order, each of a type that it may have."""
+        """Go over a list section: fields in their order, each of a type allowed for it."""
         found = [no_values(self.blob.count) for _ in allowed]
         opened = self._opened(self._section(kind), LISTS)
         opened = self._only(opened, opened.counts <= len(allowed))
@@ -161,7 +160,7 @@ class Walker:
         return found
 
     def elements(self, kind: Kind, keys: Mask) -> Elements:
-        """Go over a map section, whose keys have these constructors; no value has others in it."""
+        """Go over a map section: keys of these constructors, values of COMMON ones."""
         opened = self._opened(self._section(kind), MAPS)
         opened = self._only(opened, (opened.counts <= ELEMENTS_MAX) & (opened.counts % 2 == 0))
         bases = np.zeros(self.blob.count, np.int64)
@@ -180,7 +179,7 @@ class Walker:
         return Elements(owners, values)
 
     def body(self, kind: Kind, allowed: Mask, body: Values, kinds: Codes) -> None:
-        """Go over a section that is one value, the only one of its body."""
+        """Go over a section that is one value; a second section of a body makes a fallback."""
         rows = self._section(kind)
         self.fallback[rows[kinds.take(rows) != 0]] = True
         at = self.at.take(rows)
@@ -190,7 +189,7 @@ class Walker:
         kinds[front.rows] = kind
 
     def _section(self, kind: Kind) -> Positions:
-        """The messages with such a section next; they go to its value."""
+        """The messages with such a section next; their place becomes that of its value."""
         at = self.at
         here = (self.blob.at(at) == DESCRIBED) & (self.blob.at(at + 1) == SMALLULONG)
         here &= (self.blob.at(at + 2) == kind) & (at < self.blob.stops) & ~self.fallback
@@ -204,7 +203,7 @@ class Walker:
         return rows[~beyond]
 
     def _opened(self, rows: Positions, constructors: tuple[int, int]) -> Front:
-        """Go into the lists or maps at which these messages are."""
+        """Open the list or map at the place reached in each of these messages."""
         blob, at = self.blob, self.at.take(rows)
         codes = blob.at(at)
         wide = codes == constructors[1]
@@ -243,12 +242,12 @@ class Walker:
         return Front(front.rows, stops, front.stops, front.counts), Values(codes, starts, stops)
 
     def _only(self, front: Front, fine: Mask) -> Front:
-        """Those of which this is true; all others are fallbacks."""
+        """The messages that are `fine`; all others become fallbacks."""
         self.fallback[front.rows[~fine]] = True
         return front.where(fine)
 
     def _closed(self, opened: Front) -> None:
-        """Containers end where they say, or their messages are fallbacks."""
+        """Close containers; one that doesn't end where it said makes its message a fallback."""
         self.fallback[opened.rows[self.at.take(opened.rows) != opened.stops]] = True
 
 

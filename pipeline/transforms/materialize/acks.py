@@ -13,7 +13,7 @@ from distributary.pipeline.transforms.schema.spark_schema import ACKS, arrow_sch
 #: Settlements with these outcomes only say that a message wasn't for the subscription.
 NEVER_OWED = (Outcome.LOCAL.value, Outcome.FORBIDDEN.value, Outcome.REDRIVEN.value)
 
-#: What is read of a settlement.
+#: Columns of a settlement that are read.
 READ = (
     "subscription",
     "topic",
@@ -30,16 +30,16 @@ READ = (
 
 
 def acks(log: DataFrame) -> DataFrame:
-    """`topic_log` in, `acks` out: which consumer had which message, when, and its outcome."""
+    """`topic_log` in, `acks` out: consumer, message, times and outcome of each settlement."""
     return log.where(F.col("record") == "settlement").select(*READ).mapInArrow(acked, ACKS)
 
 
 def acked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Arrow batches with the columns READ, as those of ACKS.
 
-    A message that ended without a consumer, such as by its expiry, has no consumer here, nor a
-    time of delivery. One that was never owed, by no-local or because it was published for another
-    subscription, is no delivery, and has no time of one either."""
+    A message that was settled without a consumer, such as by its expiry, has neither a consumer nor
+    a time of delivery. A message that was never owed (no-local, or published for another
+    subscription) was not delivered, and has no time of delivery."""
     kind = arrow_schema(ACKS)
     never_owed = pa.array(NEVER_OWED)
     for batch in batches:

@@ -1,18 +1,17 @@
-"""Cursors folded from the log: where each durable subscription stands.
+"""Cursors folded from the log: floor and settled sequences of each durable subscription.
 
-Rule 1: an event of BEGINNINGS at group G begins an incarnation: the event's floor, which may be
-        lower than before, nothing settled, counts zero. `deleted` ends it; all other events change
-        nothing of what is owed. If one group has several events of one subscription, one that
-        begins an incarnation wins: what stays too long can be deleted, what is lost can't be had
-        again.
-Rule 2: what settlements come to, `pipeline.tables.arrow.settlement_fold` says, here as at a restart
-        of the gateway.
-Rule 3: what a cursor has in it already (groups up to its own) changes it no more, so folding the
-        same rows twice changes nothing.
+Rule 1: an event of BEGINNINGS at group G begins an incarnation: it has the event's floor, which may
+        be lower than before, nothing settled, and counts of zero. `deleted` ends it; all other
+        events leave the owed messages as they are. If one group has several events of one
+        subscription, an event that begins an incarnation wins: a cursor kept too long can still be
+        deleted, a lost one can't be restored.
+Rule 2: `pipeline.tables.arrow.settlement_fold` folds settlements, here as at a restart of the
+        gateway.
+Rule 3: groups up to a cursor's own are in it already and don't change it again, so folding the same
+        rows twice changes nothing.
 
-Settlements are summed up where they lie, by one pass over each partition; what is left is a row for
-each subscription and partition, and those are folded in the driver: a shuffle would cost a small
-batch more than all of its work.
+Settlements are summed up by one pass over each partition. The sums, a row for each subscription and
+partition, are folded in the driver: a shuffle would cost a small batch more than all of its work.
 """
 
 from collections import Counter
@@ -49,7 +48,7 @@ PARTIAL = StructType(
     ]
 )
 
-#: What is read of an event that begins an incarnation, ends it, or changes its sharing.
+#: Columns that are read of an event that begins an incarnation, ends it, or changes its sharing.
 EVENT = ("subscription", "group", "event", "topic", "shared", "selector", "floor")
 
 #: The events that begin an incarnation, end it, or change its sharing.
@@ -82,7 +81,7 @@ EMPTY = BitMap64().serialize()
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """One row of `cursors`, as of `group`; a new incarnation is as of the group it began in."""
+    """One row of `cursors` as of `group`, which is at first the group that began it."""
 
     subscription: str
     topic: str
@@ -113,7 +112,7 @@ class Cursor:
         )
 
     def after(self, parts: Iterable[Mapping[str, Any]]) -> "Cursor":
-        """With these sums of its settlements (rows of PARTIAL)."""
+        """The cursor with these sums of its settlements (rows of PARTIAL)."""
         standing, counts = self._standing(), list(self.counts)
         for part in parts:
             failures = {
@@ -125,7 +124,7 @@ class Cursor:
         return replace(self._at(standing), counts=tuple(counts))
 
     def from_floor(self, floor: int) -> "Cursor":
-        """Where nothing below `floor` is left to be owed."""
+        """The cursor with all below `floor` settled."""
         if floor <= self.floor:
             return self
         standing = self._standing()
@@ -159,8 +158,8 @@ Cursors: TypeAlias = dict[str, Cursor]
 def cursors(existing: DataFrame, log: DataFrame, *, group: int, log_version: int) -> DataFrame:
     """All cursors as they are after `log`, whose last group is `group`.
 
-    `existing` is the table `cursors` as it is; a subscription that it has and the result lacks
-    is deleted. Both are read at once, what is summed up of them is held in memory.
+    `existing` is the present table `cursors`; a subscription that it has and the result lacks is
+    deleted. Both are read at once; their sums are held in memory.
     """
     after = fold(found(existing.collect()), log, group=group)
     return rows(existing.sparkSession, after, log_version=log_version)
@@ -184,7 +183,7 @@ def events(log: DataFrame) -> list[Row]:
 
 
 def begin(before: Cursors, said: Iterable[Row]) -> Cursors:
-    """The cursors from which to go on: those there are, and those that begin with an event. Events
+    """The present cursors, changed by the events: begun, deleted, or with another sharing. Events
     that aren't DECISIVE, such as a pause or a schema, change none."""
     began = dict(before)
     decisive = (event for event in said if event.event in DECISIVE)
@@ -210,7 +209,7 @@ def begin(before: Cursors, said: Iterable[Row]) -> Cursors:
 
 
 def since(began: Cursors) -> Since:
-    """From where on settlements belong to these cursors."""
+    """By subscription the group and floor behind which settlements belong to its cursor."""
     return {name: (cursor.group, cursor.floor) for name, cursor in began.items()}
 
 
@@ -223,7 +222,7 @@ def sums(began: Cursors, log: DataFrame) -> pa.Table:
 
 
 def settle(began: Cursors, summed: pa.Table | None, *, group: int) -> Cursors:
-    """The cursors with their settlements, as of `group`; None if there are none."""
+    """The cursors with their settlements (None: there are none), as of `group`."""
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for part in [] if summed is None else summed.to_pylist():
         parts.setdefault(part["subscription"], []).append(part)
@@ -256,8 +255,8 @@ def listed(after: Cursors, *, log_version: int) -> pa.Table:
 
 
 def partials(batches: Iterable[pa.RecordBatch], since: Since) -> Iterator[pa.RecordBatch]:
-    """Settlement rows in Arrow, one row of PARTIAL out for each subscription of `since` (its group
-    and floor) that has any."""
+    """Settlement rows as rows of PARTIAL: one for each subscription of `since` (its group and
+    floor) that has settlements."""
     settlements, counts = Settlements(since), Counter[tuple[str, str]]()
     for batch in batches:
         counted = settlements.add(pa.Table.from_batches([batch]))

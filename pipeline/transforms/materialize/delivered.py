@@ -1,6 +1,6 @@
 """Deliveries to a Spark query: columns of `messages`, and the delivery's failed attempts.
 
-It runs where the bytes are read, on Arrow batches, before Spark sees them.
+This code runs on Arrow batches in the process that reads the bytes, before Spark sees them.
 """
 
 from array import array
@@ -24,9 +24,9 @@ from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 ATTEMPTS = StructField(
     "attempts", IntegerType(), metadata={"comment": "failed attempts before this delivery"}
 )
-#: As `messages`, decoded.
+#: Columns of a decoded delivery: those of `messages`, and the attempts.
 DELIVERED = StructType([*MESSAGES.fields, ATTEMPTS])
-#: As `topic_log`: the bytes, and what the gateway read of them.
+#: Columns of a raw delivery, as in `topic_log`: the bytes, and the fields that the gateway read.
 DELIVERED_RAW = StructType(
     [
         *(MESSAGES[name] for name in COPIED),
@@ -34,14 +34,14 @@ DELIVERED_RAW = StructType(
         ATTEMPTS,
     ]
 )
-#: What is read, some rows at a time.
+#: Rows that are read, some at a time.
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
 
 def delivered(batches: Batches, failed: Mapping[int, str], *, raw: bool) -> Batches:
     """Batches with the columns COPIED and `message`, as DELIVERED or, `raw`, as DELIVERED_RAW.
 
-    `failed` are runs as text by failed attempts, of the messages that have any.
+    `failed` has the messages with failed attempts: number of attempts -> runs as text.
     """
     schema = to_arrow_schema(DELIVERED_RAW if raw else DELIVERED, timezone="UTC")
     for batch in batches if raw else decoded(batches):
@@ -63,7 +63,7 @@ def attempts_of(batch: pa.RecordBatch, failed: Mapping[int, str]) -> "pa.Array[A
 
 
 def selected(batches: Batches, topic: str, selector: str | None) -> Batches:
-    """Those messages that a subscription's selector selects, as the gateway reads it."""
+    """The messages that a subscription's selector selects, by the gateway's own evaluation."""
     if selector is None:
         yield from batches
         return
@@ -83,7 +83,7 @@ def _mask(
 
 
 def _batch(batch: pa.RecordBatch) -> RecordBatch:
-    """The messages of a batch as selectors read them: one blob, and where each begins."""
+    """The messages of a batch in the form that selectors read: one blob, and its offsets."""
     data = cast("list[bytes]", batch.column("message").to_pylist())
     offsets = np.zeros(len(data) + 1, np.int32)
     np.cumsum([len(one) for one in data], out=offsets[1:])

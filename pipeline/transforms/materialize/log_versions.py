@@ -1,11 +1,11 @@
-"""Entries of the log of `topic_log`, for the table `log_versions`: which groups a version has."""
+"""Entries of the log of `topic_log`, for the table `log_versions`: a version's last group."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.pipeline.transforms.schema.spark_schema import LOG_VERSIONS
 
-#: Under this name a commit of topic_log says its last group.
+#: The appId of the txn in which a commit of topic_log names its last group.
 JOURNAL = "journal"
 
 

@@ -32,7 +32,7 @@ def messages(log: DataFrame, limits: MessageLimits = LIMITS) -> DataFrame:
 
 def message_rows(log: DataFrame) -> DataFrame:
     """Return the message rows of `topic_log` to decode: the columns COPIED and `message`."""
-    if "deliver_at" not in log.columns:  # a log that no gateway has opened since there are delays
+    if "deliver_at" not in log.columns:  # no gateway with delays has opened this log yet
         log = log.withColumn("deliver_at", F.lit(None).cast("timestamp"))
     return log.where(F.col("record") == "message").select(*COPIED, "message")
 
@@ -45,14 +45,14 @@ def decoded(
 
 
 class Decoded(NamedTuple):
-    """Rows of `messages`, and which bodies stand in them as they are (PLAIN_BODY)."""
+    """Rows of `messages`, and whether the body of each stands in it unchanged (PLAIN_BODY)."""
 
     rows: pa.RecordBatch
     plain_body: "pa.Array[Any]"
 
 
 def decoded_bodies(batch: pa.RecordBatch, limits: MessageLimits = LIMITS) -> Decoded:
-    """One such batch."""
+    """One batch with the columns COPIED and `message`, decoded."""
     columns = {name: batch.column(name) for name in COPIED}
     columns |= decoded_columns(batch.column("message"), limits)
     rows = pa.RecordBatch.from_pydict({name: columns[name] for name in MESSAGES.names})
@@ -62,8 +62,8 @@ def decoded_bodies(batch: pa.RecordBatch, limits: MessageLimits = LIMITS) -> Dec
 def decoded_columns(
     messages: "pa.Array[Any]", limits: MessageLimits = LIMITS
 ) -> "dict[str, pa.Array[Any]]":
-    """The columns of MESSAGES that are in the messages themselves, and PLAIN_BODY: in columns what
-    is walked in step, one by one what isn't, each at its place."""
+    """The columns of MESSAGES that are in the messages themselves, and PLAIN_BODY. Messages that
+    the walk can't decode are decoded one by one, and keep their places."""
     if len(messages) < WALKED_MIN:
         return decoded_one_by_one(messages, limits)
     columns, fallback = decoded_in_columns(blob_of(messages), limits)

@@ -1,8 +1,8 @@
 """Time and group of each message's publication, known to every task, so that a million settlements
 needn't be shuffled to their messages.
 
-A block is SEQUENCES in a row: one row with an array each of times and of groups. To ask about a
-sequence is a join by block and a look into the arrays, and both are small: 16 bytes a message.
+A block is SEQUENCES sequences in a row: one row with an array of times and one of groups, 16 bytes
+a message. A sequence is looked up by a join on its block, and in the block's arrays.
 """
 
 from collections.abc import Iterator
@@ -34,11 +34,11 @@ BLOCKS = StructType(
 
 
 def with_publication(rows: DataFrame, messages: DataFrame, count: int) -> DataFrame:
-    """Rows with a `sequence`, those of which `messages` has the message: with `published_us`,
+    """Those rows whose `sequence` is in `messages`, with the message's time `published_us` in
     microseconds, and its group `published_in`.
 
-    `count` is how many messages there are, about: up to MESSAGES_IN_MEMORY they are brought to the
-    rows, and else the rows to them.
+    `count` is about the number of messages: up to MESSAGES_IN_MEMORY they are broadcast to the
+    rows, and above it Spark may shuffle both.
     """
     said = messages.select("sequence", F.unix_micros("published_at").alias("at"), "group")
     known = said.mapInArrow(in_blocks, BLOCKS)
@@ -57,8 +57,8 @@ def _at(name: str) -> Column:
 
 
 def in_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches with `sequence`, `at` and `group`, as rows of BLOCKS. All of a partition at once:
-    what is in one block lies together, so that there are few."""
+    """Batches with `sequence`, `at` and `group`, as rows of BLOCKS. A whole partition is read at
+    once, so that the messages of one block make one row."""
     read = list(batches)
     if not read:
         return

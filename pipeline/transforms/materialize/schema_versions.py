@@ -16,7 +16,7 @@ from distributary.pipeline.transforms.schema.spark_schema import (
     in_utc,
 )
 
-#: What is read of an event. Its text, in `policy`, is `pipeline.schemas.schema_text`'s.
+#: Columns of an event that are read; `policy` has the text of `pipeline.schemas.schema_text`.
 READ: Final = ("topic", "event", "policy", "floor", "by", "group", "recorded_at")
 #: Columns that are in the text; a drop has none of them.
 _IN_TEXT: Final = (

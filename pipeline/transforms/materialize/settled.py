@@ -1,8 +1,8 @@
 """The bitmaps of `cursors` as rows, so that a join can ask them about many subscriptions at once.
 
-A word is 64 sequences in a row: what is settled of them are the bits of one number. A block is
-WORDS such numbers. To ask about a message is a join by subscription and block and a look at one
-bit, all in the JVM.
+A word is 64 sequences in a row, as the bits of one number: a settled sequence's bit is set. A block
+is WORDS such numbers. A message is looked up by a join on subscription and block, and by one bit of
+the block, all in the JVM.
 """
 
 from collections.abc import Iterator
@@ -44,9 +44,9 @@ def blocks(cursors: DataFrame) -> DataFrame:
 
 
 def without_settled(rows: DataFrame, known: DataFrame, settled: int) -> DataFrame:
-    """Of rows with a `subscription` and a `sequence` those that aren't settled by what is `known`:
-    rows of BLOCKS. Columns as before. `settled` is how many sequences are known, about: up to
-    EXCEPTIONS_IN_MEMORY they are brought to the rows, and else the rows to them."""
+    """Those rows with a `subscription` and a `sequence` that aren't settled in `known`, which has
+    rows of BLOCKS. The columns stay. `settled` is about the number of settled sequences: up to
+    EXCEPTIONS_IN_MEMORY they are broadcast to the rows, and above it Spark may shuffle both."""
     known = known.withColumnsRenamed({"subscription": "_of", "block": "_block"})
     if settled <= EXCEPTIONS_IN_MEMORY:
         known = F.broadcast(known)

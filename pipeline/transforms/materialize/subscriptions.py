@@ -26,10 +26,11 @@ def subscriptions(log: DataFrame) -> DataFrame:
 
 
 def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Arrow batches with columns of SUBSCRIPTIONS, with all of them. A log that no gateway has
-    opened since a column came lacks it: null, which for `paused` is false.
+    """Arrow batches with some columns of SUBSCRIPTIONS, completed to all of them. A column that an
+    older log lacks is null, `paused` is false.
 
-    Only an event that begins an incarnation says what is owed from then on, so only it has a floor.
+    Only an event that begins an incarnation has a floor: others leave the owed messages as they
+    are.
     """
     kind = arrow_schema(SUBSCRIPTIONS)
     others = pa.array(sorted(event.value for event in NOT_OF_SUBSCRIPTIONS))

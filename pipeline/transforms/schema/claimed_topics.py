@@ -1,4 +1,4 @@
-"""Which messages are of the topic that a subscription claims, or of its pattern's topics."""
+"""The messages of the topic that a subscription claims, or of its pattern's topics."""
 
 from collections.abc import Collection, Sequence
 
@@ -11,8 +11,7 @@ _PATTERNS = "_pattern string, _expression string"
 
 
 def is_of(topic: str) -> Column:
-    """Whether a row with the column `topic` is of this topic, or of one that matches the
-    pattern."""
+    """Whether a row with the column `topic` is of this topic, or its topic matches this pattern."""
     if not is_pattern(topic):
         return F.col("topic") == topic
     dotted = F.concat(F.col("topic"), F.lit("."))
@@ -20,10 +19,10 @@ def is_of(topic: str) -> Column:
 
 
 def by_topic(claims: DataFrame, messages: DataFrame, patterns: Collection[str]) -> DataFrame:
-    """`claims` have a column `_topic`: each with one of these patterns becomes one for each topic
-    of `messages` that matches it, so that claims meet messages by equal topics.
+    """`claims` have a column `_topic`. A claim of one of these patterns becomes a claim for each
+    topic of `messages` that matches it, so that claims and messages join by equal topics.
 
-    Cost: if there are patterns, the topics of `messages` once.
+    Cost: if there are patterns, one reading of the topics of `messages`.
     """
     if not patterns:
         return claims

@@ -1,11 +1,10 @@
 """The deliveries in `acks`: one row for each time that a consumer was handed a message.
 
-Rule 1: a settlement without `delivered_at` is no delivery: messages that expired, were dropped
-        or dead-lettered while they weren't in flight, and those that were never owed (`local`,
-        `redriven`).
-Rule 2: a delivery is known by subscription, sequence, consumer and `delivered_at`. The one that
-        failed for the last time has two rows: `modified` when it ended, `dead_lettered` when its
-        copy was durable. They are one: the first says when it ended, the second how.
+Rule 1: a settlement without `delivered_at` is no delivery: its message expired, was dropped or
+        dead-lettered while it wasn't in flight, or was never owed (`local`, `redriven`).
+Rule 2: subscription, sequence, consumer and `delivered_at` identify a delivery. The last failed
+        delivery of a message has two rows: `modified` when it ended, `dead_lettered` when its copy
+        was durable. They become one row, with the time of the first and the outcome of the second.
 """
 
 from pyspark.sql import DataFrame
@@ -15,15 +14,15 @@ from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.transforms.schema.home_tables import Tables
 from distributary.pipeline.transforms.schema.spark_schema import ACKS
 
-#: What a delivery is known by.
+#: Columns that identify a delivery.
 KEY = ("subscription", "sequence", "consumer", "delivered_at")
 #: The outcomes of one delivery that has two rows.
 PAIR = (Outcome.MODIFIED.value, Outcome.DEAD_LETTERED.value)
 
 
 def deliveries(tables: Tables) -> DataFrame:
-    """The columns of `acks`, one row per delivery. Cost: one pass over `acks`; what failed is
-    grouped."""
+    """The columns of `acks`, one row per delivery. Cost: one pass over `acks`, and a grouping of
+    failed deliveries."""
     return each_once(tables.acks)
 
 

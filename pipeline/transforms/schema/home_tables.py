@@ -1,4 +1,4 @@
-"""The tables of one home as DataFrames: what every view, audit and notebook starts from."""
+"""The tables of one home as DataFrames, from which every view, audit and notebook starts."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -37,20 +37,20 @@ SCHEMAS: dict[str, StructType] = {
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables in one folder, each read when it is asked for, as it is then.
+    """The tables in one folder, each looked for when it is asked for.
 
-    All have the columns of their schemas in that order; columns that came later than a table are
-    null in it. Raises InvalidRequest when one is missing or isn't ours.
+    Each has the columns of its schema in that order; columns that an older table lacks are null.
+    Raises InvalidRequest when a table is missing or isn't ours.
     """
 
     spark: SparkSession
     folder: str
-    #: Those that needn't be looked for any more.
+    #: Tables that needn't be looked for any more.
     found: Mapping[str, DataFrame] = field(default_factory=dict, repr=False, kw_only=True)
 
     def known(self) -> Self:
-        """The same, each looked for now and not again. Their rows are still those of the query,
-        their columns those of now."""
+        """The same tables, each looked for once, now. The columns are those of now; the rows are
+        still those at the time of a query."""
         return replace(self, found={name: self.table(name) for name in SCHEMAS})
 
     @property
@@ -79,7 +79,7 @@ class Tables:
 
     @property
     def topic_log(self) -> DataFrame:
-        """The gateway's own table, as it is: its columns are in docs/tables.md."""
+        """The gateway's own table, unchanged: its columns are in docs/tables.md."""
         return self._load("topic_log")
 
     @property
@@ -91,8 +91,8 @@ class Tables:
             return self.spark.createDataFrame([], REJECTED)
 
     def some(self, names: Iterable[str]) -> dict[str, DataFrame]:
-        """Those of the named tables that are there, as they are: typed tables are made with their
-        first row. Names are places below the folder."""
+        """The tables that exist of those named, unchanged: a typed table is made with its first
+        row. Names are places below the folder."""
         found: dict[str, DataFrame] = {}
         for name in names:
             with suppress(InvalidRequest):
@@ -123,7 +123,7 @@ class Tables:
 
 
 def whole(rows: DataFrame, schema: StructType) -> DataFrame:
-    """Rows of an older table with all the columns that it has today, those that it lacks null."""
+    """Rows of an older table with all columns of today; columns that it lacks are null."""
     there = set(rows.columns)
     return rows.select(
         *(
@@ -145,7 +145,7 @@ def find_tables(spark: SparkSession, place: str) -> Tables:
     for folder in (root, f"{root}/tables"):
         tables = Tables(spark, folder)
         try:
-            tables.cursors  # noqa: B018 - whether it is there
+            tables.cursors  # noqa: B018 - raises if the table is missing
         except InvalidRequest:
             continue
         return tables

@@ -1,8 +1,8 @@
-"""The incarnations of every subscription, from the events of its life.
+"""The incarnations of every subscription, from its events.
 
 Rule: an event that begins an incarnation at group G ends the one before it, and so does `deleted`.
-      If one group has several of one subscription, one that begins an incarnation wins. A
-      settlement belongs to the incarnation that began in a group before its own.
+      If one group has several events of one subscription, an event that begins an incarnation
+      wins. A settlement belongs to the incarnation that began in a group before its own.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -19,7 +19,7 @@ _DELETED = SubscriptionEvent.DELETED.value
 def incarnations(subscriptions: DataFrame) -> DataFrame:
     """`subscriptions` in, one row per incarnation out: `subscription`, `topic`, `selector`,
     `floor` (the first sequence that it is owed), `began` and `ended` (groups), `began_at` and
-    `ended_at`, `event` and `ended_by` (the events). One that lives has not ended: null.
+    `ended_at`, `event` and `ended_by` (the events). The end of a living incarnation is null.
 
     Cost: as many rows as events, a few for each subscription.
     """

@@ -1,5 +1,4 @@
-"""The tables of a lake's logs, and rows of several of them together: each says its log, in a column
-in front.
+"""The tables of a lake's logs, and rows of several logs together, with the log as first column.
 
 Rule: each log is queried by itself, so numbers of one log are never compared with another's.
 """
@@ -17,21 +16,22 @@ from distributary.pipeline.log_names import PLACEMENT, SERVED, log_below
 from distributary.pipeline.transforms.schema.home_tables import Tables, find_tables
 from distributary.pipeline.transforms.schema.session_files import content, hadoop_address, is_there
 
-#: The column that says in which log of a lake a row is.
+#: The column with the log of a row.
 LOG: Final = "log"
-#: The same of typed rows, whose columns of ours have names of their own. A table of one log hasn't
-#: it: a field of that name has another one where rows of several logs stand together (`beside`).
+#: The same column of typed rows, in which our columns begin with `_`. A table of one log lacks it:
+#: a schema's field `_log` gets another name where rows of several logs are united (`beside`).
 TYPED_LOG: Final = "_log"
 
-#: What a name means in the tables of one log (an id, a topic), and its rows.
+#: The id or topic that a name means in the tables of one log, and its rows.
 Found: TypeAlias = tuple[str, DataFrame]
 Answer = TypeVar("Answer")
 
 
 def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
-    """The tables of each log of a lake that has any, `main` first if it has; none where the home is
-    no lake. A log that was served and has none yet is left out, with a warning that names it.
-    Raises InvalidRequest when no log has any, StoreError for a placement that can't be understood.
+    """The tables of each log of a lake that has tables, `main` first; empty for a home that is no
+    lake. A log that was served and has no tables yet is left out, with a warning that names it.
+    Raises InvalidRequest when no log has tables, StoreError for a placement that can't be
+    understood.
     """
     root = hadoop_address(place)
     where = f"{root}/{PLACEMENT}"
@@ -57,12 +57,12 @@ def lake_tables(spark: SparkSession, place: str) -> dict[str, Tables]:
 
 
 def with_log(rows: DataFrame, log: str, name: str = LOG) -> DataFrame:
-    """Rows of one log, which say so."""
+    """Rows of one log, with the log as first column."""
     return rows.select(F.lit(log).alias(name), "*")
 
 
 def of_logs(logs: Mapping[str, DataFrame]) -> DataFrame:
-    """The rows of all of them, which have the same columns."""
+    """The rows of all logs, which have the same columns."""
     return reduce(DataFrame.unionByName, [with_log(rows, log) for log, rows in logs.items()])
 
 
@@ -91,8 +91,8 @@ def found_in(
 ) -> DataFrame:
     """Return the rows found in the tables of a home; in a lake those of all logs that have the
     named thing. Raises InvalidRequest if no log has it, with the message of each; if a bare name
-    means different ids in them; or if rows are asked for `by_version` of topic_log, as each log has
-    versions of its own.
+    means different ids in the logs; or if rows of several logs are asked for `by_version` of
+    topic_log, as each log has versions of its own.
     """
     logs = lake_tables(spark, place)
     if not logs:

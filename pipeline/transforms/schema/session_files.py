@@ -5,13 +5,13 @@ import re
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-#: What a path has another meaning by where Spark reads files.
+#: Characters of a path that are a pattern to Spark's reader of files.
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
 def hadoop_address(place: str) -> str:
-    """A home or a folder as Hadoop calls it: an S3 is `s3a` there. `gs://` and `abfss://` are the
-    same; what must be known of Azure's others only jobs are told."""
+    """The address of a home or a folder in Hadoop: `s3://` is `s3a://` there, `gs://` and
+    `abfss://` are the same. Other addresses of Azure are known to jobs alone."""
     at = place.rstrip("/")
     return f"s3a://{at.removeprefix('s3://')}" if at.startswith("s3://") else at
 

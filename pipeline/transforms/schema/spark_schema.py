@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 Column: TypeAlias = tuple[str, DataType, str]
 
-#: What is known of a message that came back with failed attempts behind it.
+#: The failed attempts of a message that came back, and the group that says so.
 FAILURE = StructType(
     [
         StructField("sequence", LongType()),
@@ -51,13 +51,13 @@ PROPERTY = StructType(
 
 
 def arrow_schema(kind: StructType) -> pa.Schema:
-    """The columns as Arrow has them, without what only Spark reads of them; times are UTC."""
+    """The columns in Arrow, without the metadata that only Spark reads; times are UTC."""
     return pa.schema([(one.name, one.type) for one in to_arrow_schema(kind, timezone="UTC")])
 
 
 def in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows, their times in UTC. Spark gives tasks times in its session's zone, which may
-    be one that only Java knows: Python makes no time of that."""
+    """The same rows with times in UTC. Spark gives tasks times in its session's zone, which Java
+    may know and Python may not: Python can't make such a time."""
     kinds = [one.with_type(_in_utc(one.type)) for one in batch.schema]
     return batch.cast(pa.schema(kinds))
 

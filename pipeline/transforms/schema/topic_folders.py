@@ -1,14 +1,14 @@
-"""Where the typed tables of a topic lie, below the folder of all tables.
+"""The folders of a topic's typed tables, below the folder of all tables.
 
-Rule: no two topics have one name. `NAME.v2`, `NAME.v3`, ... are of the same topic as `NAME`: each
-      begins where the columns of the one before couldn't be added to.
+Rule: no two topics have one folder. `NAME.v2`, `NAME.v3`, ... are of the same topic as `NAME`: a
+      new one begins with a version whose columns couldn't be added to the table before.
 """
 
 import hashlib
 import re
 from typing import Final
 
-#: The table of what doesn't fit.
+#: The table of messages that don't fit their schema.
 REJECTED_NAME: Final = "rejected"
 #: Characters of a topic's name as a folder, beyond which a digest stands for the rest.
 NAME_CHARACTERS_MAX: Final = 120
@@ -23,7 +23,7 @@ def folder_name(topic: str, number: int = 1) -> str:
         for one in topic
     )
     text = _LIKE_A_LATER_TABLE.sub(r"~2e\1", text)
-    if text[:1] in {".", "_"}:  # what Hadoop passes over
+    if text[:1] in {".", "_"}:  # Hadoop ignores folders with such names
         text = f"~{ord(text[0]):02x}{text[1:]}"
     if len(text) > NAME_CHARACTERS_MAX:
         digest = hashlib.sha256(topic.encode()).hexdigest()[:32]

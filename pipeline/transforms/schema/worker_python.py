@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 
 def use_own_python(spark: SparkSession) -> None:
-    """In local mode workers are run by the Python that runs here, unless PYSPARK_PYTHON or
-    `spark.pyspark.python` says another. Spark's own choice is the `python3` of PATH, which needn't
-    have any of our packages. On a cluster nothing is changed: this Python needn't be there."""
+    """In local mode run workers by this process's Python, unless PYSPARK_PYTHON or
+    `spark.pyspark.python` names another. Spark's own choice is the `python3` of PATH, which may
+    lack our packages. On a cluster nothing is changed, as this Python may not exist there."""
     try:
         context = spark.sparkContext
     except PySparkException:  # Spark Connect has no context

@@ -1,4 +1,4 @@
-"""Selectors as conditions on the rows of `messages`, as the tables must read them."""
+"""Selectors as conditions on the rows of `messages`, including rows that lack some columns."""
 
 from collections.abc import Iterable
 
@@ -26,8 +26,8 @@ _UNKNOWN = (
 def selects(selector: str | None) -> Column:
     """Whether a row of `messages` is claimed by a selector; never null.
 
-    A row that lacks what the selector asks for is, whatever the gateway selects: one with an
-    `error`, or one that was made before `messages` had the columns in LATER.
+    A row that can't answer the selector counts as claimed: a row with an `error`, or one made
+    before `messages` had the columns in LATER that the selector names.
     """
     return F.lit(True) if selector is None else as_column(_selects(selector))
 
@@ -49,10 +49,10 @@ def _selects(selector: str) -> Term:
 
 
 def selected(selector: Column, texts: Iterable[str | None]) -> Column:
-    """Whether a row is claimed by the selector that a column of it has, which is one of `texts`.
+    """Whether a row is claimed by the selector in its column `selector`, which is one of `texts`.
 
-    One condition for each distinct text, whatever the number of subscriptions. A text that isn't
-    known ends the query with an error: nothing is guessed.
+    The column has one condition for each distinct text. A selector that isn't among them ends the
+    query with an error.
     """
     condition = F.when(selector.isNull(), F.lit(True))
     for text in sorted({text for text in texts if text is not None}):

@@ -1,7 +1,7 @@
 """A selector as a condition on the rows of `messages`: the same answer as the gateway's.
 
-Truth is Spark's own, with the same three values. Each condition uses those below it once: the
-column grows with the selector, not with its exponent.
+Truth values are Spark's own: true, false and null for unknown. Each condition uses those below it
+once, so the column's size grows linearly with the selector's.
 """
 
 import math
@@ -45,7 +45,7 @@ from distributary.pipeline.transforms.selector.selector_values import (
 from distributary.pipeline.transforms.selector.term_renderings import as_column
 from distributary.pipeline.transforms.selector.terms import Term
 
-#: Items of a regular expression that stand in one group.
+#: Most items of a regular expression in one group.
 _GROUP = 64
 
 
@@ -57,8 +57,8 @@ def column(selector: Selector) -> Column:
 def condition(selector: Selector) -> Term:
     """Whether a row of `messages` is selected; never null.
 
-    A row with an `error` has nothing of its message but the header fields, though the gateway may
-    have read more of it.
+    Of a row with an `error` only the header fields are known, though the gateway may have read
+    more of the message.
     """
     return F.coalesce(truth(selector), F.lit(False))
 
@@ -66,8 +66,8 @@ def condition(selector: Selector) -> Term:
 def truth(selector: Selector) -> Term:
     """Return a selector's result for a row of `messages`: true, false, or null for unknown.
 
-    Each name is looked up once in a row. What is in the lambda isn't compiled to Java by Spark,
-    which gives up on a selector with some hundred comparisons, after half a minute.
+    Each name is looked up once in a row. Spark doesn't compile the inside of a lambda to Java. It
+    would give up on a selector with some hundred comparisons, after half a minute.
     """
     found = {name: named(name) for name in sorted(selector.identifiers)}
     fields = {
@@ -93,12 +93,12 @@ def truth(selector: Selector) -> Term:
 
 
 def _bound(columns: Sequence[Term], body: Callable[[Term], Term]) -> Term:
-    """The body, whose argument is a struct of the columns: each is evaluated once."""
+    """The body with a struct of the columns as its argument, so that each is evaluated once."""
     return F.get(F.transform(F.array(F.struct(*columns)), body), F.lit(0))
 
 
 def _truth(node: Expression, names: Names) -> Term:  # noqa: C901 (one case for each kind)
-    """A node as a truth value; what is no boolean is unknown."""
+    """A node as a truth value; a value that is no boolean is unknown."""
     match node:
         case Comparison(comparator, left, right):
             if isinstance(left, _CONDITIONS) or isinstance(right, _CONDITIONS):
@@ -127,12 +127,12 @@ def _truth(node: Expression, names: Names) -> Term:  # noqa: C901 (one case for 
     assert_never(node)
 
 
-#: What is true, false or unknown, and nothing else.
+#: Nodes whose value is always true, false or unknown.
 _CONDITIONS = (Comparison, Between, Like, In, IsNull, Not, And, Or)
 
 
 def _joined(operands: list[Term], join: Callable[[Term, Term], Term]) -> Term:
-    """All of them joined; halved, so that a thousand are ten levels."""
+    """All operands joined, by halves: a thousand are ten levels deep."""
     if len(operands) == 1:
         return operands[0]
     half = len(operands) // 2
@@ -144,7 +144,7 @@ def _there(value: Value) -> Term:
 
 
 def _of(operands: Sequence[Expression], names: Names, condition: Callable[..., Term]) -> Term:
-    """The condition on the values of operands; what is calculated is calculated once."""
+    """The condition on the values of operands; each calculation is made once."""
     steps = {
         n: calculated(operand, names).alias(f"result{n}")
         for n, operand in enumerate(operands)
@@ -169,7 +169,7 @@ def _of(operands: Sequence[Expression], names: Names, condition: Callable[..., T
 
 
 def _compared(comparator: Comparator, left: Value, right: Value) -> Term:
-    """Unknown if one isn't there, false for unlike kinds; `<>` is NOT `=`."""
+    """Two values compared: unknown if one is absent, false for unlike kinds; `<>` is NOT `=`."""
     if comparator == "<>":
         return ~_compared("=", left, right)
     known = left.there is None, right.there is None
@@ -187,14 +187,14 @@ def _compared(comparator: Comparator, left: Value, right: Value) -> Term:
 
 
 def _all_there(parts: tuple[Term, Term], known: tuple[bool, bool]) -> Term:
-    """Whether both aren't null; one of a value that is always there isn't."""
+    """Whether both aren't null; a value known to be always there isn't tested."""
     tests = [part.isNotNull() for part, always in zip(parts, known, strict=True) if not always]
     return _joined(tests, Term.__and__) if tests else F.lit(True)
 
 
 def _without_nan(value: Value) -> Term | None:
-    """A number to compare. For Spark NaN is equal to itself and above all others; to a selector it
-    is neither. What is always there is no NaN."""
+    """A number to compare, null for NaN. To Spark NaN is equal to itself and above all others, to a
+    selector neither. A value that is always there is never NaN."""
     if value.double is None or value.there is None:
         return value.double
     return F.nullif(value.double, F.lit(math.nan))
@@ -222,7 +222,7 @@ def _between(value: Value, low: Value, high: Value) -> Term:
 
 
 def _code(node: Expression, names: Names) -> Term:
-    """1 for true, 0 for false, 2 for what is there and no boolean, null for what is unknown."""
+    """1 for true, 0 for false, 2 for a value that is no boolean, null for unknown."""
     if isinstance(node, _CONDITIONS):
         return _truth(node, names).cast("int")
 
@@ -235,7 +235,7 @@ def _code(node: Expression, names: Names) -> Term:
 
 
 def _codes_compared(comparator: Comparator, left: Term, right: Term) -> Term:
-    """A comparison in which one side is a condition, and so each side is used once."""
+    """A comparison of which one side is a condition; each side is used once."""
     match comparator:
         case "=":
             return left == right
@@ -247,7 +247,7 @@ def _codes_compared(comparator: Comparator, left: Term, right: Term) -> Term:
 
 
 def _of_text(value: Value, result: Callable[[Term], Term]) -> Term:
-    """The result for a text, false for what is no text, null for what isn't there."""
+    """The result for a text, false for any other value, null for an absent one."""
     no_text = F.when(_there(value), F.lit(False))
     if value.text is None:
         return no_text
@@ -255,8 +255,8 @@ def _of_text(value: Value, result: Callable[[Term], Term]) -> Term:
 
 
 def _like(value: Value, pattern: str, escape: str | None) -> Term:
-    """As `pipeline.selector.like`: what the text ends with is looked at by itself, so that all the
-    rest goes over the text once."""
+    """LIKE as in `pipeline.selector.like`: the text's end is tested by itself, so the test of all
+    the rest goes over the text once."""
     first, *rest = pieces(pattern, escape)
     *between, last = rest or [Piece(())]
     middle, end = [one for one in between if one.parts], len(last.parts)
@@ -279,10 +279,10 @@ def _like(value: Value, pattern: str, escape: str | None) -> Term:
 
 
 def _begins(text: Term, first: Piece, middle: list[Piece]) -> Term:
-    """Whether a text has the pieces one behind the other, the first one where it begins.
+    """Whether a text begins with the first piece and has the others behind it, in order.
 
-    Few long pieces are looked for one by one; many short ones are one regular expression, which
-    tries a piece at each place and comes to the next one without going over the text again.
+    Few long pieces are searched one by one. Many short ones are one regular expression, which tries
+    a piece at each place and comes to the next piece without going over the text again.
     """
     begin = rf"(?s)\A{_expression_of(first)}"
     longest = max((len(one.parts) for one in middle), default=0)
@@ -300,7 +300,7 @@ def _begins(text: Term, first: Piece, middle: list[Piece]) -> Term:
 
 
 def _expression_of(piece: Piece) -> str:
-    """A regular expression of Java's for what lies between two `%`."""
+    """Java's regular expression for a piece, the part of a pattern between two `%`."""
     items = []
     for part in piece.parts:
         if part == ONE:
@@ -312,9 +312,9 @@ def _expression_of(piece: Piece) -> str:
 
 
 def _grouped(items: list[str]) -> str:
-    """Items one after the other, as groups of groups. Java's matcher goes a level deeper with each
-    item, and comes back at the end of a group: 8,000 in a row would be the end of its stack, and of
-    the JVM. An atomic group changes nothing here, because each item has one way to fit."""
+    """Items one after the other, as groups of groups. Java's matcher recurses at each item, and
+    returns at the end of a group: 8,000 items in a row would overflow its stack, and end the JVM.
+    An atomic group changes no result here, because each item can match in one way only."""
     while len(items) > _GROUP:
         chunks = [items[at : at + _GROUP] for at in range(0, len(items), _GROUP)]
         items = [f"(?>{''.join(chunk)})" for chunk in chunks]

@@ -1,11 +1,11 @@
 """Values of a selector's names and expressions in a row of `messages`, as columns.
 
-A selector's values have types that only each message tells, a column of Spark has one type. So a
+The type of a selector's value depends on the message, and a column of Spark has one type. So a
 value is several columns (`Value`).
 
-Rule 1: arithmetic, whose nodes use their operands several times, isn't nested: it is steps in
-        postfix order that one fold takes over a stack, so that a column grows with its selector.
-Rule 2: it is the arithmetic of `pipeline.selector.evaluate`: exact in 64 bits or without a value.
+Rule 1: arithmetic isn't nested, as its nodes use their operands several times: it becomes steps in
+        postfix order, and one fold takes them over a stack. So a column grows with its selector.
+Rule 2: arithmetic is that of `pipeline.selector.evaluate`: exact in 64 bits or without a value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,17 +36,17 @@ _TEXTS = {
     "JMSXUserID": "user_id",
 }
 
-#: One value on the stack of a calculation; all null if it has none.
+#: One value on the stack of a calculation; an item without a value has only nulls.
 _RESULT = "struct<text: string, exact: bigint, double: double>"
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A part that isn't of the value's kind is null in a row, and None if it is so in every row.
+    """One value as a column for each kind: null in rows with another kind, None if all rows are so.
 
-    An exact number is `double`, too. `there` is never null: false for what is NULL or unknown; None
-    for what is always there, and then its parts are never null. A value that is there without any
-    part is equal to nothing.
+    An exact number stands in `double`, too. `there` is never null in a row: it is false for NULL
+    and unknown. It is None for a value that is always present, whose parts are never null then. A
+    value that is present without any part is equal to no other.
     """
 
     there: Term | None = None
@@ -119,7 +119,7 @@ def _property(found: Term) -> Value:
 
 
 def or_null(part: Term | None, kind: str) -> Term:
-    """A part of a value, and a null of that type where it has none."""
+    """A part of a value, or a null of that type if the value has no such part."""
     return F.lit(None).cast(kind) if part is None else part
 
 
@@ -127,14 +127,14 @@ def or_null(part: Term | None, kind: str) -> Term:
 
 
 def calculated(node: Expression, names: Names) -> Term:
-    """The result of an expression, as _RESULT: a fold over its steps, which keeps a stack."""
+    """The result of an expression as _RESULT: a fold over its steps, with a stack."""
     steps = F.array(*_steps(node, names))
     stack = F.array().cast(f"array<{_RESULT}>")
     return F.aggregate(steps, stack, _step, lambda left: F.element_at(left, 1))
 
 
 def _steps(node: Expression, names: Names) -> Iterator[Term]:
-    """In postfix order: a value is pushed, an operator takes two and pushes one."""
+    """Steps in postfix order: a value is pushed, an operator takes two and pushes one."""
     match node:
         case Literal() | Identifier():
             yield _pushing(value_of(node, names))
@@ -173,7 +173,7 @@ def result(of: Term) -> Value:
 
 
 def _applied(sign: Term, left: Term, right: Term) -> Term:
-    """Return an operator's result for two values; no value if it isn't defined for them."""
+    """Return an operator's result for two values, without a value if it isn't defined for them."""
     exactly = left["exact"].isNotNull() & right["exact"].isNotNull()
     doubles = [F.coalesce(of["double"], of["exact"].cast("double")) for of in (left, right)]
     short = F.length(left["text"]) + F.length(right["text"]) <= TEXT_CHARS_MAX
@@ -186,7 +186,7 @@ def _applied(sign: Term, left: Term, right: Term) -> Term:
 
 
 def _exactly(sign: Term, left: Term, right: Term) -> Term:
-    """Null beyond 64 bits and for a division by zero."""
+    """The exact result: null beyond 64 bits and for a division by zero."""
     divides = (right != 0) & ~((left == -EXACT_END) & (right == -1))
     return (
         F.when(sign == "+", F.try_add(left, right))
@@ -198,7 +198,7 @@ def _exactly(sign: Term, left: Term, right: Term) -> Term:
 
 
 def _approximately(sign: Term, left: Term, right: Term) -> Term:
-    """Null if one of them is no number, and for a division by zero."""
+    """The approximate result: null if a side is no number, and for a division by zero."""
     return (
         F.when(sign == "+", left + right)
         .when(sign == "-", left - right)

@@ -1,8 +1,8 @@
-"""Terms as texts of SQL, and as columns of Spark: an expression that Spark reads from that text.
+"""Terms as texts of SQL, and as columns that Spark reads from such a text.
 
-A column made call by call would be hundreds of calls into the JVM for each selector.
+A column made by calls of pyspark would take hundreds of calls into the JVM for each selector.
 
-Rule: a text of a user is a literal, which every session reads alike, whatever its settings.
+Rule: a user's text becomes a literal that every session reads alike, with any settings.
 """
 
 import math
@@ -35,17 +35,17 @@ _READ_OTHERWISE = frozenset("\\'$")
 
 
 def as_column(term: Term) -> Column:
-    """The column of Spark."""
+    """The term as a column of Spark."""
     return F.expr(as_sql(term))
 
 
 def as_sql(term: Term) -> str:
-    """The text of SQL, in parentheses where it needs them; of one term always the same."""
+    """The term as a text of SQL, with parentheses where needed; equal for equal terms."""
     return _text({}, term)
 
 
 def _text(bound: Mapping[Variable, str], term: Term) -> str:  # noqa: C901, PLR0912 (one case for each kind)
-    """The same within lambdas, whose variables have these names."""
+    """The text of a term inside lambdas whose variables have these names."""
     of = partial(_text, bound)
     match term.node:
         case Name(name):
@@ -106,7 +106,7 @@ def _literal(value: Plain) -> str:
 
 
 def _string(value: str) -> str:
-    """A text in an expression, by its bytes if any sign in it could be read as something else:
+    """A text in an expression, written as bytes if a sign in it depends on settings:
     `spark.sql.parser.escapedStringLiterals` takes escapes as they stand, and
     `spark.sql.variable.substitute` looks for `${` even within quotes."""
     if _READ_OTHERWISE & set(value):
@@ -115,7 +115,7 @@ def _string(value: str) -> str:
 
 
 def text_literal(value: str) -> str:
-    """A text in SQL."""
+    """A text as a literal in SQL."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

@@ -1,9 +1,9 @@
-"""Expressions over the rows of a table, from which both a column of Spark and a text of SQL follow
+"""Expressions over the rows of a table, which become a column of Spark or a text of SQL
 (`term_renderings`).
 
-A column is for a session; its text, which Spark 4.2 doesn't give back in a form that it reads, is
-for a view that a catalog keeps. The functions are called as those of pyspark.sql.functions, and do
-the same.
+A session needs a column; a view in a catalog needs a text, and Spark 4.2 gives a column's text back
+in a form that it doesn't read. The functions have the names of those in pyspark.sql.functions, and
+do the same.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variable:
-    """A lambda's argument: no other one is equal. The rendering gives it a name."""
+    """A lambda's argument, equal to itself alone. The rendering gives it a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Lambda:
-    """A function of each element."""
+    """A function that Spark calls for each element."""
 
     variables: tuple[Variable, ...]
     body: "Term"
@@ -60,7 +60,7 @@ class Lambda:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """A struct, by the names of its fields."""
+    """A struct: names and terms of its fields."""
 
     fields: "tuple[tuple[str, Term], ...]"
 
@@ -75,7 +75,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value as another type; `is_safe`: null where it is none."""
+    """A value as another type; `is_safe`: null for a value that can't be cast."""
 
     of: "Term"
     kind: str
@@ -84,7 +84,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """IS NULL, IS NOT NULL, NOT."""
+    """A test of one term: IS NULL, IS NOT NULL, NOT."""
 
     of: "Term"
     test: str
@@ -113,8 +113,8 @@ Node: TypeAlias = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """One expression. It has the operators and methods of a column that are used here; in a struct
-    `known` is its name."""
+    """One expression. It has the operators and methods of a column that selectors need; `known` is
+    its name in a struct."""
 
     node: Node
     known: str = ""
@@ -180,7 +180,7 @@ class Term:
 
 
 class CaseTerm(Term):
-    """`when`, and what may follow it."""
+    """A term made by `when`, to which more cases or an `otherwise` may be added."""
 
     __slots__ = ()
 
@@ -219,7 +219,7 @@ def when(condition: Term, value: Term) -> CaseTerm:
 
 
 def struct(*fields: Term) -> Term:
-    """Each field has an alias."""
+    """A struct of fields, each of which has an alias."""
     return Term(Struct(tuple((one.known, one) for one in fields)))
 
 

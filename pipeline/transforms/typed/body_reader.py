@@ -1,7 +1,7 @@
 """Bodies of one version of a schema, many at a time, as columns.
 
-Rule: what the fast way of a simple schema (`json_structs`) doesn't read, `RowReader` judges, one by
-      one. Which of them read a body can't be seen in the columns.
+Rule: `json_structs` reads bodies of a simple schema fast; `RowReader` reads or rejects all others
+      one by one. Both make the same columns of a body.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from distributary.pipeline.schemas.typed_row import Misfit, TypedRow
 from distributary.pipeline.transforms.materialize.messages import Decoded
 from distributary.pipeline.transforms.typed.typed_columns import NoTimes, of_rows, of_structs
 
-#: Columns that rows of `rejected`, and of typed tables and their readers, are made of.
+#: Columns of the log for rows of `rejected`; decoded columns for typed rows and their readers.
 _LOG: Final = ("topic", "sequence", "group", "day", "message")
 _DECODED: Final = (
     *("sequence", "published_at", "message_id", "properties", "group"),
@@ -39,7 +39,7 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """Messages of one topic: decoded, and their `places` among rows of the log; `plain` as
+    """Messages of one topic, decoded, and their `places` among rows of the log; `plain` is
     PLAIN_BODY."""
 
     log: pa.RecordBatch
@@ -55,14 +55,14 @@ class Bodies:
         return found.only(places)
 
     def only(self, places: Places) -> "Bodies":
-        """Those at these places, in rising order; all of them aren't copied."""
+        """The messages at these places, in rising order; copied only if they aren't all."""
         if len(places) == len(self.places):
             return self
         at = cast("Any", pa.array(places))
         return Bodies(self.log, self.decoded.take(at), self.plain.take(at), self.places[places])
 
     def rows(self) -> pa.RecordBatch:
-        """As the log has them, whole messages too: for what doesn't fit."""
+        """The messages' rows of the log, with their bytes: for misfits."""
         return self.log.select(_LOG).take(cast("Any", pa.array(self.places)))
 
     def values(self) -> list[bytes | str | None]:
@@ -82,7 +82,7 @@ class Bodies:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The places of bodies that fit, in rising order, with the columns of these; and the misfits by
+    """The places of bodies that fit, in rising order, with their columns; and the misfits with
     their places."""
 
     fitting: Places
@@ -92,7 +92,7 @@ class Read:
 
 @dataclass(slots=True)
 class BodyReader:
-    """Reads by one version; for one task, as readers aren't shared."""
+    """Reads bodies by one version of a schema. It belongs to one task: readers aren't shared."""
 
     reader: RowReader
     _decode: Decode | None = field(init=False)
@@ -119,7 +119,7 @@ class BodyReader:
         return Read(together[order], columns, odd)
 
     def _structs(self, values: Sequence[bytes | str | None]) -> tuple[list[JsonStruct], Places]:
-        """Return the bodies that the fast way reads, and their places."""
+        """Return the bodies that `json_structs` reads, and their places."""
         structs, left = list[JsonStruct](), list[int]()
         if self._decode is None:
             return structs, np.zeros(0, np.int64)
@@ -127,14 +127,14 @@ class BodyReader:
         while len(structs) + len(left) < len(values):
             try:
                 structs.extend(found)
-            except UNREAD:  # what came before is in the list, and the next one is asked next
+            except UNREAD:  # earlier structs are in the list; `found` goes on behind this body
                 left.append(len(structs) + len(left))
         return structs, np.delete(np.arange(len(values)), left)
 
     def _rows(
         self, bodies: Bodies, values: Sequence[bytes | str | None], left: Sequence[int]
     ) -> tuple[list[TypedRow], list[int], list[tuple[int, Misfit]]]:
-        """The rows of those that fit, where these stand, and the misfits."""
+        """The rows of the bodies that fit, their places, and the misfits."""
         some = bodies.only(np.array(left, np.int64))
         whole = some.rows().column("message")
         kinds = cast("list[Any]", some.decoded.column("body_kind").to_pylist())
@@ -157,8 +157,8 @@ class BodyReader:
     def _columns(
         self, structs: Sequence[JsonStruct], places: Places, kinds: Kinds
     ) -> "tuple[list[pa.Array[Any]], Places]":
-        """The columns of those structs of which they can be made, and where these stand. Days that
-        there aren't are found by halves."""
+        """The columns of the structs that convert, and the places of these. A struct with a day
+        that doesn't exist is found by halving."""
         said = self.reader.layout.columns
         try:
             return of_structs(structs, said, kinds), places

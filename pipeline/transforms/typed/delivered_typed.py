@@ -1,7 +1,7 @@
 """Deliveries of a subscription, with bodies as typed columns: for the source `subscription`.
 
-Rule: which version of a schema reads the bodies is said by the columns themselves, so all processes
-      of a query read by one version, whatever is set meanwhile.
+Rule: the columns' metadata has the version of the schema that reads the bodies, so all processes of
+      a query read by one version, also if another one is set meanwhile.
 """
 
 import json
@@ -34,8 +34,8 @@ _MISFIT: Final = StructField(
 
 def typed_schema(name: str, texts: Sequence[str]) -> StructType:
     """The columns of deliveries: those of `messages`, the body by a schema, `misfit`, `attempts`.
-    `name` is the topic or pattern of the schema; `texts` are its versions as the log has them, the
-    one that reads first. Raises InvalidRequest where that one isn't there."""
+    `name` is the topic or pattern of the schema; `texts` are its versions as in the log, first the
+    version that reads. Raises InvalidRequest when there is no such version."""
     columns = columns_of(texts[0]) if texts else ""
     if not columns:
         raise InvalidRequest(f"there is no schema for '{name}'")
@@ -47,7 +47,7 @@ def typed_schema(name: str, texts: Sequence[str]) -> StructType:
 
 
 def delivered_typed(batches: Batches, failed: Mapping[int, str], schema: StructType) -> Batches:
-    """Batches with the columns COPIED and `message`, as `schema`; `failed` as of `delivered`."""
+    """Batches with the columns COPIED and `message`, as `schema`; `failed` as in `delivered`."""
     whole = arrow_schema(schema)
     kind = cast("pa.StructType", whole.field(VALUE).type)
     kinds = [(one.name, one.type) for one in kind]

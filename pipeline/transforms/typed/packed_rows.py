@@ -1,7 +1,8 @@
-"""Typed rows of several tables in one DataFrame, for what Spark writes by itself: a message's table
-and columns are known when it was read, and a DataFrame has the same columns in each row.
+"""Typed rows of several tables in one DataFrame, for tables that Spark itself writes. All rows of a
+DataFrame have the same columns, but the columns of a message depend on its table: so they are
+packed.
 
-Rule: what becomes of a message is said by `TypedRows`, as where files are written beside Spark.
+Rule: `TypedRows` makes the rows, as it does where files are written beside Spark.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ _KINDS: Final[dict[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """Rows of typed tables; `topics` has the names of those tables, with their topics."""
+    """Rows of typed tables; `topics` has the topics of those tables by their names."""
 
     packed: DataFrame
     topics: Mapping[str, str]
@@ -44,15 +45,15 @@ class PackedRows:
         first: int,
         limits: MessageLimits,
     ) -> "PackedRows":
-        """Of rows of topic_log, those in groups after `after`, by table, or `first` for others.
-        They are made here, once, and kept while they are referenced."""
+        """The typed rows of topic_log in groups after the table's `after`, or after `first` for
+        other tables. They are made here, once, and kept while they are referenced."""
         made = partial(_packed, events=events, after=dict(after), first=first, limits=limits)
         packed = message_rows(log).mapInArrow(made, _PACKED).localCheckpoint()
         found = packed.select("name", "topic").distinct().collect()
         return cls(packed, {row.name: row.topic for row in found})
 
     def rows(self, name: str, kind: StructType) -> DataFrame:
-        """Those of one table, which has these columns."""
+        """The rows of one table, which has these columns."""
         mine = self.packed.where(F.col("name") == name)
         return mine.select("packed").mapInArrow(_unpacked, kind)
 

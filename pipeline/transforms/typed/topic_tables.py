@@ -1,8 +1,8 @@
-"""Which tables a topic's schemas make, and which of them a message belongs to.
+"""The tables that a topic's schemas make, and the table of each message.
 
-Rule 1: a table only grows: its columns are added to, and all may be null. A version whose columns
+Rule 1: a table only grows: columns are added to it, and each may be null. A version whose columns
         can't be added begins the next table, beside it (`orders.v2`); nothing is rewritten.
-Rule 2: columns are as wide as they can become from the start: integers are longs, floats doubles.
+Rule 2: columns have their widest type from the start: integers are longs, floats doubles.
 Rule 3: tables follow from the events alone, so every process with the events finds the same tables.
 """
 
@@ -54,8 +54,8 @@ OWN: Final = StructType(
 
 @dataclass(frozen=True, slots=True)
 class SchemaEvent:
-    """A schema was set for a topic or a pattern, or dropped: then it is None. It counts for
-    messages from `floor` on. `columns` are Spark's, as JSON."""
+    """A schema was set for a topic or a pattern, or dropped (`schema` is None). The event counts
+    for messages from `floor` on. `columns` are Spark's, as JSON."""
 
     topic: str
     floor: int
@@ -86,8 +86,8 @@ def in_order(rows: Iterable[Mapping[str, Any]]) -> list[SchemaEvent]:
 
 @dataclass(frozen=True, slots=True)
 class Reign:
-    """From this sequence on messages of a topic are read by this version, and go into this table;
-    None: they have no schema. `names` are the table's columns by those of the version."""
+    """From `floor` on messages of a topic are read by this version, and go into this table; None:
+    they have no schema. `names` are the version's columns with the names in the table."""
 
     floor: int
     schema: SchemaVersion | None
@@ -97,7 +97,7 @@ class Reign:
 
 @dataclass(frozen=True, slots=True)
 class TopicTables:
-    """All that the events say of one topic."""
+    """The reigns over one topic, and its tables, by the events."""
 
     reigns: tuple[Reign, ...]
     tables: dict[str, StructType]  #: by name, below FOLDER

@@ -1,7 +1,7 @@
 """Topics by their names, for SQL: `SELECT * FROM orders`.
 
-Rule: a topic that has several tables side by side is one view of all their rows. A column that
-      isn't of one type in all of them is text there: what isn't a plain value is its JSON.
+Rule: a topic with several tables side by side is one view of all their rows. A column whose type
+      differs between them is text in the view; a list, map or struct is its JSON.
 """
 
 import json
@@ -24,7 +24,7 @@ from distributary.pipeline.transforms.typed.topic_tables import (
     topic_tables,
 )
 
-#: Of a session: the names of its views of topics, as JSON.
+#: Setting of a session with the names of its views of topics, as JSON.
 _MADE: Final = "spark.distributary.topics"
 
 
@@ -33,9 +33,9 @@ def register_topics(
     schemas: Mapping[str, Iterable[Mapping[str, Any]]],
     taken: Iterable[str],
 ) -> None:
-    """Make the views in the session of these tables; those of another home, made before, are gone.
-    Of a lake each has the rows of all logs that have the topic, and a column `_log` in front; a
-    home that is none has one log without a name. `schemas` are the rows of each log's table."""
+    """Make the views in the session of these tables; views made before, of another home, go. A view
+    of a lake has the rows of all logs that have the topic, and a column `_log` in front; a home
+    that is no lake has one log without a name. `schemas` are the rows of each log's table."""
     spark = next(iter(logs.values())).spark
     for name in json.loads(spark.conf.get(_MADE, "[]") or "[]"):
         spark.catalog.dropTempView(name)
@@ -54,10 +54,11 @@ def register_topics(
 def topic_views(
     tables: Tables, schemas: Iterable[Mapping[str, Any]], taken: Iterable[str]
 ) -> dict[str, DataFrame]:
-    """A view for each topic that has typed tables by these rows of `schemas`, by its name; one of
-    the names that are `taken` gets `_` behind it.
+    """By name a view for each topic that has typed tables by these rows of `schemas`; a name that
+    is `taken` gets `_` behind it.
 
-    Cost: a look at each typed table; if there are patterns, the topics of `messages` once.
+    Cost: a look at each typed table; if there are patterns, one reading of the topics of
+    `messages`.
     """
     events = in_order(schemas)
     known = {name.lower() for name in taken}
@@ -85,8 +86,8 @@ def _topics(tables: Tables, events: list[SchemaEvent]) -> list[str]:
 
 
 def topic_of_logs(logs: Mapping[str, DataFrame]) -> DataFrame:
-    """The typed rows of one topic in several logs, with TYPED_LOG in front: a field of that name
-    has `_` behind it."""
+    """The typed rows of one topic in several logs, with TYPED_LOG in front; a field of that name
+    gets `_` behind it."""
     names = beside(
         dict.fromkeys(one for rows in logs.values() for one in rows.columns), [TYPED_LOG]
     )

@@ -1,7 +1,7 @@
 """Columns of typed tables, made of the values of many bodies at once.
 
-`of_rows` takes rows as `RowReader` makes them, `of_structs` those of `json_structs`. Both make the
-same of the same bodies.
+`of_rows` takes rows of `RowReader`, `of_structs` structs of `json_structs`. Both make the same
+columns of the same bodies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,13 @@ from distributary.pipeline.schemas.typed_row import TypedRow
 
 Array: TypeAlias = "pa.Array[Any]"
 
-#: So many tuples are there at once. From 700 on Python looks for cycles among them, which took as
-#: long as they themselves.
+#: Tuples in memory at once. From 700 on Python's collector looks for cycles among them, which took
+#: as long as making them.
 TOGETHER: Final = 500
 
 
 class NoTimes(Exception):
-    """Texts of dates or times that aren't as TIMES has them: `odd` are the bodies with one."""
+    """Texts of dates or times don't match TIMES; `odd` is a mask of the bodies with one."""
 
     def __init__(self, odd: NDArray[np.bool_]) -> None:
         super().__init__("a text is no date or time of those that are read at once")
@@ -56,7 +56,7 @@ def _has_map(kind: pa.DataType) -> bool:
 
 
 def _as_arrow(value: Any, kind: pa.DataType) -> object:
-    """Dicts of maps as pairs, however deep they are."""
+    """A value with the dicts of its maps as pairs, at any depth."""
     if value is None:
         return None
     match kind:
@@ -74,8 +74,8 @@ def of_structs(
     columns: Sequence[Column],
     kinds: Sequence[tuple[str, pa.DataType]],
 ) -> list[Array]:
-    """The columns of these types: the fields in their order, which is that of `columns`, the
-    layout's. Raises NoTimes, and ArrowInvalid for a day that there isn't."""
+    """The columns of these types. The structs' fields are in the order of `columns`, the layout's.
+    Raises NoTimes, and ArrowInvalid for a day that doesn't exist."""
     values = _values(structs, columns)
     odd = np.zeros(len(structs), np.bool_)
     for nth, one in enumerate(columns):
@@ -89,7 +89,7 @@ def of_structs(
 
 
 def _values(structs: Sequence[JsonStruct | None], columns: Sequence[Column]) -> list[Any]:
-    """Those of each column, in its order; null where there is no struct."""
+    """The values of each column, in the structs' order; None where a struct is None."""
     nothing = (None,) * len(columns)
     values: list[Any] = [[] for _ in columns]
     for begin in range(0, len(structs), TOGETHER):
@@ -103,7 +103,7 @@ def _values(structs: Sequence[JsonStruct | None], columns: Sequence[Column]) -> 
 def _fields(
     values: Sequence[Any], columns: Sequence[Column], kinds: Mapping[str, pa.DataType]
 ) -> dict[str, Array]:
-    """By their names: another version may have had them in another order, and with others."""
+    """The columns by name: another version may have them in another order, or have other ones."""
     return {
         one.name: _of_struct_values(some, one.type, kinds[one.name])
         for one, some in zip(columns, values, strict=True)
@@ -148,7 +148,7 @@ def _map(
 
 
 def _offsets(values: Sequence[Any]) -> Any:
-    """Where each begins, and where the last ends; null where there is none."""
+    """The offset of each value's beginning, null for None; then the offset of the end."""
     offsets: list[int | None] = []
     at = 0
     for one in values:

@@ -1,7 +1,7 @@
 """Decoded messages as rows of typed tables, or as rows of `rejected`, in Arrow.
 
-Rule: a message at whose sequence its topic has a schema is in exactly one of them; all others are
-      in none.
+Rule: a message is in exactly one of these tables if its topic has a schema at its sequence, and
+      otherwise in none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,8 +32,8 @@ from distributary.pipeline.transforms.typed.topic_tables import (
 
 @dataclass(frozen=True, slots=True)
 class TypedPart:
-    """Rows of one table: `name` is its place below the folder of all tables; `topic` whose it is,
-    empty for `rejected`. `groups` has the group of each row."""
+    """Rows of one table: `name` is its place below the folder of all tables, `topic` is the table's
+    topic, empty for `rejected`. `groups` has the group of each row."""
 
     name: str
     topic: str
@@ -43,14 +43,15 @@ class TypedPart:
 
 @dataclass(slots=True)
 class TypedRows:
-    """Makes rows by the events of schemas; for one task, as readers aren't shared."""
+    """Makes rows by the events of schemas. It belongs to one task: readers aren't shared."""
 
     events: Sequence[SchemaEvent]
     _topics: dict[str, TopicTables] = field(default_factory=dict)
     _readers: dict[SchemaVersion, BodyReader] = field(default_factory=dict)
 
     def made(self, log: pa.RecordBatch, decoded: Decoded) -> Iterator[TypedPart]:
-        """`log` has the rows of topic_log, with `message`, `decoded` the same as MESSAGES."""
+        """The typed and rejected rows of messages: `log` has their rows of topic_log with
+        `message`, `decoded` the same rows decoded."""
         topics = log.column("topic").dictionary_encode()
         codes = topics.indices.to_numpy(zero_copy_only=False)
         sequences = log.column("sequence").to_numpy()
