@@ -1,8 +1,8 @@
-"""What all tests share: how Hypothesis runs here, what the crash rounds are drawn from, and one
-small Spark for the whole run, in which each process has a session.
+"""Shared by all tests: settings of Hypothesis, the seed of crash rounds, and one small Spark for
+the whole run, in which each process has a session.
 
-The tests of a room of `pipeline`, `ingest` or `jobs` stand in the folder of the same name; what
-they are made of is in `support`.
+The tests of a room of `pipeline`, `ingest` or `jobs` stand in the folder of the same name; their
+helpers are in `support`.
 """
 
 import gc
@@ -65,8 +65,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_sessionfinish() -> None:
-    """What is still there lives to the end of the process: the last collection of cycles would let
-    go of Proton's sessions before their links, and Proton frees such a link twice."""
+    """Keep all remaining objects to the end of the process: the last collection of cycles would
+    drop Proton's sessions before their links, and Proton frees such a link twice."""
     gc.freeze()
 
 
@@ -86,15 +86,14 @@ def pytest_runtest_teardown(
 
 @pytest.fixture
 def crash_seed(request: pytest.FixtureRequest) -> int:
-    """What a crash round is drawn from, besides its name."""
+    """The seed of a crash round, beside its name."""
     return int(request.config.getoption("--seed"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever needs the session needs a JVM, and is marked so. Files that take minutes (with a
-    JVM, a time-out of their own, or kills) are spread evenly among the others, from the begin to
-    shortly before the end: they take the processors, and the others wait for something most of the
-    time."""
+    """Mark each test with a session as one that needs a JVM. Files that take minutes (with a JVM, a
+    time-out of their own, or kills) are spread evenly among the others, from the begin to shortly
+    before the end: they use the processors, and the others wait for something most of the time."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)

@@ -8,20 +8,25 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("pipeline", "ingest", "jobs", "client", "examples")
+#: Parts of the tests. Of their strings only docstrings and messages of assertions are prose.
+TESTS = ("tests/conftest.py", "tests/support", "tests/ingest")
 RIDDLES = re.compile(r"\b([Ww]ho(?:m|se)?ever|[Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybody)\b")
 #: A docstring begins with a noun or a verb.
 NO_NOUN = re.compile(r"\s*(What|Who|Whom|Whoever|Nobody|Somebody)\b")
 #: A word in quotation marks or as code is a name, and so is a value of a table's column.
 QUOTED = re.compile(r"`[^`]*`|\"\w+\"|'\w+'|\"nobody connected\"")
 
-FILES = sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))
+
+def files(room: str) -> list[Path]:
+    """The files of a room, or a file itself."""
+    return [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py"))
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
@@ -33,6 +38,17 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+def prose(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each comment, docstring and message of an assertion."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    yield from docstrings(source)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assert) and node.msg is not None:
+            yield node.lineno, ast.unparse(node.msg)
+
+
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of each docstring."""
     for node in ast.walk(ast.parse(source)):
@@ -42,11 +58,11 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
                 yield node.body[0].lineno, said
 
 
-def broken(source: str) -> list[str]:
-    """The lines of a file that break the rule."""
+def broken(source: str, read: Callable[[str], Iterator[tuple[int, str]]] = texts) -> list[str]:
+    """The lines of a file that break the rule in the texts that are read."""
     riddles = [
         f"{line}: {found[0]}"
-        for line, text in texts(source)
+        for line, text in read(source)
         for found in RIDDLES.finditer(QUOTED.sub("", text))
     ]
     return riddles + [
@@ -56,12 +72,13 @@ def broken(source: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", ROOMS + TESTS)
 def test_each_sentence_names_its_thing(room: str) -> None:
+    read = prose if room in TESTS else texts
     found = {
         str(file.relative_to(ROOT)): lines
-        for file in FILES
-        if file.is_relative_to(ROOT / room) and (lines := broken(file.read_text()))
+        for file in files(room)
+        if (lines := broken(file.read_text(), read))
     }
     assert not found, f"{sum(map(len, found.values()))} places"
 
@@ -85,3 +102,20 @@ def test_a_riddle_is_found(source: str) -> None:
 )
 def test_a_name_is_no_riddle(source: str) -> None:
     assert not broken(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""What a test shows."""',
+        "x = 1  # nobody knows",
+        'assert x, "nobody knows"',
+        'def f():\n    """Nobody waits."""',
+    ],
+)
+def test_a_riddle_of_a_test_is_found(source: str) -> None:
+    assert broken(source, prose)
+
+
+def test_the_data_of_a_test_is_no_riddle() -> None:
+    assert not broken('said = "nobody knows"', prose)

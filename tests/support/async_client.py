@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Nobody:
-    """What outcomes of a message go to in tests that give none."""
+    """The receiver of a message's outcomes in tests that give none."""
 
     address = "nowhere"
 
@@ -28,7 +28,7 @@ class Nobody:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """What it gives; an error that nobody has seen, and a task that is left, fail the test."""
+    """The result of the work; an error that no code has seen, and a task left, fail the test."""
     unseen: list[str] = []
 
     async def whole() -> T:
@@ -62,12 +62,12 @@ async def taken(subscription: Subscription, count: int) -> list[ReceivedMessage]
 
 
 async def bodies(subscription: Subscription, count: int) -> list[object]:
-    """What so many messages say, each accepted."""
+    """The bodies of so many messages, each accepted."""
     return [message.body for message in await taken(subscription, count)]
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
-    """It becomes true."""
+    """Wait until the condition is true."""
     try:
         async with asyncio.timeout(PATIENCE):
             while not condition():  # noqa: ASYNC110 (other processes set no events)

@@ -258,7 +258,7 @@ class Life:
         self._serve()
 
     def _leave_out(self) -> None:
-        """What somebody publishes himself a no-local subscription isn't owed."""
+        """A no-local subscription isn't owed the messages of its own container."""
         one = self.random.choice(self.living)
         if one.dispatcher.position < self.log.sequence:
             self._serve()

@@ -21,7 +21,7 @@ from distributary.pipeline.tables.verify.verify_home import verify
 
 
 def backed_up(home: Path, folder: Path, *words: object) -> dict[str, Any]:
-    """What a backup that must succeed says of itself."""
+    """The report of a backup, which must succeed."""
     done = commands().run("backup", "--home", home, "--to", folder, "--json", *words)
     assert done.returncode == 0, done.stderr
     assert not done.stderr

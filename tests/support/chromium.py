@@ -98,8 +98,8 @@ def running() -> Iterator[Browser]:
 
 
 def evaluated(page: Page, script: str, argument: object = None) -> Any:
-    """What a script says of a page, or does there, once the page's own have run. After a click the
-    page of before is still there for a moment: `expect` something of the new one first."""
+    """The result of a script in a page, run after the page's own scripts. After a click the earlier
+    page is still there for a moment: `expect` a part of the new one first."""
     expect(page.locator("html[data-ready]")).to_have_count(1)
     return page.evaluate(script, argument)
 
@@ -114,8 +114,8 @@ def answered(page: Page, address: str) -> None:
 
 
 def violations(page: Page) -> list[tuple[str, list[str]]]:
-    """What axe finds on a page that keeps people out: its rule, and the elements. Raises
-    NoBrowser."""
+    """The violations of accessibility that axe finds on a page: the rule of each, and its elements.
+    Raises NoBrowser."""
     evaluated(page, _axe())
     found = page.evaluate("axe.run({resultTypes: ['violations']}).then((all) => all.violations)")
     return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]

@@ -85,7 +85,7 @@ def parsed(words: list[str]) -> None:
 
 
 def made(words: list[str]) -> str:
-    """What `make` lacks of what these words ask for: a target or a variable, or nothing."""
+    """The first target or variable in these words that the Makefile lacks; empty if it has all."""
     makefile = (ROOT / "Makefile").read_text()
     for word in words:
         name, is_variable, _ = word.partition("=")

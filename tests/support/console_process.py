@@ -56,6 +56,6 @@ class Console:
             self.process = None
 
     def cpu_seconds(self) -> float:
-        """What it has taken of a core so far."""
+        """The processor time that the console has taken so far."""
         assert self.process is not None
         return cpu_seconds(self.process.pid)

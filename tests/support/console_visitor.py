@@ -1,4 +1,4 @@
-"""Somebody who talks to the console without a browser, and keeps to no rule that browsers keep."""
+"""A client of the console that is no browser, and keeps no rule that browsers keep."""
 
 import http.client
 import re
@@ -11,7 +11,7 @@ _TOKEN = re.compile(r'name="form_token" value="([^"]+)"')
 
 @dataclass
 class Answered:
-    """What came back."""
+    """The answer to one request."""
 
     status: int
     headers: Mapping[str, str]

@@ -9,10 +9,10 @@ from distributary.pipeline.sequences.sequence_set import SequenceSet
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """What of a subscription is settled; together with the log, all that a restart needs.
+    """The settled sequences of a subscription: with the log they are all that a restart needs.
 
-    Everything that it is owed below `floor` is settled. `settled` are the exceptions above: runs
-    of consecutive sequences, none below the floor, ascending, no two touching.
+    All that the subscription is owed below `floor` is settled. `settled` are the exceptions above:
+    runs of consecutive sequences, none below the floor, ascending, no two touching.
     """
 
     floor: int

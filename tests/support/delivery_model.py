@@ -31,10 +31,10 @@ class Message:
     place: str = "owed"  # owed (read or not), held, dead_lettered (given up, no copy yet), gone
     holder: int = 0
     since: int = 0  # when it was delivered
-    grouped: bool = False  # it was given to somebody as one of its group, not claimed alone
+    grouped: bool = False  # a consumer got it as one of its group, not claimed alone
     due: int = 0  # after a failure: not before this
     failures: int = 0  # those that were shown
-    uncertain: int = 0  # attempts before a crash of which nobody knows how they ended
+    uncertain: int = 0  # attempts before a crash whose end is unknown
     lost: bool = False  # a lost consumer may have seen it
 
     @property
@@ -105,8 +105,8 @@ class Model:
         return entry.credit > 0 and (not self.policy.single_active or self.active == consumer)
 
     def blocked(self, message, now):
-        """Whether another of its group is delivered again later; of what was claimed the group
-        isn't known, if it was never given to anybody."""
+        """Whether another message of its group is delivered again later. The group of a claimed
+        message isn't known if the message was never given to a consumer."""
         mates = [
             one
             for one in self.at("owed")
@@ -175,7 +175,7 @@ class Model:
                 self.gave_up_unasked(effect, now)
 
     def idle(self, now):
-        """Nothing more is wanted: nothing waits that somebody would take."""
+        """Nothing is left to do: no message waits that a consumer may have."""
         for message in self.at("owed"):
             if message.expired(now) and not message.waits(now):
                 continue
@@ -218,7 +218,7 @@ class Model:
         self.detach(consumer)
 
     def crash(self, possibly_delivered_below):
-        """Nobody holds anything, and nothing waits for a time after a failure."""
+        """No message is held, and none waits for its time after a failure."""
         for message in self.at("held", "dead_lettered", "owed"):
             message.place, message.due, message.grouped = "owed", 0, False
             message.uncertain = int(message.sequence < possibly_delivered_below)

@@ -1,4 +1,4 @@
-"""Messages as bytes, drawn: as clients send them, as AMQP allows them, and as nobody should."""
+"""Messages as bytes, drawn: as clients send them, as AMQP allows them, and as AMQP forbids them."""
 
 import struct
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def list_of(*values: bytes) -> bytes:
 
 
 class Draw:
-    """What a seed makes of it."""
+    """Draws of values and messages, by a seed."""
 
     def __init__(self, seed: object) -> None:
         self.dice = Random(repr(seed))

@@ -1,5 +1,5 @@
-"""What a peer may send, worked out from the tables of `pipeline.amqp.endpoint_states` by a plain
-interpreter: what the guard in C is held against.
+"""The frames that a peer may send, by a plain interpreter of the tables of
+`pipeline.amqp.endpoint_states`. Tests compare the guard in C with it.
 """
 
 from dataclasses import dataclass, field

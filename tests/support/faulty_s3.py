@@ -81,11 +81,11 @@ class _Request:
     @property
     def object(self) -> str:
         """The key of the object that it is about."""
-        return unquote(self.path.lstrip("/").partition("/")[2])  # of whatever bucket
+        return unquote(self.path.lstrip("/").partition("/")[2])  # of any bucket
 
     @property
     def words(self) -> str:
-        """What is asked, in one line."""
+        """The request in one line."""
         if "list-type" in self.query:
             return f"LIST {self.query.get('prefix', '')}"
         if "delete" in self.query:
@@ -105,7 +105,7 @@ def _error(status: int, code: str) -> _Answer:
 
 
 class _Bucket:
-    """What is there, and what a request does to it."""
+    """The stored objects, and the effects of requests on them."""
 
     def __init__(self) -> None:
         self.objects: dict[str, _Object] = {}
@@ -261,7 +261,7 @@ class _Server:
             writer.close()
 
     def _told(self, request: _Request) -> _Answer | None:
-        """What the test says and asks."""
+        """Answer an order or a question of the test; None for a client's request."""
         said: object = None
         match request.method, request.path:
             case "PUT", path if path == PLAN:
@@ -281,7 +281,7 @@ class _Server:
         return _Answer(200, json.dumps(said).encode())
 
     async def _answer(self, request: _Request) -> _Answer | None:
-        """What is said; None: the connection ends without a word."""
+        """The answer to a client; None: the connection ends without one."""
         while request.key and request.key == self.hold[0] and re.match(self.hold[1], request.words):
             self.held.add(id(request))
             await asyncio.sleep(0.02)
@@ -358,8 +358,8 @@ async def _read_request(
 
 
 def _chunks(body: bytes) -> Iterator[bytes]:
-    """What Amazon's own client sends in chunks: the size of each in front of it, at last nothing
-    and a checksum."""
+    """The parts of a chunked body of Amazon's own client: each follows its size; the last is empty,
+    with a checksum."""
     while (size := int(body.partition(b"\r\n")[0].partition(b";")[0], 16)) > 0:
         chunk = body.partition(b"\r\n")[2]
         yield chunk[:size]
@@ -379,7 +379,7 @@ class FaultyS3:
         self.port, self.host = port, host
 
     def options(self, key: str = "key") -> dict[str, str]:
-        """What a client with this access key must know, as storage options."""
+        """The storage options of a client with this access key."""
         return {
             "AWS_ENDPOINT_URL": f"http://{self.host}:{self.port}",
             "AWS_ALLOW_HTTP": "true",

@@ -1,12 +1,12 @@
 """The command `distributary` without its imports, which are half a second of each process.
 
-A fork server is a process that has imported what the command imports. Each of its forks gets
-arguments, variables, a folder and files of its own, and runs the command's `main` to its end, as
-the installed script does. The tests wait for forks and end them as if they had started them; their
-exit codes they have from the server, or, once that has ended, by themselves (its forks become
-theirs then). To fork is dear, a hundredth of a second of a processor: it is done once for each.
+A fork server is a process with the command's imports done. Each of its forks gets arguments,
+variables, a folder and files of its own, and runs the command's `main` to its end, as the installed
+script does. The tests wait for forks and end them as if they had started them. They get exit codes
+from the server, or, when it has ended, by themselves (its forks become theirs then). A fork costs a
+hundredth of a second of a processor: there is one for each command.
 
-Whoever puts a library, a tracer or a limit in front of the command starts the installed script.
+A test with a library, a tracer or a limit in front of the command starts the installed script.
 """
 
 import ctypes
@@ -228,8 +228,8 @@ def commands(preloaded: Path | None = None) -> ForkServer:
 
 
 def _serve(requests: socket.socket) -> str:
-    """Fork for each request, and say how forks have ended, until nobody asks more. Comes back in
-    the forks alone, with the program that is to be run."""
+    """Fork for each request, and report exit codes of forks, until the requests end. Returns in the
+    forks alone, with the program that is to be run."""
     while True:
         message, files, _, _ = socket.recv_fds(requests, _REQUEST_BYTES_MAX, 3)
         if not message:
@@ -295,7 +295,7 @@ def _main() -> None:
         templates.Templates(templates.StaticAssets())
     # Ctrl-C is for the tests and the forks; the server ends with the tests.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What lives now is nobody's garbage: a fork that looked at it would copy all of its pages.
+    # All objects of now stay: a fork whose collector looked at them would copy their pages.
     gc.collect()
     gc.freeze()
     program = _serve(requests)

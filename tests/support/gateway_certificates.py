@@ -49,7 +49,7 @@ class Authority:
         return chain, key_file
 
     def client(self, files: tuple[Path, Path] | None = None) -> ssl.SSLContext:
-        """What a client connects with that trusts this authority, and shows this certificate."""
+        """The TLS context of a client that trusts this authority and shows this certificate."""
         context = ssl.create_default_context(cafile=str(self.file))
         if files is not None:
             context.load_cert_chain(*map(str, files))

@@ -1,7 +1,7 @@
 """AMQP 1.0's type system by hand (part 1): a value becomes bytes, bytes become a value.
 
-Nothing of ours and nothing of Proton's engine is used: what the gateway writes is read by somebody
-else. Only the names of types are Proton's Python classes (`uint`, `symbol`, `Described`, ...).
+It uses neither our code nor Proton's engine, so the gateway's bytes are read by independent code.
+Only the names of types are Proton's Python classes (`uint`, `symbol`, `Described`, ...).
 """
 
 import struct
@@ -174,7 +174,7 @@ def _plain(code: int, data: bytes, at: int) -> tuple[Any, int]:
         return bool(data[at]), at + 1
     if code == 0x73:
         return char(chr(struct.unpack_from(">I", data, at)[0])), at + 4
-    if code in (0x74, 0x84, 0x94):  # decimals: nobody looks at them
+    if code in (0x74, 0x84, 0x94):  # decimals: no test looks at their values
         width = 1 << (code >> 4) - 5
         return data[at : at + width], at + width
     if code == 0x98:

@@ -71,7 +71,7 @@ class RelayingGateway(Gateway):
         self.owner.home, self.owner.options = self.home, ["--log", elsewhere.logs[-1]]
 
     def start(self, *, before: Callable[[], None] | None = None) -> Self:
-        """The owner first."""
+        """Start the owner first."""
         for gateway in (self, self.owner):  # certificates in tests are localhost's
             gateway.environment["DISTRIBUTARY_GATEWAY_ADVERTISE"] = f'"localhost:{gateway.port}"'
         if not self.owner.running:
@@ -80,12 +80,12 @@ class RelayingGateway(Gateway):
         return super().start(before=before)
 
     def events(self, name: str) -> list[dict[str, object]]:
-        """What is in a log its owner tells of."""
+        """The events of this name; events of a log are the owner's."""
         of_owner = name.startswith(_OF_A_LOG) and hasattr(self, "owner")
         return self.owner.events(name) if of_owner else super().events(name)
 
     def stop(self, *, code: int = 0) -> None:
-        """The owner last."""
+        """Stop the owner last."""
         super().stop(code=code)
         self.owner.stop()
 

@@ -1,5 +1,5 @@
-"""What a hostile peer's test must show: the gateway serves somebody else all along, and its memory
-is where it was.
+"""Checks for tests of hostile peers: the gateway serves another client all along, and its memory
+doesn't grow.
 """
 
 import time
@@ -56,10 +56,10 @@ class Attacked:
         assert not self.gateway.events("gateway.bug")
 
     def withstands(self, attack: Callable[[], None], *, size: int, times: int) -> None:
-        """After so many attacks the gateway serves, and doesn't hold half of what they would have
-        left behind: `size` bytes each. A leak grows each time, what the allocators take grows once
-        or twice: only the former is what fails here."""
-        assert size * times >= LEAK_BYTES_MIN, "nobody would see that leak"
+        """After so many attacks the gateway serves, and its memory has grown by less than half of
+        `size` bytes for each. A leak grows in each round and fails; the allocators' own memory
+        grows in one round or two and doesn't."""
+        assert size * times >= LEAK_BYTES_MIN, "that leak would be too small to be seen"
         grown = []
         for _ in range(ROUNDS):
             before = rss(self.gateway)

@@ -1,4 +1,4 @@
-"""What a gateway says over HTTP."""
+"""Answers of a gateway over HTTP: metrics and health."""
 
 import http.client
 from collections.abc import Mapping

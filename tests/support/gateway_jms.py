@@ -1,6 +1,7 @@
-"""The Qpid JMS client's frames, field by field as it sends them, and what it waits for.
+"""The Qpid JMS client's frames, field by field as it sends them, and the answers it waits for.
 
-Only the order of things is here: whoever uses a `Jms` says what is sent, and reads each answer.
+Only the order of frames is here: the test that uses a `Jms` says what is sent, and reads each
+answer.
 """
 
 import time

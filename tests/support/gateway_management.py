@@ -48,13 +48,13 @@ class Manager:
         return self.answer(self.send(operation, kind, name, **body))
 
     def done(self, operation: str, kind: str, name: str = "", **body: object) -> Any:
-        """What an answer says that must be a yes."""
+        """The body of an answer, which must be a yes."""
         answer = self.ask(operation, kind, name, **body)
         assert answer.status in {200, 201, 204}, answer
         return answer.body
 
     def refused(self, status: int, operation: str, kind: str, name: str = "", **body: Any) -> str:
-        """The sentence of an answer that must be a no."""
+        """The sentence of an answer, which must be a no."""
         answer = self.ask(operation, kind, name, **body)
         assert answer.status == status, answer
         return answer.text

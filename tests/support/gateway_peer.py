@@ -146,7 +146,7 @@ class Peer:
         return value
 
     def troubles(self) -> str:
-        """What the gateway complains of."""
+        """The errors with which the gateway ended the connection and links."""
         ends = [self.connection, *self.links]
         said = [end.remote_condition for end in ends]
         return f"complaints: {[condition for condition in said if condition]}"

@@ -57,8 +57,8 @@ def interruptible() -> None:
 
 
 def free_port() -> int:
-    """A port that nobody has, and that no other process of tests takes before it is listened at, or
-    while its gateway is away: not by a test, and not by somebody's connection."""
+    """A free port that no other process of tests takes before a gateway listens at it, or while
+    that gateway is down: neither a test nor the kernel, for a client's connection."""
     for port in _own_ports():
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
@@ -84,7 +84,7 @@ def _own_ports() -> Iterator[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has taken of a core so far."""
+    """The processor time that a process has taken so far."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -16,7 +16,7 @@ ORDER = {
 
 
 def schema(said: object = ORDER, **more: object) -> dict[str, object]:
-    """What a request says of a schema."""
+    """The body of a request that sets a schema."""
     return {"format": "json", "definition": json.dumps(said), **more}
 
 

@@ -1,6 +1,6 @@
-"""What a test must do before a time is over that it has given: to expire, to end a lock, to log in.
-On a busy machine it may come too late, which says nothing about what it tests: it is done again,
-with more time."""
+"""Steps that a test must finish within a time that it has set itself, such as an expiry, a lock or
+a login. On a busy machine a step may be too late, which proves nothing: the test does it again with
+more time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +22,8 @@ class InTime:
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        """What is done in here takes less than that time, or the attempt proves nothing: `Late`.
-        What fails in time has failed."""
+        """If the block takes that time or longer, the attempt proves nothing: `Late` is raised. A
+        failure within the time is a failure."""
         ends = time.monotonic() + self.seconds
         try:
             yield

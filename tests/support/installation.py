@@ -1,4 +1,4 @@
-"""The package as somebody gets it: built by the declared backend, installed where no checkout is in
+"""The package as users get it: built by the declared backend, installed where no checkout is in
 reach, and run from a folder whose own packages have the names of our rooms."""
 
 import os
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-#: What of the checkout is built.
+#: Parts of the checkout that are built.
 BUILT_FROM = ("distributary", "client", "conf", "ingest", "jobs", "pipeline")
 BESIDE = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
 #: Names that a user's project may well have, too.
 NAMESAKES = ("client", "conf", "ingest", "jobs", "pipeline", "examples", "tests")
-#: What nobody may import by mistake says so.
+#: The content of a user's module that our code must not import by mistake.
 TRAP = 'raise AssertionError("this is the user\'s own package")\n'
 
 
@@ -103,7 +103,7 @@ class Environment:
         )
 
     def run_python(self, program: str, **more: str) -> str:
-        """What a program prints; it must end well."""
+        """The output of a program, which must succeed."""
         done = self.run(self.python, "-c", program, **more)
         assert done.returncode == 0, done.stderr
         return done.stdout

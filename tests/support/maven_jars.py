@@ -42,12 +42,12 @@ def with_needs(coordinates: Coordinates) -> list[Path]:
 
 
 def needs_of(pom: Path) -> list[Path]:
-    """What the project of a pom.xml needs to run. Raises JarsMissing."""
+    """The jars that the project of a pom.xml needs to run. Raises JarsMissing."""
     return _needs(POM(pom))
 
 
 def alone(coordinates: Iterable[Coordinates]) -> list[Path]:
-    """These jars, without what they need. Raises JarsMissing."""
+    """These jars, without their dependencies. Raises JarsMissing."""
     maven = MavenContext(timeout=DOWNLOAD_SECONDS_MAX)
     try:
         return [

@@ -39,7 +39,7 @@ class Host:
 
     @property
     def inside(self) -> tuple[str, ...]:
-        """What comes in front of a command that is to run in it."""
+        """The words in front of a command that is to run in this namespace."""
         return ("nsenter", f"--net={self.namespace}", "--")
 
 
@@ -84,11 +84,11 @@ class Network:
         return host
 
     def cut(self, host: Host) -> None:
-        """Nobody hears the host any more, and it nobody."""
+        """Cut the host off from all others, in both directions."""
         _ip("link", "set", host.port, "down")
 
     def join(self, host: Host) -> None:
-        """It is at the bridge again."""
+        """Connect the host to the bridge again."""
         _ip("link", "set", host.port, "up")
 
     def part(self, one: Host, other: Host, *, parted: bool = True) -> None:

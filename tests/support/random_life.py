@@ -35,7 +35,7 @@ OUTCOMES = ("accepted", "rejected", "released", "modified")
 
 @dataclass
 class Claim:
-    """What a subscription is owed, and what becomes of it in a step of the model."""
+    """The messages that a subscription is owed, and their failures, in the model."""
 
     topic: str
     selector: str | None
@@ -45,7 +45,7 @@ class Claim:
 
 @dataclass
 class Step:
-    """What happened to one subscription in one group, and what it is owed after it."""
+    """The changes of one subscription in one group, and the messages it is owed afterwards."""
 
     subscription: str
     at: datetime
@@ -135,7 +135,7 @@ class Model:
 
     @property
     def owed(self) -> set[tuple[str, int]]:
-        """All that is owed to anybody."""
+        """All messages that a subscription is owed, with its name."""
         return {(name, one) for name, claim in self.claims.items() for one in claim.owed}
 
 

@@ -49,7 +49,7 @@ def rows(spark: SparkSession, data: Sequence[bytes]) -> DataFrame:
 
 
 def _header(data: bytes) -> tuple[bool, int]:
-    """What the gateway copies of the header into the log."""
+    """The fields of the header that the gateway copies into the log."""
     values = Reader(["JMSDeliveryMode", "JMSPriority"]).read(data, 0, len(data))
     priority = values.get("JMSPriority", 4)
     assert isinstance(priority, int)

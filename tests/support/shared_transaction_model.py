@@ -26,8 +26,8 @@ ENDS = ([], ["prepared"], ["prepared", "committed"], ["prepared", "rolled_back"]
 
 
 class Process:
-    """An owner of one log, by what is in its memory. `live`: the gateway's part is open there.
-    Whether it owns the log still it learns by writing."""
+    """An owner of one log, by the state in its memory. `live`: the gateway's part is open there.
+    It learns by a write whether it still owns the log."""
 
     def __init__(self, log: str, records: list[str]) -> None:
         self.log, self.paused, self.live = log, False, False
@@ -122,8 +122,8 @@ class World:
     # The transaction manager.
 
     def the_manager_says(self) -> None:
-        """To whoever it takes for the log's owner. What isn't prepared, as far as it knows, it has
-        rolled back."""
+        """Send the verdict to the process that it takes for the log's owner. A transaction that it
+        doesn't know as prepared is rolled back."""
         what = self.verdict if self.heard == "committed" else "rolled_back"
         if self.heard:
             self.wire.append(Said(self.connected(DECIDER), f"manager: {what}", None))
@@ -204,7 +204,7 @@ class World:
         if what == "outcome?":
             outcome = one.decisions.outcome(ID)
             if outcome is Outcome.ROLLED_BACK and not self.write(one):
-                return  # only who owns the log says that nobody knows it
+                return  # only the log's owner may say that the transaction is unknown
             if by.prepared and outcome is not Outcome.OPEN and self.write(by, outcome.value):
                 by.prepared = False
             return
@@ -213,7 +213,7 @@ class World:
                 return
             one.prepared = False
         elif not self.write(one):
-            return  # likewise that it has nothing
+            return  # likewise only the owner may say that it has no part
         self.told(by, one.log)
 
     def told(self, one: Process, log: str) -> None:
@@ -264,7 +264,7 @@ class World:
         self.all.append(self.owners[log])
 
     def the_gateway_loses_one(self) -> None:
-        """What it was sent may still be read by it, and then it finds its peer gone."""
+        """The lost process may still read what it was sent, and then finds its peer gone."""
         one = self.peers[self.draw(LOGS)]
         self.replies = [reply for reply in self.replies if reply[0] != one.log]
         decides = self.end.state is shared_end.State.DECIDING

@@ -60,7 +60,7 @@ class Lender:
         self._answers = self._socket.makefile("r")
 
     def lend(self) -> str:
-        """What LENT is for one more process."""
+        """The value of LENT for one more process."""
         return self._ask(_SESSION)
 
     def connect_url(self) -> str:
@@ -80,7 +80,7 @@ def lender() -> Lender:
 
 def lent(command: list[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """A command that begins with a script in Python, and its environment, so that it borrows its
-    session; as they are where nobody lends."""
+    session; both unchanged where there is no lender."""
     if PLACE not in os.environ:
         return command, dict(environment)
     return [sys.executable, __file__, *command], {**environment, LENT: lender().lend()}
@@ -138,7 +138,7 @@ def _start(address: Path) -> None:
     assert process.stdout is not None
     with process.stdout:
         assert process.stdout.readline(), address.with_name("log").read_text()
-    process.returncode = 0  # nobody waits for it: it ends after us
+    process.returncode = 0  # this process doesn't wait for it: it ends later
 
 
 def _serve(address: Path) -> None:
@@ -193,7 +193,7 @@ def serialize_closures_once(spark: "SparkSession") -> None:
 
 
 def _another(spark: "SparkSession") -> str:
-    """What LENT is for a new server of py4j."""
+    """The value of LENT for a new server of py4j."""
     server = spark._jvm.org.apache.spark.api.python.Py4JServer(spark._jsc.sc().conf())
     server.start()
     return json.dumps([server.getListeningPort(), server.secret()])

@@ -46,7 +46,7 @@ class LogWriter:
     known: list[Row] = field(default_factory=list)  #: all rows, committed or not
 
     def __post_init__(self) -> None:
-        if not DeltaTable.is_deltatable(str(self.path)):  # nobody has copied one there
+        if not DeltaTable.is_deltatable(str(self.path)):  # a test may have copied one there
             DeltaTable.create(
                 self.path,
                 SCHEMA,

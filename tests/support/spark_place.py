@@ -57,8 +57,8 @@ class Place:
         return self.spark.read.format("delta").load(self.places.table(name))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """What a table has, read without Spark, which takes half a second of CPU for as much: that
-        both read the same is `test_engines`."""
+        """The rows of a table, read without Spark, which takes half a second of CPU for that.
+        `test_engines` shows that both read the same."""
         found = DeltaTable(self.places.table(name)).to_pyarrow_table()
         return found.to_pylist(maps_as_pydicts="strict")
 

@@ -20,7 +20,7 @@ def value(column: Bytes, kind: str, at: int, usual: int) -> int:
 
 
 def said(attributes: HeaderAttributes, sequence: int) -> Said:
-    """What the header attributes say of one message."""
+    """The header attributes of one message."""
     at = attributes.place(sequence)
     return (
         value(attributes.priority, "u1", at, 4),
@@ -30,7 +30,7 @@ def said(attributes: HeaderAttributes, sequence: int) -> Said:
 
 
 def drawn(chance: random.Random, topic: str, count: int) -> tuple[PublishBatch, list[Said]]:
-    """A run, and what it says; many are plain, or in one column."""
+    """A run, and the attributes of its messages; many are plain, or in one column."""
     kinds = [chance.random() < 0.3 for _ in range(3)]
 
     def column(nth: int, values: list[int]) -> list[int]:

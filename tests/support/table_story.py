@@ -78,7 +78,7 @@ class Story:
         assert_same(self)
 
     def messages(self) -> list[tuple[int, str, bytes]]:
-        """What the groups held, in the order of sequences."""
+        """The messages of all groups, in the order of sequences."""
         found = []
         for one in self.groups:
             sequence = one.first_sequence

@@ -2,9 +2,9 @@
 that answers late, twice or never. Each move is one that could happen next; any order of moves is a
 history. The rules are those of `pipeline.object_journal`; store and table are as plain as can be.
 
-What a store promises: a put that must not replace anything is refused if something stands there.
-What it doesn't: that a request is carried out before it is answered, or once, or that its answer
-comes. Whoever gets no answer reads the name.
+The store promises that a put which must not replace anything is refused if the name is taken. It
+doesn't promise that a request is carried out before its answer, or once, or that the answer comes.
+An owner without an answer reads the name.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -42,7 +42,7 @@ WINDOW: Final = 3
 
 @dataclass(frozen=True)
 class Content:
-    """What lies under a name. `writer` and `text` tell contents apart; a version has the groups
+    """The content of a name. `writer` and `text` tell contents apart; a version has the groups
     that it commits, or the epoch that it claims or appoints."""
 
     writer: int
@@ -133,7 +133,7 @@ class Model:
         request.owner.answered(request.name, self._read(request))
 
     def _read(self, request: Request) -> Put:
-        """What an owner makes of the answer: that it was made, or what it reads."""
+        """The result of a put as its owner sees it: by the answer, or by reading the name."""
         there = self.store.get(request.name)
         if request.made or there == request.content:
             return Put.STANDS
@@ -169,7 +169,7 @@ class Model:
 
 
 def folded(store: Mapping[Name, Content]) -> tuple[Standing, dict[int, str]]:
-    """What the table says, and the groups in it: each once, without a gap."""
+    """The standing that the table says, and its groups: each once, without a gap."""
     version = group = epoch = live = 0
     table: dict[int, str] = {}
     while (made := store.get(("version", 0, version + 1))) is not None:
@@ -228,7 +228,7 @@ class Owner:
         self._put(("version", 0, self.standing.version + 1), content)
 
     def answered(self, name: Name, put: Put) -> None:
-        """What became of a put."""
+        """The result of a put arrives."""
         content = self.waiting.get(name)
         if content is None or not self.alive:
             return

@@ -1,4 +1,4 @@
-"""What a piece of work takes of Python's memory, in a process that has other threads, too."""
+"""Python's memory that a piece of work takes, in a process that has other threads, too."""
 
 import sys
 import tracemalloc
