@@ -108,8 +108,8 @@ def test_a_killed_restore_leaves_no_half_of_a_home(tmp_path: Path) -> None:
 
 
 def test_a_restore_that_was_killed_between_two_names_goes_on(tmp_path: Path) -> None:
-    """What has its place is placed anew; nobody serves it before, and another backup's restore
-    doesn't touch it."""
+    """Files that have their place are placed anew; no gateway serves the home before, and a restore
+    of another backup doesn't touch it."""
     folder, home = tmp_path / "backup", tmp_path / "restored"
     backed_up(MadeHome(tmp_path / "home").home.root, folder)
     one = DiskRestore(folder, Home(home))

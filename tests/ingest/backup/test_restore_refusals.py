@@ -1,4 +1,4 @@
-"""What a backup and a restore refuse: one sentence, an exit code, and nothing is touched."""
+"""Refusals of a backup and a restore: one sentence, an exit code, and nothing is touched."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def folder(made: MadeHome, tmp_path: Path) -> Path:
 
 
 def left_in(home: Path) -> list[str]:
-    """What a refused restore has left, but for the files of the lock."""
+    """The names that a refused restore has left, but for the files of the lock."""
     if not home.exists():
         return []
     return sorted({path.name for path in home.iterdir()} - {"lock", "lock.takeover"})
@@ -181,7 +181,7 @@ def test_a_folder_without_a_log_is_no_home(tmp_path: Path) -> None:
 
 
 class Vanishing:
-    """What a backup tells of its progress; meanwhile the largest data file goes, and is back for
+    """Called by a backup with its progress: the largest data file goes meanwhile, and is back for
     the next round, `times` times."""
 
     def __init__(self, made: MadeHome, times: int) -> None:

@@ -72,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def names(s3: FaultyS3, home: ObjectHome) -> set[str]:
-    """What lies there, but the lease."""
+    """The names of the home's objects, but for the lease."""
     root = home.url.removeprefix("s3://lake/") + "/"
     return {name.removeprefix(root) for name in s3.names if name.startswith(root)} - {"lease"}
 
@@ -101,7 +101,7 @@ def begun(folder: Path, home: ObjectHome, settings: Path | None = None) -> Store
 def meanwhile(
     s3: FaultyS3, words: str, then: Callable[[], None], *restores: StoreRestore
 ) -> DistributaryError:
-    """What a restore fails with, if that happens while such a request of it waits."""
+    """The error of a restore if `then` is called while such a request of it waits."""
     raised: list[DistributaryError] = []
 
     def run() -> None:
@@ -153,7 +153,7 @@ def test_who_came_before_the_mark_keeps_the_home(
 def test_a_restore_that_was_followed_ends_nothing(
     s3: FaultyS3, home: ObjectHome, folder: Path
 ) -> None:
-    """`restoring` of the other one stays, so nobody serves a mix of both."""
+    """The other restore's `restoring` stays, so no gateway serves a mix of both."""
 
     def other() -> None:
         follow(s3, home)

@@ -1,5 +1,5 @@
-"""`distributary doctor` on real disks, ports and homes: what it finds, its exit code, and that it
-leaves nothing behind and disturbs nobody."""
+"""`distributary doctor` on real disks, ports and homes: its findings, its exit code, and that it
+leaves nothing behind and disturbs no gateway."""
 
 import http.server
 import json

@@ -1,5 +1,5 @@
-"""What goes wrong in the first hour: each mistake is one sentence that says what to do, an exit
-code, and no traceback."""
+"""Mistakes of the first hour: each gets one sentence that says what to do, an exit code, and no
+traceback."""
 
 import http.server
 import subprocess

@@ -29,7 +29,8 @@ class Reader:
     def types(
         self, page: str, first: str, *, given: str = "", codes: tuple[int, ...] = (0,)
     ) -> list[str]:
-        """What each command of the page's block shows that begins so; it must end well."""
+        """The output of each command in the page's block that begins with `first`; each command
+        must end with one of the codes."""
         [block] = [one for one in blocks(page) if one.first.startswith(first)]
         shown = []
         for command in commands_of(block.text):

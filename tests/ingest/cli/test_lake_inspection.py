@@ -1,4 +1,5 @@
-"""What looks at a home, copies it or makes it again, of a lake: each log, and no word too many."""
+"""Commands that look at a home, copy it or make it again, with a lake: they go over each log, and
+say no more than needed."""
 
 import json
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def test_info_and_verify_read_each_log(served: tuple[Path, Gateway]) -> None:
 
 
 def test_a_topic_that_is_placed_elsewhere_is_told(served: tuple[Path, Gateway]) -> None:
-    """As nobody but a hand that writes into `lake.json` can have it."""
+    """Only a change of `lake.json` by hand can place it so."""
     home, _ = served
     lake = DiskLake(home)
     rules = (Rule("flights", ("never",)), Rule("orders.#", LAKE.logs, 3))

@@ -1,4 +1,4 @@
-"""`distributary log`: logs are made, topics are placed, and nothing that somebody has moves."""
+"""`distributary log`: logs are made, topics are placed, and no topic in use moves."""
 
 import json
 import subprocess
@@ -173,7 +173,7 @@ def test_what_another_log_has_stays_there_too(own_gateway: Make, connect: Connec
 
 
 def test_what_a_kill_left_is_not_passed_over(own_gateway: Make, connect: Connect) -> None:
-    """What its journal has the table doesn't say."""
+    """The topics in its journal aren't in the table."""
     gateway = own_gateway(SLOW).start()
     connect(port=gateway.port).sender("a").publish("1")
     gateway.kill()

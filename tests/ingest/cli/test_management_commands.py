@@ -38,7 +38,7 @@ def done(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_ids_are_whole_on_a_narrow_screen(gateway: Gateway, topic: str) -> None:
-    """Whoever copies one from a list has it; the words that only describe are wrapped."""
+    """An id can be copied whole from a list; only descriptive words are wrapped."""
     id_ = f"container/a-service-with-a-long-name/{topic}-and-a-long-name-of-its-own"
     narrow = {"port": gateway.port, "COLUMNS": "80"}
     create = ("subscription", "create", id_, "--topic", f"topic-of-{topic}")

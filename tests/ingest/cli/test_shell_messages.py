@@ -201,7 +201,7 @@ def test_what_goes_wrong_is_one_sentence(gateway: Gateway) -> None:
 
 
 def test_it_ends_with_ctrl_c(gateway: Gateway) -> None:
-    """What was printed is taken; the others stay."""
+    """The messages that were printed are taken; the others stay."""
     run(gateway, "publish", "queue://cli-stop", "a")
     place = ("--gateway", f"127.0.0.1:{gateway.port}")
     process = subprocess.Popen(

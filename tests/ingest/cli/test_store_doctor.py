@@ -1,4 +1,4 @@
-"""What `doctor` and `upgrade --check` say of a home without a disk."""
+"""Findings of `doctor` and `upgrade --check` in a home without a disk."""
 
 import json
 from collections.abc import Callable

@@ -133,7 +133,8 @@ def test_a_gateway_in_numbers(tmp_path: Path) -> None:
 
 
 def test_the_screen_goes_on_over_a_restart(tmp_path: Path) -> None:
-    """On a terminal it draws again and again, waits while nobody answers, and ends with Ctrl-C."""
+    """On a terminal it draws again and again, waits while no gateway answers, and ends with
+    Ctrl-C."""
     gateway = ShownGateway(tmp_path)
     ours, its = pty.openpty()
     place = f"127.0.0.1:{gateway.http_port}"

@@ -65,7 +65,7 @@ def test_what_is_accepted_is_in_the_table(own_gateway: Make, connect: Connect) -
 def test_a_home_changes_from_one_durability_to_the_other(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """What the journal holds is replayed first; then its files are gone; and back again."""
+    """The groups in the journal are replayed first; then its files are gone; and back again."""
     with own_gateway({**BY_JOURNAL, "commit": {"interval_ms": 3_600_000}}) as gateway:
         peer = connect("c", port=gateway.port)
         peer.leave(peer.durable("t", "mine"), closed=False)

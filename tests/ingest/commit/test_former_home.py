@@ -24,7 +24,8 @@ def gateway(tmp_path: Path) -> Gateway:
 
 
 def test_its_subscriptions_go_on(gateway: Gateway) -> None:
-    """Who was owed something gets it; what is new is kept beside it and is there after a kill."""
+    """Subscriptions get what they were owed; new messages are kept beside it, and are there after a
+    kill."""
     with gateway:
         with Peer(gateway.port, "worker") as peer:
             receiver = peer.shared_durable("orders", "dispatchers|global")

@@ -102,7 +102,7 @@ def test_a_thread_writes_all_else(made: Callable[..., Writing], why: str) -> Non
 
 
 def test_a_new_segment_is_made_by_the_thread(made: Callable[..., Writing]) -> None:
-    """It takes several fsyncs. Groups stay in order, whoever writes them."""
+    """A new segment takes several fsyncs. Groups stay in order, whichever thread writes them."""
     writing = made(loop_write_bytes=1 << 20)
     while "journal" not in writing.owned.threads:
         writing.write(200_000)

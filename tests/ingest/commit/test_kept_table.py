@@ -1,4 +1,4 @@
-"""A gateway keeps its table small beside its traffic, and forgets nothing that anybody is owed."""
+"""A gateway keeps its table small beside its traffic, and forgets no owed message."""
 
 import shutil
 import time
@@ -87,7 +87,7 @@ def test_old_days_wait_for_the_last_subscription(
     gateway.stop()
     assert TopicLog.open(home.topic_log).first_sequence == 5
 
-    # What retention took can't be had again, and whoever asks is told what can.
+    # Messages that retention removed can't be had again; a request for them is told which can.
     gateway.start()
     manager, name = Manager(connect(port=gateway.port)), f"container/{topic}/mine"
     said = manager.refused(409, "REWIND", "subscription", name, to=4)

@@ -1,7 +1,7 @@
-"""Who waits for the disk, and what is there after a kill: the classes of docs/durability.md.
+"""Answers that wait for the disk, and messages after a kill: the classes of docs/durability.md.
 
-A group waits for a second before it is written here, so that what waits for it can be told from
-what doesn't by the order in which the answers come, and killed in between.
+A group waits for a second before it is written here. So the order of the answers tells messages
+that wait for it from those that don't, and the gateway can be killed in between.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def peer(patient: Gateway, connect: Connect) -> Peer:
 
 
 def left(gateway: Gateway, connect: Connect) -> list[object]:
-    """What the durable subscription has after a restart."""
+    """The messages of the durable subscription after a restart."""
     receiver = connect("c", port=gateway.port).durable("t", "mine")
     return receiver.bodies(receiver.drain(10))
 
@@ -83,7 +83,7 @@ def test_after_a_kill_what_waited_for_nothing_may_be_gone(
 
 
 def test_an_orderly_stop_keeps_both(patient: Gateway, peer: Peer, connect: Connect) -> None:
-    """What waits is written before the end; a durable subscription has all of it."""
+    """Waiting messages are written before the end; a durable subscription has all of them."""
     peer.leave(peer.durable("t", "mine"), closed=False)
     sender = peer.sender("t")
     sender.publish("persistent")

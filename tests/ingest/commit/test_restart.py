@@ -1,4 +1,4 @@
-"""What was accepted, and what was settled, outlives the process; whatever way it ends."""
+"""Accepted messages and settlements outlive the process, in whatever way it ends."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""With `upkeep.retention_seconds = 0` the table has what somebody is owed, and little else."""
+"""With `upkeep.retention_seconds = 0` the table has the owed messages, and little else."""
 
 from collections.abc import Callable
 

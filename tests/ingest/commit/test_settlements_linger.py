@@ -1,4 +1,5 @@
-"""Outcomes that nobody waits for wait for more; whoever waits for an answer isn't kept waiting."""
+"""Outcomes for which no client waits linger for more; a client that waits for an answer isn't kept
+waiting."""
 
 from collections.abc import Callable
 

@@ -1,5 +1,5 @@
-"""When upkeep is done, and what it may take for owed to nobody: the clock of the real gateway over
-a real table, with a thread that is this one."""
+"""Times of upkeep, and the messages that it may regard as owed to no subscription: the clock of the
+real gateway over a real table, with this thread as its thread."""
 
 import asyncio
 import time

@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def window(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens pages of a browser that nobody has used before; all must stay without errors."""
+    """Opens pages of a browser without any history; all must stay without errors."""
     made: list[BrowserContext] = []
     wrong: list[str] = []
 

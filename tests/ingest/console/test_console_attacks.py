@@ -1,5 +1,5 @@
-"""What attackers of consoles do, each once: forms of others, planted sessions, frames, markup in
-names and messages, odd paths, oversized forms, and actions by those who have no right to them."""
+"""Attacks on consoles, each once: forms of other sites, planted sessions, frames, markup in names
+and messages, odd paths, oversized forms, and actions by users without the right to them."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ EVIL = (
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShownGateway]:
-    """A queue that the reader may read, one that nobody but the boss may know of."""
+    """A queue that the reader may read, and one that only the boss may know of."""
     folder: Path = tmp_path_factory.mktemp("gateway")
     users, permissions = folder / "users.toml", folder / "permissions.toml"
     with changing(users) as known:
@@ -85,7 +85,7 @@ def boss(shown: ShownGateway) -> Iterator[Manager]:
 
 
 def fields_of(offer: Offer, name: str) -> dict[str, str]:
-    """What its form sends."""
+    """The fields that its form sends."""
     said = {"to": "0", "max": "1", "policy": "lock_ms=1", "consumer": ""}
     shown = OFFERS[offer]
     return {"typed": name, **({shown.field: said[shown.field]} if shown.field else {})}
@@ -124,7 +124,7 @@ def test_no_action_without_the_right_to_it(
 
 
 def plain(answer: Answered, name: str) -> tuple[int, str]:
-    """What it says, whatever the queue is called."""
+    """Status and content of an answer, with NAME for the queue's name."""
     return answer.status, answer.text.partition("<main")[2].replace(name, "NAME")
 
 
@@ -147,7 +147,8 @@ def test_nothing_is_made_or_ended_without_the_right_to_it(
 
 
 def test_a_preview_counts_only_what_one_may_know_of(somebody: Callable[[str], Visitor]) -> None:
-    """Who may make subscriptions of a topic and not read it isn't told how much was sent to it."""
+    """A user who may make subscriptions of a topic, and not read it, isn't told how many messages
+    were sent to it."""
     path = "/create?type=subscription&id=global/spy&since=0&topic="
     for user, topic, told in (
         ("maker", "queue://closed", False),
@@ -179,8 +180,8 @@ def test_who_has_no_session_gets_nothing(console: Console, boss: Manager) -> Non
 def test_forms_of_other_sites_are_not_taken(
     console: Console, somebody: Callable[[str], Visitor], boss: Manager
 ) -> None:
-    """With the cookie of a session and even with its token; also the login and the logout: nobody
-    is made to be somebody else."""
+    """With the cookie of a session and even with its token; also the login and the logout: no user
+    is made to be another one."""
     visitor = somebody("boss")
     token = {"form_token": visitor.token()}
     purge = {"typed": "queue/open", **token}
@@ -206,7 +207,7 @@ def test_forms_of_other_sites_are_not_taken(
 def test_a_planted_session_is_not_taken_over(
     console: Console, somebody: Callable[[str], Visitor]
 ) -> None:
-    """A key that somebody else has thought of, or got by a login of their own, is none after the
+    """A key that an attacker has made up, or got by a login of their own, is no session after the
     victim's login; an old key ends with the login and with the logout."""
     probe = somebody("reader")
     name = probe.cookie.partition("=")[0]

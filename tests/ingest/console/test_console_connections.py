@@ -1,4 +1,4 @@
-"""Connections that ask for nothing keep nobody out of the console for long."""
+"""Connections that ask for nothing keep no user out of the console for long."""
 
 import http.client
 import socket
@@ -12,7 +12,7 @@ from gateway_process import PATIENCE, until
 
 
 def status(console: Console) -> int:
-    """What the console answers to somebody who comes now; 0 where it has closed."""
+    """The status that a new connection gets from the console now; 0 if the console closes it."""
     connection = http.client.HTTPConnection(urlsplit(console.url).netloc, timeout=PATIENCE)
     try:
         connection.request("GET", "/login")

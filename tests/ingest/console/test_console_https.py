@@ -54,14 +54,15 @@ def pair(tmp_path: Path) -> Iterator[tuple[ShownGateway, ShownGateway]]:
 
 
 def reader(console: Console) -> Callable[[], str]:
-    """What the part of the first page says that changes."""
+    """A function that reads the changing part of the first page."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
     opener.open(console.url).read()
     return lambda: opener.open(f"{console.url}/now/part").read().decode()
 
 
 def test_owner_and_standby_are_shown(pair: tuple[ShownGateway, ShownGateway]) -> None:
-    """A standby that goes is said; when the owner goes the numbers are those of who takes over."""
+    """The page says that a standby has gone; when the owner goes it shows the numbers of the
+    gateway that takes over."""
     owner, standby = pair
     with Console(owner, "--metrics", f"127.0.0.1:{standby.http_port}") as console:
         said = reader(console)

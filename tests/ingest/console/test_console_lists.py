@@ -90,7 +90,7 @@ def test_keys_lead_from_page_to_page(console: Console, page: Page) -> None:
 def test_one_of_them_shows_who_has_what(
     console: Console, page: Page, many: Peer, picture: Callable[[Page, str], None]
 ) -> None:
-    """Two consumers with their shares; then nobody has credit, and that is said."""
+    """Two consumers with their shares; then no consumer has credit, and the page says so."""
     manager = Manager(many)
     manager.done("UPDATE", "queue", "river-001", policy={"lock_ms": 3_600_000})
     capable = {"capabilities": ("queue",)}

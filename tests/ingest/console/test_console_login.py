@@ -1,4 +1,4 @@
-"""Who logs in and what they may do: the gateway's own users and rights."""
+"""Logins and rights of the console's users: they are the gateway's own."""
 
 from collections.abc import Callable, Iterator
 
@@ -42,7 +42,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShownGateway]:
 
 
 def log_in(page: Page, console: Console, user: str) -> None:
-    """And wait until the user is in: whoever goes on before may end the login itself."""
+    """Log in, and wait until the user is in: a click before may end the login itself."""
     page.goto(console.url)
     asked_in(page, user)
     expect(page.locator(".user")).to_have_text(user)
@@ -115,7 +115,7 @@ def test_two_browsers_are_two_people(console: Console, window: Callable[..., Pag
 def test_a_password_of_before_lets_nobody_in(
     shown: ShownGateway, console: Console, window: Callable[..., Page]
 ) -> None:
-    """Not even beside somebody who came in by it while it was right."""
+    """Not even beside a user who logged in with it while it was right."""
     inside, late = window(), window()
     log_in(inside, console, "bob")
     with changing(shown.config.parent.parent / "users.toml") as known:

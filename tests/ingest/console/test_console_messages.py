@@ -107,7 +107,7 @@ def test_a_selector_and_a_place(story: Peer, console: Console, page: Page) -> No
 
 
 def test_the_life_of_a_message(story: Peer, console: Console, page: Page, picture: Picture) -> None:
-    """Who got it when, how each delivery ended, where its dead letter lies, and back from there."""
+    """The page shows each delivery, its time and end, and the dead letter, with a link back."""
     page.goto(f"{console.url}/messages/0")
     lanes = page.locator("article.lane")
     expect(lanes).to_have_count(3)
@@ -168,7 +168,7 @@ def test_a_message_in_flight_is_said_by_the_gateway(
 def test_nobody_is_kept_out(
     story: Peer, console: Console, window: Callable[..., Page], scheme: str
 ) -> None:
-    """What axe finds wrong on these pages: nothing."""
+    """axe finds no violation on these pages."""
     page = window(color_scheme=scheme)
     for path in (
         "/messages",

@@ -34,7 +34,7 @@ def test_it_shows_what_is_published(
 
 @contextmanager
 def work(console: Console) -> Iterator[None]:
-    """Somebody publishes and somebody consumes meanwhile, up and down."""
+    """Publish and consume meanwhile, up and down."""
     ended = threading.Event()
 
     def run() -> None:

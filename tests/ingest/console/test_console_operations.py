@@ -1,4 +1,4 @@
-"""What operators do, each clicked in a real browser; the gateway is asked whether it is so."""
+"""Operations, each clicked in a real browser; the gateway is asked whether they were done."""
 
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
@@ -56,7 +56,7 @@ def opened(page: Page, console: Console, queue: str, button: str) -> None:
 
 
 def effects(page: Page) -> LocatorAssertions:
-    """What a page says that the operation will do: that is waited for."""
+    """The effects of the operation that a page foretells; they are waited for."""
     return expect(page.locator(".effects"))
 
 

@@ -243,7 +243,7 @@ POLICIES = [
 def test_a_policy_that_drops_messages_is_typed(
     wanted: dict[str, object], sentence: str, drops: bool
 ) -> None:
-    """What it does to messages stands below the keys that change."""
+    """The effects on messages stand below the keys that change."""
     row = {
         **ROW,
         "name": "global/orders",

@@ -1,5 +1,4 @@
-"""What a user's rights don't cover is on no page of messages, and isn't told from what isn't
-there."""
+"""Messages beyond a user's rights are on no page, and look like messages that don't exist."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

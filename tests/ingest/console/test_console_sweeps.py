@@ -1,4 +1,4 @@
-"""What the console asks a gateway for lists, and that it asks nothing when nobody looks."""
+"""The console's questions to a gateway for lists, of which there are none when no user looks."""
 
 import threading
 from pathlib import Path
@@ -23,8 +23,8 @@ def sweeping() -> bool:
 
 
 def test_a_slow_sweep_is_given_up_when_nobody_looks(tmp_path: Path) -> None:
-    """The first one comes to its end, as somebody waited for it; what it found stays known. Who
-    comes back later has another one begun."""
+    """The first sweep comes to its end, as a user waited for it; its rows stay known. A user who
+    comes back later begins another one."""
     slow = msgspec.structs.replace(
         load().asking, sweep_part=0.002, sweep_seconds=1, quiet_seconds=1
     )
@@ -42,7 +42,7 @@ def test_a_slow_sweep_is_given_up_when_nobody_looks(tmp_path: Path) -> None:
             until(lambda: sweeps.peek(Entity.QUEUE) is known and sweeping(), "a slow one begins")
             until(lambda: not sweeping(), "it is given up")
             assert sweeps.peek(Entity.QUEUE) is known, "it has come to its end"
-            assert sweeping(), "somebody looks again"
+            assert sweeping(), "a user looks again"
         finally:
             sweeps.close()
             line.close()

@@ -38,7 +38,7 @@ class Consumer(Raw):
         self.expect(*["transfer"] * count)
 
     def told(self) -> tuple[object, ...]:
-        """What the next flow says: handle, delivery-count, link-credit, drain."""
+        """Fields of the next flow: handle, delivery-count, link-credit, drain."""
         [flow] = self.expect("flow")
         return said(flow)
 

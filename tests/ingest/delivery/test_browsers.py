@@ -97,7 +97,8 @@ def test_what_a_browser_says_changes_nothing(
 
 
 def test_what_consumers_hold_is_not_shown(connect: Connect, topic: str) -> None:
-    """What they gave back is, at its old place, with its failures; what they settled is gone."""
+    """Messages that they gave back are shown in their old places, with their failures; settled ones
+    are gone."""
     peer = connect()
     fill(peer, topic, *range(10))
     consumer = of_queue(peer, topic)
@@ -111,7 +112,7 @@ def test_what_consumers_hold_is_not_shown(connect: Connect, topic: str) -> None:
 
 
 def test_a_browser_doesnt_hinder_redelivery(connect: Connect, topic: str) -> None:
-    """It looks while messages fail and come again: consumers get them as if nobody looked."""
+    """It looks while messages fail and come again: consumers get them as without a browser."""
     peer, other = connect(), connect()
     fill(peer, topic, *range(5))
     consumer = of_queue(peer, topic)
@@ -262,7 +263,7 @@ def test_what_is_no_subscription_is_not_browsed(connect: Connect, id_: str, cond
 
 
 def test_a_subscription_is_no_destination(connect: Connect) -> None:
-    """Nobody sends to one or consumes from one by such an address."""
+    """A client can neither send to a subscription nor consume from one by such an address."""
     peer = connect()
     address = "subscription://global/N"
     assert peer.amqp_error(peer.sender(address, opened=False)) == "amqp:invalid-field"
@@ -315,8 +316,8 @@ def test_a_browser_whose_connection_drops(connect: Connect, topic: str) -> None:
 
 
 def test_a_browser_after_a_kill(own_gateway: Make, connect: Connect) -> None:
-    """What may have been delivered before is marked for it as for a consumer; what it is shown
-    isn't marked by that."""
+    """Possibly delivered messages are marked for a browser as for a consumer; messages that it is
+    shown aren't marked by that."""
     with own_gateway() as gateway:
         peer = connect(port=gateway.port)
         fill(peer, "q", *range(6))

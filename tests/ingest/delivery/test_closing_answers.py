@@ -45,8 +45,8 @@ def ended(peer: Peer, receiver: Incoming, end: str) -> str:
 def test_what_was_said_before_an_answered_end_is_durable(
     own_gateway: Make, connect: Connect, end: str, state: int
 ) -> None:
-    """Ten are settled, nobody waits for a confirmation, and the gateway is killed behind the
-    answer: none of them comes again. Of what is rejected the copies are durable, too."""
+    """Ten are settled, the consumer waits for no confirmation, and the gateway is killed behind the
+    answer: none of them comes again. The copies of rejected ones are durable, too."""
     with own_gateway(SLOW) as gateway:
         publisher = connect(port=gateway.port)
         peer = connect("c", port=gateway.port)
@@ -70,9 +70,8 @@ def test_where_nothing_waits_the_answer_comes_at_once(
     small_disk: Path,  # noqa: F811
     end: str,
 ) -> None:
-    """What was confirmed is durable, and others' messages are nobody's business; neither does
-    prefetch that goes back keep anybody waiting. Who waited would get an error: the disk
-    is full."""
+    """Confirmed outcomes are durable already, so the end waits neither for other clients' messages
+    nor for prefetch that goes back. An end that waited would get an error, as the disk is full."""
     gateway = own_gateway(FULL)
     gateway.home = small_disk / "home"
     with gateway:
@@ -96,8 +95,8 @@ def test_a_full_disk_bounds_the_wait(
     small_disk: Path,  # noqa: F811
     end: str,
 ) -> None:
-    """The answer is an error then, so that nobody takes for done what may come again; others are
-    served meanwhile, and with space again all goes on."""
+    """The answer is an error then, so that the client knows that messages may come again; others
+    are served meanwhile, and with space again all goes on."""
     gateway = own_gateway(FULL)
     gateway.home = small_disk / "home"
     with gateway:

@@ -29,7 +29,7 @@ def bodies(taken: Iterable[Got]) -> list[object]:
 
 
 def come(link: Incoming) -> list[Got]:
-    """What has come by now."""
+    """The messages that have come by now."""
     link.peer.heard()
     taken, link.inbox = link.inbox, []
     return taken
@@ -79,7 +79,7 @@ def test_a_group_goes_to_one_consumer_in_its_order(connect: Connect, topic: str)
 
 
 def test_a_group_moves_when_its_consumer_goes(connect: Connect, topic: str) -> None:
-    """What that one held comes first, in order, to the one that has the group now."""
+    """Messages that the first consumer held come first, in order, to the group's new consumer."""
     peer = connect()
     first = of_queue(peer, topic)
     fill(peer, topic, *[of_group("a", n) for n in range(6)])

@@ -1,5 +1,5 @@
-"""What a subscription gives up is kept: a copy in its queue of dead letters, in one group with the
-settlement, so that after a crash both are there or neither."""
+"""Messages that a subscription gives up are kept: a copy in its queue of dead letters, in one group
+with the settlement, so that after a crash both are there or neither."""
 
 import random
 import time
@@ -41,7 +41,7 @@ def fail(incoming: Incoming, taken: Iterable[Got], *, undeliverable: bool = Fals
 
 
 def said(message: Message) -> dict[str, object]:
-    """What a dead letter says of itself."""
+    """The annotations of a dead letter about its origin."""
     return {name: message.annotations[f"x-opt-dead-letter-{name}"] for name in ANNOTATIONS}
 
 
@@ -105,7 +105,7 @@ def test_what_has_failed_often_enough_is_kept(connect: Connect, topic: str) -> N
 def test_a_subscription_of_a_topic_has_dead_letters_of_its_own(
     connect: Connect, topic: str
 ) -> None:
-    """What one gives up another one may still accept, and nobody else sees the copy."""
+    """A message given up by one may still be accepted by another, and no other sees the copy."""
     peer = connect("billing")
     first, second = peer.durable(topic, "first"), peer.shared_durable(topic, "second|global")
     live = peer.receiver(topic)
@@ -134,7 +134,7 @@ def test_who_lasts_not_has_no_dead_letters(connect: Connect, topic: str) -> None
 
 
 def test_dead_letters_die_without_a_copy(connect: Connect, topic: str) -> None:
-    """Else one that nobody can read would go round for ever."""
+    """Otherwise a message that no consumer can read would go round for ever."""
     peer = connect()
     fill(peer, topic, "bad")
     consumer = of_queue(peer, topic)
@@ -216,8 +216,8 @@ def test_failed_attempts_are_counted_across_a_crash(own_gateway: Make, connect: 
 
 
 def test_what_failed_too_often_is_buried_at_the_start(own_gateway: Make, connect: Connect) -> None:
-    """As after a crash between the last failure and its copy: here the policy allows less than it
-    did. Nobody needs to consume the queue for it."""
+    """As after a crash between the last failure and its copy: here the policy allows fewer attempts
+    than before. It needs no consumer of the queue."""
     gateway = own_gateway().start()
     peer = connect(port=gateway.port)
     fill(peer, "q", "poison", "good")
@@ -273,7 +273,7 @@ def test_a_copy_and_its_settlement_are_both_there_or_neither(
 def test_rejected_before_an_orderly_end_is_buried_before_it(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """Nobody waited for a confirmation, and yet nothing comes twice after the restart."""
+    """The consumer waited for no confirmation, and yet nothing comes twice after the restart."""
     gateway = own_gateway().start()
     peer = connect(port=gateway.port)
     fill(peer, "q", *range(3_000))

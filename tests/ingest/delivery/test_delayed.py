@@ -1,5 +1,5 @@
 """Messages that wait: until a time that their publisher says, or after a failure as long as the
-subscription's policy says. Nobody needs to ask again, and a restart doesn't forget the time."""
+subscription's policy says. They come without a new request, and the time survives a restart."""
 
 import time
 from collections.abc import Callable

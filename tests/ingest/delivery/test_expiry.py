@@ -1,5 +1,5 @@
-"""Messages that have expired are delivered to nobody and kept by nobody: whether they wait in
-memory or in the table, with consumers or without, before a restart or after it."""
+"""Messages that have expired are neither delivered nor kept: whether they wait in memory or in the
+table, with consumers or without, before a restart or after it."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def fill(peer: Peer, name: str, *messages: bytes) -> None:
 
 
 def settled(gateway: Gateway, outcome: str) -> list[tuple[object, ...]]:
-    """What the table says of settlements with this outcome: subscription, consumer, how many."""
+    """Subscription and consumer of each settlement with this outcome in the table."""
     from deltalake import DeltaTable  # noqa: PLC0415
 
     from distributary.pipeline.tables.home.home import Home  # noqa: PLC0415
@@ -39,8 +39,8 @@ def settled(gateway: Gateway, outcome: str) -> list[tuple[object, ...]]:
 
 
 def test_nothing_that_has_expired_is_delivered(connect: Connect, topic: str) -> None:
-    """What lives for a moment is gone for who comes later; what lives longer, or for ever, isn't.
-    By time to live or by the absolute time, whichever is earlier."""
+    """A message that lives for a moment is gone for a later consumer; one that lives longer, or for
+    ever, isn't. The earlier of time to live and absolute time counts."""
     peer = connect()
     now = time.time()
     fill(
@@ -59,7 +59,7 @@ def test_nothing_that_has_expired_is_delivered(connect: Connect, topic: str) -> 
 
 
 def test_what_comes_back_may_have_expired_meanwhile(connect: Connect, topic: str) -> None:
-    """A delivery that is given back after its time goes to nobody any more."""
+    """A delivery that is given back after its time goes to no consumer any more."""
 
     def attempt(life: InTime) -> None:
         peer, queue = connect(), f"{topic}-{life.ms}"
@@ -76,8 +76,8 @@ def test_what_comes_back_may_have_expired_meanwhile(connect: Connect, topic: str
 
 
 def test_it_expires_though_nobody_asks(own_gateway: Make, connect: Connect) -> None:
-    """On a queue and two durable subscriptions without consumers: settled `expired`, by nobody; the
-    one whose selector doesn't match it was never owed it."""
+    """On a queue and two durable subscriptions without consumers: it is settled `expired`, without
+    a consumer; the subscription whose selector doesn't match was never owed it."""
     gateway = own_gateway(QUICK).start()
     peer = connect("c", port=gateway.port)
     for name, filters in (("all", None), ("some", selector("n = 1")), ("none", selector("n = 2"))):
@@ -100,8 +100,8 @@ def test_it_expires_though_nobody_asks(own_gateway: Make, connect: Connect) -> N
 
 @pytest.mark.parametrize("ended", ["kill", "stop"])
 def test_it_expires_after_a_restart(own_gateway: Make, connect: Connect, ended: str) -> None:
-    """What was published before and expires after it, with nobody there: it is known from the
-    table."""
+    """A message published before the restart expires after it, without consumers: its time is known
+    from the table."""
     gateway = own_gateway(QUICK).start()
     peer = connect(port=gateway.port)
     fill(peer, "q", encoded("stays"), expiring("goes", 1_500), encoded("stays, too"))
@@ -166,8 +166,8 @@ def test_what_is_held_when_it_expires_may_still_be_accepted(
 def test_what_comes_back_after_its_time_expires_though_nobody_asks(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """The sweep has passed it over, as a consumer held it. Then that one gives it back, or is lost,
-    and nobody else comes."""
+    """The sweep has passed it over, as a consumer held it. Then that consumer gives it back, or is
+    lost, and no other one comes."""
 
     def attempt(life: InTime) -> None:
         gateway = own_gateway(QUICK).start()

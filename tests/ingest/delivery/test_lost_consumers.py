@@ -1,5 +1,5 @@
-"""What a lost consumer had comes again marked as redelivered, and gives nothing up; what a consumer
-leaves behind when it ends its link, session or connection by itself comes unmarked.
+"""A lost consumer's messages come again marked as redelivered, and none is given up for that;
+messages of a consumer that ends its link, session or connection by itself come unmarked.
 
 Delivery counts are those of the header: JMS reads `redelivered` from any above 0.
 """
@@ -58,7 +58,7 @@ def ended(peer: Peer, holder: Incoming, how: str) -> None:
 def test_what_a_lost_consumer_had_comes_marked(
     own_gateway: Make, connect: Connect, topic: str, how: str
 ) -> None:
-    """What it had and hadn't settled, however it was lost; what it never had comes as new."""
+    """Its unsettled messages come marked, however it was lost; others come as new."""
     settings = {"amqp": {"idle_timeout_ms": IDLE_MS}} if how == "silence" else None
     with own_gateway(settings) as gateway:
         peer, another = connect(port=gateway.port), connect(port=gateway.port)
@@ -75,7 +75,8 @@ def test_what_a_lost_consumer_had_comes_marked(
 
 @pytest.mark.parametrize("how", WELL)
 def test_what_is_left_at_a_clean_end_comes_unmarked(connect: Connect, topic: str, how: str) -> None:
-    """Who ends well has said before what its application has seen: the rest is prefetch."""
+    """A consumer that ends well has settled before what its application saw: the rest is
+    prefetch."""
     peer, other = connect(), connect()
     holder, keeper = peer.shared_durable(topic, NAME), other.shared_durable(topic, NAME)
     other.sender(topic).publish(*range(4))
@@ -188,8 +189,8 @@ def test_where_a_policy_says_so_a_loss_counts(own_gateway: Make, connect: Connec
 def test_what_is_in_doubt_after_a_kill_comes_marked(
     own_gateway: Make, connect: Connect, linger_ms: int
 ) -> None:
-    """What was sent, and of which the log has no outcome: acknowledgements wait for no answer, and
-    ride in the next group. What it has comes no more, and what was never sent isn't marked."""
+    """Sent messages without an outcome in the log come marked: acknowledgements wait for no answer,
+    and go in the next group. Messages with one come no more, and unsent ones aren't marked."""
     gateway = own_gateway({"journal": {"linger_ms": linger_ms}}).start()
     peer = connect(port=gateway.port)
     queue = peer.receiver("q", capabilities=("queue",))

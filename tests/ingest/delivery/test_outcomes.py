@@ -1,4 +1,4 @@
-"""What becomes of deliveries: outcomes, their confirmation, credit given back by drains."""
+"""Ends of deliveries: outcomes, their confirmation, credit given back by drains."""
 
 import pytest
 from gateway_links import Got, Incoming
@@ -20,7 +20,7 @@ def modified(got: Got, *, failed: bool, undeliverable: bool = False) -> None:
 
 
 def rest(peer: Peer, receiver: Incoming, topic: str) -> list[tuple[object, int]]:
-    """What the next holder of the subscription gets: bodies and delivery counts."""
+    """Bodies and delivery counts that the next consumer of the subscription gets."""
     peer.leave(receiver, closed=False)
     heir = peer.durable(topic, "mine")
     heir.drain(1_000)
@@ -122,7 +122,7 @@ def test_an_outcome_can_be_given_twice(connect: Connect, topic: str) -> None:
 
 @pytest.mark.parametrize("order", ["forward", "backward", "inside out"])
 def test_outcomes_come_in_any_order(connect: Connect, topic: str, order: str) -> None:
-    """What is accepted is exactly what was said, whatever the order."""
+    """Exactly the messages with the outcome are accepted, in any order of outcomes."""
     peer, receiver = pair(connect, topic)
     peer.sender(topic).publish(*range(60))
     taken = receiver.take(60)

@@ -50,7 +50,7 @@ def test_a_page_is_as_big_as_the_policy_says(
     counts, dispatcher = MessageCounts(1, Stalls()), Dispatcher(0, policy=policy)
     definition = Definition(topic, shared=True)
     subscription = Subscription(None, definition, dispatcher, counts.unnamed)
-    subscription.consumers[1] = None  # type: ignore[assignment] (somebody is served)
+    subscription.consumers[1] = None  # type: ignore[assignment] (a consumer is served)
     came = asyncio.Event()
     recent = RecentMessages(head=MESSAGES, bytes_max=1)
     host = Host(loop, settings, Halt(loop), counts)

@@ -131,8 +131,8 @@ def test_what_comes_back_has_its_place_again(own_gateway: Make, connect: Connect
 def test_a_kill_while_the_urgent_overtake_loses_nothing(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """What was accepted comes no more; what was handed out and what waited comes, what was handed
-    out marked as redelivered."""
+    """Accepted messages come no more; those handed out come marked as redelivered, and those that
+    waited come unmarked."""
     gateway = own_gateway(SMALL).start()
     peer = connect(port=gateway.port)
     fill(peer, "q", *[urgent(9 if n % 10 == 0 else 4, n) for n in range(500)])
@@ -157,7 +157,7 @@ def test_a_kill_while_the_urgent_overtake_loses_nothing(
 def test_a_selector_leaves_the_urgent_out_that_it_does_not_match(
     connect: Connect, topic: str
 ) -> None:
-    """What isn't claimed isn't owed, however urgent; what is goes by its priority."""
+    """A message that isn't claimed isn't owed, however urgent; claimed ones go by priority."""
     peer = connect()
     link = peer.durable(topic, "d", filters=selector("n < 20"))
     other = peer.durable(topic, "all")

@@ -164,7 +164,8 @@ def test_failed_attempts_outlive_every_end(own_gateway: Make, connect: Connect) 
 def test_after_a_power_cut_all_that_a_consumer_may_have_had_is_marked(
     own_gateway: Make, connect: Connect, lost: str
 ) -> None:
-    """The stores are gone, but it is known who had a consumer; without the file nobody knows."""
+    """The stores are gone, but the file says which subscription had a consumer; without the file
+    that is unknown."""
     with own_gateway() as gateway:
         peer = connect("c", port=gateway.port)
         peer.leave(peer.durable("t", "untouched"), closed=False)

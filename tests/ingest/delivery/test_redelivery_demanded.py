@@ -28,8 +28,8 @@ def demanding(peer: Peer, topic: str, name: str, words: tuple[str, ...] = ("topi
 
 
 def test_what_a_consumer_had_comes_again(own_gateway: Make, connect: Connect) -> None:
-    """What it had in flight comes by itself; what it gave back as failed waits, unless it demands
-    it. All of it is marked, and in its place."""
+    """Its messages in flight come by themselves; those that it gave back as failed wait, unless it
+    demands them. All are marked, and in their places."""
     with own_gateway(LATER) as gateway:
         peer = connect("mine", port=gateway.port)
         link = peer.durable("orders", "N")

@@ -230,7 +230,7 @@ def test_every_message_that_matches_is_settled_once(
 def test_a_redefined_selector_survives_a_kill(
     own_gateway: Make, connect: Connect, topic: str
 ) -> None:
-    """What the last attach said holds after the restart; the text comes from the log."""
+    """The selector of the last attach holds after the restart; its text comes from the log."""
     with own_gateway() as gateway:
         peer = connect(topic, port=gateway.port)
         for text in ("even", "n > 2"):
@@ -300,7 +300,7 @@ def test_many_messages_that_dont_match_hold_nobody_up(connect: Connect, topic: s
 
 
 def test_a_presettled_consumer_has_its_selector(connect: Connect, topic: str) -> None:
-    """Whoever doesn't acknowledge selects, too."""
+    """A consumer that doesn't acknowledge selects, too."""
     peer = connect()
     receiver = peer.receiver(topic, presettled=True, filters=selector("NOT even"))
     publish(peer.sender(topic), *range(6))
@@ -308,7 +308,7 @@ def test_a_presettled_consumer_has_its_selector(connect: Connect, topic: str) ->
 
 
 def test_a_message_that_isnt_amqp_has_no_properties(connect: Connect, topic: str) -> None:
-    """It matches what asks for nothing that it has."""
+    """It matches selectors that ask for absent properties."""
     peer = connect()
     there, missing = consume(peer, topic, "n IS NOT NULL"), consume(peer, topic, "n IS NULL")
     broken = b"\x00\x53\x74\xd1\x00\x00\x00\x09\x00\x00\x00\x02\xa1\x01n\xff\xff"
@@ -403,7 +403,7 @@ def test_a_selector_is_a_string(connect: Connect, topic: str, value: object) -> 
 
 
 def test_a_source_has_one_selector(connect: Connect, topic: str) -> None:
-    """Which of two is meant is nobody's guess."""
+    """Two selectors are refused, as the gateway can't know which one is meant."""
     peer = connect()
     filters = selector("even") | {"other": Described(ulong(SELECTOR), "n > 1")}
     condition, description = amqp_error(peer, peer.receiver(topic, filters=filters, opened=False))

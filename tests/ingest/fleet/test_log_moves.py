@@ -115,8 +115,8 @@ def test_what_can_not_be_moved_is_said_in_one_sentence(machines: Machines) -> No
 def test_a_gateway_that_gave_its_log_ends_when_it_is_told_to(
     machines: Machines, tmp_path: Path
 ) -> None:
-    """As any standby; and one that was killed is a standby no more. A file that nobody can use by
-    now doesn't end it: as while it served, what the file said before holds."""
+    """It ends as any standby does; a killed one is a standby no more. A settings file that became
+    unreadable doesn't end it: as while it served, the earlier content holds."""
     policies = tmp_path / "policies.toml"
     policies.write_text("")
     owner = machines.gateway("a", "--log", "orders")

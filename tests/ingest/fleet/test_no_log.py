@@ -151,8 +151,7 @@ def test_topics_are_placed_while_none_relays(machines: Machines, tmp_path: Path)
 def test_who_places_waits_for_one_that_relays_unknown_to_others(
     machines: Machines, tmp_path: Path
 ) -> None:
-    """What it says of itself is lost: when the placement is changed it relays no more all the
-    same."""
+    """Its record as a member is lost: when the placement changes it still stops relaying."""
     gateway = ShownGateway(tmp_path / "r", {"fleet": {"machine": "r", "member_ms": 60_000}})
     gateway.address, gateway.options = machines.address, ["--log", "none"]
     with gateway:

@@ -1,4 +1,4 @@
-"""What a publisher waits for is said before the gateway keeps its own books of the group."""
+"""A publisher gets its outcomes before the gateway does its own bookkeeping of the group."""
 
 import sys
 from pathlib import Path

@@ -49,7 +49,7 @@ MAKING = ("drain", "wheel")
 
 
 def no_override() -> None:
-    """In the child: rights of files count, for root as for anybody."""
+    """In the child: rights of files count, also for root."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
         prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -57,7 +57,7 @@ def no_override() -> None:
 
 @cache
 def mortal(program: str, modules: tuple[str, ...]) -> ForkServer:
-    """What makes such processes, for whom rights of files count."""
+    """A fork server of processes for which rights of files count."""
     return ForkServer(modules, before=no_override, program=program)
 
 
@@ -70,7 +70,7 @@ class Said:
 def said(
     command: str, home: Path | str, *, front: tuple[str, ...] = (), config: Path | None = None
 ) -> Said:
-    """What a command says of a home; it is no traceback, and one sentence that names the place."""
+    """The output of a command about a home: no traceback, and one sentence that names the place."""
     named = NAMED.get(command, ("--home",))
     words = [*COMMANDS[command], *named, str(home), *(["--config", str(config)] if config else ())]
     if front:
@@ -129,7 +129,8 @@ def too_long(folder: Path) -> Path:
 def test_what_can_be_no_folder_is_a_wrong_argument(
     tmp_path: Path, command: str, place: Callable[[Path], Path]
 ) -> None:
-    """Whoever would make it and whoever would read it: exit code 2, and the path is named."""
+    """Commands that would make it, and those that would read it, end with exit code 2 and name the
+    path."""
     home = place(tmp_path)
     found = said(command, home)
     assert str(home) in found.text
@@ -214,7 +215,7 @@ def test_a_read_only_disk_is_one_sentence(tmp_path: Path, disk: SmallDisk, comma
 
 
 def test_tables_that_can_not_be_reached_are_one_sentence(tmp_path: Path) -> None:
-    """Nobody answers under `tables.url`; nothing is served, and the address is named."""
+    """No store answers under `tables.url`; nothing is served, and the address is named."""
     config = tmp_path / "gateway.toml"
     url = "s3://lake/tables"
     options = {

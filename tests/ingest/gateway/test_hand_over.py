@@ -91,7 +91,7 @@ def test_a_rolling_upgrade(own_gateway: Make) -> None:
         ]
         assert firsts == sorted(firsts)
     last.stop()
-    assert not last.events("owner.leaves"), "nobody waited"
+    assert not last.events("owner.leaves"), "no standby waited"
     last.verified()
 
 
@@ -177,7 +177,7 @@ print(json.dumps(late), file=sys.stderr)
 def test_a_standby_has_loaded_what_a_start_with_rows_loads(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """It would be most of the time in which nobody is served."""
+    """Loading would be most of the time in which no client is served."""
     with own_gateway() as gateway:
         peer = connect("c", port=gateway.port)
         consumer = peer.durable("t", "mine")

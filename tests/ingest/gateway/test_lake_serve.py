@@ -37,7 +37,7 @@ def of_log(gateway: Gateway, home: Path, log: str | None = None) -> Gateway:
 
 
 def refused(*words: object) -> str:
-    """What `serve` says that doesn't begin."""
+    """The sentence of a `serve` that doesn't begin."""
     done = commands().run("serve", "--listen", "127.0.0.1:0", *words)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1

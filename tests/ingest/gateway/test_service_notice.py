@@ -1,4 +1,4 @@
-"""What a service manager hears of a gateway."""
+"""Notices of a gateway to a service manager."""
 
 import signal
 import socket
@@ -48,7 +48,7 @@ def test_ready_when_it_serves(own_gateway: Make, tmp_path: Path, address: str) -
 
 
 def test_a_standby_is_ready_when_it_waits(own_gateway: Make, manager: Manager) -> None:
-    """What it does is its status: a start that waits for the owner's death would never end."""
+    """Its status says what it does: a start that waits for the owner's death would never end."""
     owner, standby = own_gateway({"owner": {"lease_ms": 900}}).start(), own_gateway()
     standby.home, standby.options = owner.home, ["--standby"]
     standby.environment["NOTIFY_SOCKET"] = manager.address

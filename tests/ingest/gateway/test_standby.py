@@ -143,7 +143,7 @@ def test_a_standby_that_reads_ahead_ends_when_it_is_told(
         opened: list[int] = []
 
         def reads() -> bool:
-            with suppress(OSError):  # nobody has opened it to read
+            with suppress(OSError):  # the standby hasn't opened it to read yet
                 opened.append(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
             return bool(opened)
 
@@ -170,7 +170,7 @@ def test_what_is_read_too_late_is_dropped(own_gateway: Make, connect: Connect) -
 
 
 def test_a_standby_that_could_not_serve_does_not_wait(own_gateway: Make) -> None:
-    """What is wrong with its files is said at its start, not when it is needed."""
+    """An error in its files is reported at its start, not when it is needed."""
     with own_gateway(SETTINGS) as owner:
         standby = own_gateway({"security": {"users": "/nowhere.toml"}})
         standby.home, standby.options = owner.home, ["--standby"]
@@ -210,8 +210,8 @@ def test_a_port_that_the_paused_owner_holds_is_waited_for(
 
 
 def test_what_waits_for_a_paused_owner_is_not_accepted(own_gateway: Make, connect: Connect) -> None:
-    """Not even what needs no disk: a non-persistent message would be accepted on receipt, and
-    nobody would ever have it."""
+    """Not even a message that needs no disk: a non-persistent one would be accepted on receipt, and
+    never be delivered."""
     with own_gateway(SETTINGS) as owner:
         standby = standby_of(owner, own_gateway)
         peer = connect(port=owner.port)

@@ -1,4 +1,4 @@
-"""Who takes a subscription's messages, and who holds which since when, as `$management` says it."""
+"""A subscription's consumers, and the messages that each holds since when, by `$management`."""
 
 import time
 from typing import Any
@@ -20,7 +20,7 @@ def manager(connect: Connect) -> Manager:
 
 
 def with_credit(manager: Manager, subscription: str, credit: list[int]) -> dict[str, Any]:
-    """What a subscription says when its consumers have given just this credit."""
+    """The row of a subscription when its consumers have given just this credit."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         row = manager.done("READ", "subscription", subscription)
@@ -32,9 +32,9 @@ def with_credit(manager: Manager, subscription: str, credit: list[int]) -> dict[
 def test_who_holds_what_since_when(
     connect: Connect, manager: Manager, gateway: Gateway, topic: str
 ) -> None:
-    """Consumers with their names as in the log, what they take and what they hold since when; what
-    was settled or given back is nobody's. So also in parts, to the function that notebooks use,
-    and to people."""
+    """Consumers with their names as in the log, their credit, and the messages they hold since
+    when; settled ones and those given back have no holder. So also in parts, by the function that
+    notebooks use, and by the command."""
     peers = [connect(), connect()]
     one, two = (peer.shared_durable(topic, f"{topic}|global") for peer in peers)
     names = [f"{peer.container}/{topic}|global" for peer in peers]

@@ -23,7 +23,7 @@ from distributary.pipeline.sequences.range_text import sequences_of
 from distributary.pipeline.tables.reading.part_reading import require_same
 
 Make = Callable[..., Gateway]
-#: Commits come soon, so that nobody waits long for what was acquired.
+#: Commits come soon, so that no test waits long for acquired messages.
 SOON = {"commit": {"interval_ms": 50}}
 
 
@@ -119,7 +119,8 @@ def test_what_is_given_back_comes_again_with_its_failures(
 
 
 def test_a_lost_holder_gets_back_what_it_keeps(lake: Gateway, connect: Connect, topic: str) -> None:
-    """While it lingers nobody else gets anything of it; what it doesn't keep is free at once."""
+    """While it lingers no other consumer gets its messages; those that it doesn't keep are free at
+    once."""
     name = owned(connect, lake, topic, 6)
     before = connect(port=lake.port)
     body = acquire(Manager(before), name, keep="", linger_ms=60_000)
@@ -182,8 +183,8 @@ def test_a_lost_holder_that_has_nothing_keeps_nobody_out(
 def test_after_a_kill_of_the_gateway_it_gets_back_what_it_kept(
     own_gateway: Make, connect: Connect, topic: str
 ) -> None:
-    """Nobody's deliveries outlive it, so what was settled is settled and the rest is claimed; what
-    another incarnation is owed is not."""
+    """No deliveries outlive the gateway: settled messages stay settled, and the holder claims the
+    rest, but none that another incarnation is owed."""
     gateway = own_gateway(SOON).start()
     name = owned(connect, gateway, topic, 4)
     peer = connect(port=gateway.port)
@@ -225,7 +226,7 @@ def test_two_connections_can_not_both_be_one_holder(
 def test_what_is_owed_can_be_seen_without_taking_it(
     lake: Gateway, connect: Connect, topic: str
 ) -> None:
-    """What waits, what consumers have and what wasn't read yet; with the selector to apply."""
+    """Waiting messages, those in flight and those not read yet, with the selector to apply."""
     name = owned(connect, lake, topic, 4)
     consumer = connect(port=lake.port).shared_durable(topic, f"{topic}|global")
     [first, _] = consumer.take(2)
@@ -273,7 +274,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
 def test_an_exclusive_subscription_has_one_consumer(
     lake: Gateway, connect: Connect, topic: str
 ) -> None:
-    """Its container's own connection may take by sequences, while nobody is on it."""
+    """Its container's own connection may take by sequences, while it has no consumer."""
     peer = connect(f"{topic}-owner", port=lake.port)
     consumer = peer.durable(topic, "mine")
     name = f"container/{peer.container}/mine"
@@ -330,8 +331,8 @@ def test_a_lease_has_all_that_a_link_has() -> None:
 def test_a_holder_that_is_closed_while_it_asks_is_told_so(
     lake: Gateway, connect: Connect, topic: str
 ) -> None:
-    """What it keeps takes many turns to read; meanwhile an operator ends it. Its connection goes
-    on."""
+    """Its list of kept messages takes many turns to read; meanwhile an operator ends it. Its
+    connection goes on."""
     name = owned(connect, lake, topic, 16)
     manager, operator = Manager(connect(port=lake.port)), Manager(connect(port=lake.port))
     body = acquire(manager, name, keep="", max=1)

@@ -1,4 +1,4 @@
-"""What operators do by $management, with a real gateway: done when it is answered, also after a
+"""Operations by $management, with a real gateway: they are done when answered, also after a
 kill -9."""
 
 import random
@@ -57,7 +57,7 @@ def test_all_that_there_are_can_be_listed_in_parts(manager: Manager, topic: str)
 def test_a_paused_subscription_gets_nothing_until_it_is_resumed(
     connect: Connect, manager: Manager, topic: str
 ) -> None:
-    """What is published meanwhile waits for it; another subscription gets it at once."""
+    """Messages published meanwhile wait for it; another subscription gets them at once."""
     peer = connect()
     paused, other = peer.durable(topic, "paused"), peer.receiver(topic)
     name = f"container/{peer.container}/paused"
@@ -113,7 +113,7 @@ def test_a_rewound_subscription_gets_again_what_it_had(
 def test_what_is_owed_again_counts_as_backlog(
     connect: Connect, manager: Manager, topic: str
 ) -> None:
-    """Although nobody was owed it any more, and nothing of it was counted."""
+    """Although no subscription was owed it any more, and none of it was counted."""
     peer = connect()
     consumer = peer.durable(topic, "counted")
     name = f"container/{peer.container}/counted"
@@ -121,7 +121,7 @@ def test_what_is_owed_again_counts_as_backlog(
     consumer.confirm(consumer.take(5))
     row = manager.done("READ", "subscription", name)
     assert (row["backlog"], row["backlog_bytes"]) == (0, 0)
-    time.sleep(2.5)  # the stimulus: what nobody is owed is forgotten once a second
+    time.sleep(2.5)  # the stimulus: messages owed to no subscription go once a second
     peer.sender(f"{topic}-other").publish("x")
     manager.done("REWIND", "subscription", name, to=row["floor"] - 3)
     row = manager.done("READ", "subscription", name)
@@ -132,7 +132,7 @@ def test_what_is_owed_again_counts_as_backlog(
 def test_what_is_rewound_right_after_a_start_is_counted_once(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """What waits is counted in the background then, and a rewind counts its topic itself."""
+    """Waiting messages are counted in the background then, and a rewind counts its topic itself."""
     gateway = own_gateway().start()
     peer = connect("ops", port=gateway.port)
     consumer = peer.durable("t", "s")
@@ -167,7 +167,7 @@ def test_what_has_priorities_and_times_is_rewound_as_well(
     again = consumer.take(7)
     assert sorted(str(got.body) for got in again) == sorted(str(got.body) for got in first)
     for seconds in (6.5, 2.5):
-        time.sleep(seconds)  # the stimulus: what nobody is owed is forgotten once a second
+        time.sleep(seconds)  # the stimulus: messages owed to no subscription go once a second
         manager.done("REWIND", "subscription", name, to=begin)
         again = consumer.take(6)
         assert sorted(got.body for got in again) == [0, 2, 4, 4, 7, 9]
@@ -222,7 +222,7 @@ def test_a_closed_subscription_loses_its_consumers_and_nothing_else(
 def test_what_is_in_use_is_deleted_by_force_alone(
     connect: Connect, manager: Manager, topic: str
 ) -> None:
-    """A queue with messages or links stays until somebody insists; then its links end."""
+    """A queue with messages or links stays until a request says `force`; then its links end."""
     peer = connect()
     sender, consumer = (
         peer.sender(f"queue://{topic}"),
@@ -421,8 +421,8 @@ def test_what_was_settled_after_a_rewind_stays_so_after_a_kill(
 def test_nothing_is_delivered_before_a_rewind_is_durable(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """What is settled in the rewind's own group doesn't count, so nothing may be: a consumer that
-    is quick finds its outcomes there after a kill, although groups wait long."""
+    """Settlements in the rewind's own group don't count, so none may be there: the outcomes of a
+    quick consumer are still there after a kill, although groups wait long."""
     gateway = own_gateway({"journal": {"linger_ms": 300}}).start()
     peer = connect("ops", port=gateway.port)
     manager = Manager(peer)
@@ -460,7 +460,7 @@ def test_a_rewind_reaches_what_only_the_table_has(own_gateway: Make, connect: Co
 def test_a_policy_of_its_own_that_can_not_be_any_more_stops_the_start(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """With the subscription's id and what is wrong: nobody guesses what it meant."""
+    """The error names the subscription and the fault; the gateway doesn't guess a policy."""
     gateway = own_gateway().start()
     manager = Manager(connect("ops", port=gateway.port))
     manager.done("CREATE", "queue", "q", policy={"dead_letter_address": "grave"})

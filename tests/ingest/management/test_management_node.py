@@ -185,7 +185,7 @@ User = Callable[[str], Peer]
 
 @pytest.fixture
 def as_user(ruled: Gateway, connect: Connect) -> User:
-    """Everybody has the same password, for once."""
+    """All users have the same password here."""
     return lambda user: connect(port=ruled.port, user=user, password="x")  # noqa: S106
 
 
@@ -258,8 +258,8 @@ def test_an_answer_goes_nowhere_one_may_not_send(as_user: User) -> None:
 
 
 def test_a_forged_dead_letter_goes_nowhere(as_user: User) -> None:
-    """It says that it comes from a topic to which its forger may not send; whoever redrives must be
-    allowed to manage that."""
+    """It names as its origin a topic to which its forger may not send; a user who redrives must be
+    allowed to manage that topic."""
     owner = as_user("owner")
     vault = owner.durable("vault", "v")
     said = {
@@ -275,7 +275,7 @@ def test_a_forged_dead_letter_goes_nowhere(as_user: User) -> None:
 
 
 def test_answers_to_a_link_that_has_another_connection_are_not_its(connect: Connect) -> None:
-    """An address of answers is its connection's own: nobody reads another one's."""
+    """An address of answers is its connection's own: no other connection reads them."""
     other: Incoming = connect().receiver(NODE, capabilities=(), target="mine")
     peer = connect()
     requests = peer.sender(NODE)

@@ -1,5 +1,5 @@
-"""What an operator does to a gateway, and what a machine does to it: settings that can't be, ports
-and homes in use, logins, a disk that fills, a table that somebody else changed."""
+"""Faults of operators and machines: settings that can't be, ports and homes in use, logins, a disk
+that fills, a table that another writer changed."""
 
 import os
 import resource
@@ -73,7 +73,7 @@ def test_a_settings_file_that_is_a_folder_stops_the_start(own_gateway: Make) -> 
 def test_a_users_file_without_hashes_stops_the_start(
     own_gateway: Make, tmp_path: Path, line: str
 ) -> None:
-    """Not the first login: nobody could ever log in, or worse."""
+    """The start fails, not the first login: otherwise no user could ever log in, or worse."""
     users = tmp_path / "users.toml"
     users.write_text(line)
     one_sentence(own_gateway({"security": {"users": str(users)}}), code=2, says="alice")
@@ -187,7 +187,7 @@ def test_more_connections_than_descriptors_are_turned_away(
 
 @pytest.fixture
 def guarded(own_gateway: Make, tmp_path: Path) -> Iterator[Gateway]:
-    """A gateway that knows alice, and nobody else."""
+    """A gateway that knows the user alice alone."""
     users = tmp_path / "users.toml"
     users.write_text(f'alice = "{hashed(PASSWORD)}"\n')
     with own_gateway({"security": {"users": str(users), "anonymous": False}}) as gateway:
@@ -386,7 +386,7 @@ def test_sigterm_does_not_wait_for_a_full_disk(
 
 
 def foreign_commit(home: Path) -> None:
-    """Somebody else appends a row to the table."""
+    """Another writer appends a row to the table."""
     path = home / "tables/topic_log"
     table = DeltaTable(path)
     schema = pa.schema(table.schema().to_arrow())

@@ -173,8 +173,8 @@ def test_dead_letters_of_long_ago_are_read_from_the_table(
 def test_a_rewind_brings_back_nothing_that_went_to_another(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """What was redriven is one subscription's; another one that is rewound over it gets what was
-    published to all, once. So it is after a kill."""
+    """A redriven message is one subscription's; another one that is rewound over it gets the
+    messages published to all, once. So it is after a kill."""
     gateway = own_gateway().start()
     peer = connect("c", port=gateway.port)
     manager = Manager(peer)

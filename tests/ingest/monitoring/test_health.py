@@ -39,7 +39,7 @@ def raw(gateway: ShownGateway, data: bytes) -> bytes:
 
 
 def test_a_gateway_that_serves_is_ready(shown: Make) -> None:
-    """Other paths name those that there are; nothing is kept by whoever reads it."""
+    """An unknown path is answered with the known ones; caches are told to store nothing."""
     gateway = shown().start()
     assert gateway.ask("/livez")[:2] == gateway.ask("/readyz?verbose")[:2] == (200, "ok\n")
     status, text, headers = gateway.ask("/metrics")

@@ -1,4 +1,4 @@
-"""What schemas don't allow, and what waits to be checked, in metrics and in `top`."""
+"""Messages that schemas don't allow, and those that wait to be checked, in metrics and `top`."""
 
 import json
 import os

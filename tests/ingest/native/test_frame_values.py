@@ -89,14 +89,14 @@ def in_python(data: bytes) -> int:
 @example(list_of(nulls(511), nulls(511)))
 @example(list_of(nulls(512), nulls(511)))
 def test_c_counts_as_the_pure_reader_does(data: bytes) -> None:
-    """What it admits and what it refuses, to the value."""
+    """C admits and refuses the same bytes, and counts the same number of values."""
     assert in_c(data) == max(in_python(data), 0)
 
 
 @given(st.one_of(st.binary(max_size=40), VALUES.flatmap(lambda one: st.binary(max_size=3).map(
     lambda more: one[:-1] + more))))  # fmt: skip
 def test_c_admits_whatever_can_be_read_and_nothing_beyond_the_budget(data: bytes) -> None:
-    """Of bytes of every kind."""
+    """This holds for bytes of every kind."""
     said = in_python(data)
     assert said <= 0 or in_c(data) == said
     assert said >= 0 or in_c(data) == 0

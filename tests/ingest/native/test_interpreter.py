@@ -1,4 +1,4 @@
-"""Who has the interpreter while C works: short calls keep it, long ones let others have it."""
+"""The interpreter's lock while C works: short calls keep it, long ones release it."""
 
 import sys
 import threading
@@ -36,7 +36,7 @@ class Other:
 
 @pytest.fixture
 def other() -> Iterator[Other]:
-    """Nobody takes the interpreter from anybody meanwhile."""
+    """Another thread, which gets the interpreter only where a call releases it."""
     before = sys.getswitchinterval()
     one = Other()
     sys.setswitchinterval(2 * SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""What a message says of when it goes and to whom, as the pump reads it off its bytes."""
+"""A message's expiry, delay, priority and group, as the pump reads them in its bytes."""
 
 import time
 from array import array
@@ -29,7 +29,7 @@ DUPLICATE = symbol("x-opt-duplicate-id")
 
 @dataclass(frozen=True)
 class Said:
-    """What the pump read: times in microseconds, and the bytes of the id."""
+    """Values that the pump read: times in microseconds, and the bytes of the id."""
 
     expires_at: int
     deliver_at: int
@@ -351,7 +351,7 @@ def test_parts_and_joins_of_runs_keep_each_message_its_times() -> None:
 def test_what_the_pump_calls_plain_has_no_attributes(
     priority: int | None, group: str | None, ttl: float, delay: int
 ) -> None:
-    """It counts those that are not, so that nobody looks for attributes in a run without any."""
+    """It counts those that are not plain, so that no code looks for attributes in a plain run."""
     fields: dict[str, object] = {} if priority is None else {"priority": priority}
     message = annotated({DELAY: ulong(delay)}, group_id=group, ttl=ttl, **fields)
     p = PUMP.columns

@@ -83,13 +83,13 @@ class Ends:
         self.outgoing.send(link, batch, run, delivery_count, 7, presettled)
 
     def out(self) -> bytes:
-        """What we have for the peer."""
+        """The bytes that we have for the peer."""
         found = drained(self.outgoing, self.room)
         self.outgoing.written(self)
         return found
 
     def carry(self) -> None:
-        """Until neither has anything more for the other; messages are taken, and not settled."""
+        """Exchange bytes until neither side has any more; messages are taken, and not settled."""
         while True:
             forth = self.out()
             assert pump.feed(address(self.peers._impl), pump.pointer(forth), len(forth))

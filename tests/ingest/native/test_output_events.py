@@ -1,5 +1,5 @@
-"""What the engine tells of its own output, and what a peer says: only the second is told on. A real
-engine and pump, with a link that sends."""
+"""Events of the engine's own output, and of a peer's frames: only the latter are passed on. With a
+real engine and pump, and a link that sends."""
 
 from array import array
 

@@ -16,7 +16,7 @@ PUMP = pump.Pump(1 << 20)
 
 
 def inspect(message: bytes) -> dict[str, object] | None:
-    """What the pump reads of a message, or None if it refuses it."""
+    """The fields that the pump reads of a message, or None if it refuses it."""
     p = PUMP.columns
     if lib.pump_inspect(ffi.from_buffer(message), len(message), p, 0):
         return None
@@ -90,7 +90,8 @@ def test_several_data_sections_and_a_footer_are_a_message() -> None:
     ids=["empty", "short", "list", "list0", "long"],
 )
 def test_a_body_of_many_sections_is_read_to_its_end(code: bytes, value: bytes) -> None:
-    """What comes behind a thousand alike counts: one in another form, a footer, nothing else."""
+    """The bytes behind a thousand alike sections are checked: only a section in another form or a
+    footer may follow."""
     alike = (b"\x00\x53" + code + value) * 1_000
     footer = b"\x00\x53\x78\xc1\x01\x00"
     assert inspect(alike)
@@ -125,7 +126,7 @@ def test_a_sequence_that_the_batch_does_not_have_is_never_sent() -> None:
 
 
 def destinations(*messages: bytes) -> list[int]:
-    """What the pump says of messages received in one run."""
+    """The number of each message's destination, by the pump, for messages of one run."""
     received = Received(
         link=0,
         count=len(messages),

@@ -1,4 +1,4 @@
-"""What C finds of traces is what the pure reader says, for bytes of every kind."""
+"""C finds the same traces as the pure reader, for bytes of every kind."""
 
 import random
 from array import array

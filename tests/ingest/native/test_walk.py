@@ -39,7 +39,7 @@ def long_form(frame: bytes) -> bytes:
 
 
 def extended(frame: bytes) -> bytes:
-    """The same frame with an extended header, which nobody looks at."""
+    """The same frame with an extended header, which is ignored."""
     return struct.pack(">IB", len(frame) + 4, 3) + frame[5:8] + b"\xde\xad\xbe\xef" + frame[8:]
 
 
@@ -216,7 +216,7 @@ class Server:
         self.inflow = Inflow(address(self.transport._impl), self, limits)
 
     def process(self) -> None:
-        """What came until now is acted on; here it waits in the collector."""
+        """Act on the frames until now; here their events wait in the collector."""
 
     def refuse_transfer(self, channel: int, handle: int, condition: str, _text: str) -> None:
         self.refused.append((channel, handle, condition))
@@ -278,7 +278,7 @@ def test_attaches_are_read_however_they_are_cut(
 
 
 def test_an_echo_waits_once_however_often_it_is_asked_for() -> None:
-    """Who asks and doesn't read gathers nothing."""
+    """A peer that asks and doesn't read doesn't make echoes pile up."""
     server = Server()
     attached = attach("N")
     assert server.feed(attached + flow(handle=1, echo=True) * 1_000 + flow(echo=True) * 1_000, [])
@@ -322,7 +322,7 @@ def test_garbage_is_a_fault_and_no_exception(
     ],
 )
 def test_after_a_fault_the_engine_has_nothing_more(kind: str, condition: str) -> None:
-    """What can't be read ends the connection; what came before it counts."""
+    """Unreadable bytes end the connection; frames before them count."""
     server = Server()
     assert server.feed(attach("before") + FRAMES[kind] + attach("behind"), [])
     assert server.inflow.fault.condition == condition

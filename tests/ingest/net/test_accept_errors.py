@@ -1,4 +1,4 @@
-"""What `accept` passes on from the network ends nobody: the gateway takes the next connection."""
+"""Errors of the network that `accept` passes on end no connection: the gateway takes the next."""
 
 import errno
 import subprocess
@@ -11,8 +11,8 @@ from gateway_process import Gateway
 
 Make = Callable[..., Gateway]
 
-#: Those that accept(2) lists as passed on, those of a system that is exhausted, and one of which
-#: nobody knows why it should come.
+#: Errors that accept(2) lists as passed on, that of a system that is exhausted, and one without a
+#: known cause.
 ERRORS = {
     "passed on": [
         *(errno.ENETDOWN, errno.EPROTO, errno.ENOPROTOOPT, errno.EHOSTDOWN, errno.ENONET),

@@ -1,7 +1,7 @@
-"""Strangers, broken clients and hostile ones: each gets an error at the right place, nobody else
-notices, and the gateway still serves.
+"""Strangers, broken clients and hostile ones: each gets an error at the right place, other clients
+don't notice, and the gateway still serves.
 
-Frames are made by hand; what the gateway says is read frame by frame.
+Frames are made by hand; the gateway's answers are read frame by frame.
 """
 
 import struct

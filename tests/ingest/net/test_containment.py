@@ -291,7 +291,7 @@ WAYS: tuple[Callable[[Planted, str], None], ...] = (
 def test_a_bug_ends_the_peer_that_it_shows_with(
     faulty: Planted, connect: Connect, topic: str, way: Callable[[Planted, str], None]
 ) -> None:
-    """It is logged with its traceback and counted; whoever else is there is served as ever."""
+    """It is logged with its traceback and counted; all other peers are served as ever."""
     peer = connect(port=faulty.port)
     receiver, sender = peer.receiver(f"{topic}-witness"), peer.sender(f"{topic}-witness")
     manager = Manager(peer)
@@ -318,7 +318,7 @@ def test_a_bug_ends_the_peer_that_it_shows_with(
 def test_a_selector_that_fails_makes_its_subscription_wait(
     faulty: Planted, connect: Connect, topic: str
 ) -> None:
-    """What it is owed can't be told: it waits, says so, and is tried again; others go on."""
+    """Its owed messages can't be told: it waits, says so, and is tried again; others go on."""
     peer = connect(port=faulty.port)
     red = selector("colour = 'red'")
     one, other = peer.shared_durable(topic, f"{topic}|global", filters=red), peer.receiver(topic)

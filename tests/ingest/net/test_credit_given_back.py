@@ -27,8 +27,8 @@ def opened(gateway: Gateway, name: str) -> Raw:
 def test_no_credit_comes_of_a_count_that_wraps_around(
     gateway: Gateway, unharmed: None, topic: str, together: bool
 ) -> None:
-    """A queue's producer, whose queue isn't there durably yet: it has no credit, and its message is
-    nobody's. (It had, and its message met a link that wasn't open: a bug of the gateway's.)"""
+    """A producer whose queue isn't there durably yet has no credit, and its message is dropped.
+    (Once it had credit, and its message met a link that wasn't open: a bug of the gateway.)"""
     queue = f"queue://{topic}-{together}"
     frames = [producer(queue, QUEUE), *map(sent, AROUND), delivery(1, text_message("x"))]
     with opened(gateway, f"{topic}-{together}") as raw:

@@ -77,8 +77,8 @@ WAYS = ("detach", "close the link", "end", "close", "drop")
 def test_how_a_link_ends_decides_what_stays(
     gateway: Gateway, publisher: Jms, shared: bool, global_: bool, durable: bool, way: str
 ) -> None:
-    """(shared, global, durable) x (how it ends): a durable subscription keeps what it was owed and
-    what comes while nobody is there, unless its link was closed; the others keep nothing."""
+    """(shared, global, durable) x (way to end): a durable subscription keeps its owed messages and
+    those that come while it has no consumer, unless its link was closed; others keep nothing."""
     name = link_name(shared=shared, global_=global_, durable=durable)
     topic, client = f"matrix-{name}", f"client-{name}"
     wanted = source(topic, words(shared=shared, global_=global_), durable=durable)
@@ -116,7 +116,7 @@ def test_how_a_link_ends_decides_what_stays(
 
 @dataclass(frozen=True)
 class Row:
-    """What a subscription is, whether somebody consumes it, what else is wanted; what happens."""
+    """A subscription's kind, whether it has a consumer, the other kind wanted; and the answer."""
 
     shared: bool
     consumed: bool
@@ -218,9 +218,9 @@ def test_what_a_lookup_finds_and_ends(
     finds: tuple[str, ...],
     ending: str,
 ) -> None:
-    """A null source with (name, desired capabilities), and how its link ends: it finds the durable
-    subscription of its scope, whatever its sharing. A close ends it if nobody consumes, and is
-    refused if anybody does; a detach leaves it."""
+    """A null source with (name, desired capabilities) finds the durable subscription of its scope,
+    with any sharing. A close of its link ends the subscription if it has no consumer, and is
+    refused otherwise; a detach leaves it."""
     own_suffix, shared, global_ = THERE[there]
     name = f"S{next(_numbers)}"
     topic = f"matrix-{name}"

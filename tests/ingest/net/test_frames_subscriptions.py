@@ -34,7 +34,7 @@ NAMES = {
 
 
 def echoed(attach: Frame) -> dict[str, object]:
-    """What the gateway says of a consumer's source."""
+    """The source of a consumer in the gateway's attach."""
     source = attach["source"]
     assert isinstance(source, Fields)
     names = ("address", "durable", "expiry-policy", "distribution-mode", "filter", "capabilities")
@@ -85,7 +85,7 @@ def test_the_source_comes_back_as_it_is_honoured(gateway: Gateway, topic: str) -
 def test_two_clients_without_an_id_have_one_global_subscription(
     gateway: Gateway, topic: str
 ) -> None:
-    """Each message goes to one of them. A third one's unsubscribe is refused while anybody
+    """Each message goes to one of them. A third client's unsubscribe is refused while one of them
     consumes, succeeds when both have detached, and then finds nothing."""
     source = source_of(topic, GLOBAL, durable=True)
     name = f"{topic}|global"
@@ -259,9 +259,9 @@ def test_a_thousand_prefetched_come_again_uncounted(gateway: Gateway, topic: str
 def test_a_temporary_destination_belongs_to_its_connection(
     gateway: Gateway, topic: str, kind: str
 ) -> None:
-    """A dynamic target is given an address; consumers on another session of the connection get
-    what anybody sends there, those of other connections are refused. It goes with the link that
-    made it, and its links go with it."""
+    """A dynamic target is given an address; consumers on another session of the connection get all
+    messages sent there, consumers of other connections are refused. The destination ends with the
+    link that made it, and its links end with it."""
     with Jms(gateway.port, topic) as jms, Jms(gateway.port) as other:
         jms.send(temporary(kind))
         attach, _flow = jms.expect("attach", "flow")

@@ -125,7 +125,7 @@ def test_what_is_urgent_comes_first(
 def test_a_delayed_message_waits_for_those_that_were_there(
     gateway: Gateway, topic: str, annotations: Callable[[float], dict[object, object]]
 ) -> None:
-    """What comes after it doesn't wait; a subscription made while it waits isn't owed it."""
+    """Later messages don't wait for it; a subscription made while it waits isn't owed it."""
     with Jms(gateway.port, topic) as jms, Jms(gateway.port) as other:
         jms.subscribed("N", source(topic, durable=True))
         jms.credit(10)
@@ -143,7 +143,7 @@ def test_a_delayed_message_waits_for_those_that_were_there(
 
 
 def test_a_delay_in_the_past_is_none(gateway: Gateway, topic: str) -> None:
-    """What may have been delivered already is, at once."""
+    """A message whose time is over is delivered at once."""
     with Jms(gateway.port, topic) as jms, Jms(gateway.port) as other:
         jms.subscribed("N", source(topic, durable=True))
         send(

@@ -181,7 +181,7 @@ def nothing_is_left(
 
 
 def has_ended(gateway: Planted) -> None:
-    """The victim has gone, and what it held is everybody's again."""
+    """The victim has gone, and no message is in flight to it any more."""
     with Peer(gateway.port, "looker") as other:
         manager = Manager(other)
         until(lambda: manager.done("READ", "node", "self")["connections"] == 1, "it has ended")

@@ -1,4 +1,4 @@
-"""What a link is told when it attaches holds: default outcomes, settle modes, capabilities."""
+"""Terms in the answer to an attach hold: default outcomes, settle modes, capabilities."""
 
 from collections.abc import Callable, Iterator
 
@@ -34,7 +34,7 @@ def raw(request: pytest.FixtureRequest, topic: str) -> Iterator[NewRaw]:
 
 
 def source(topic: str, **given: object) -> Described:
-    """What a durable subscriber asks for."""
+    """The source that a durable subscriber asks for."""
     fields = {"address": topic, "durable": 2, "expiry_policy": "never", "capabilities": ["topic"]}
     return make("source", **{**fields, **given})
 
@@ -163,7 +163,7 @@ def test_a_queues_consumer_is_offered_nothing_a_producer_a_delay(raw: NewRaw, to
 @pytest.mark.parametrize("place", ["", "queue://"])
 def test_what_is_desired_and_not_served_is_not_offered(raw: NewRaw, topic: str, place: str) -> None:
     """A producer that wants the outcomes of consumers reads that it doesn't get them: `accepted`
-    means stored, whoever consumes."""
+    means stored, with any consumers."""
     one = raw("producer")
     termini = {"source": make("source"), "target": make("target", address=place + topic)}
     said = {**termini, "desired_capabilities": ["hand-over"], "initial_delivery_count": 0}
@@ -185,9 +185,9 @@ def sent(one: Raw, handle: int, number: int, *, durable: bool = True) -> object:
 def test_a_producer_gets_back_what_nobody_is_subscribed_to(
     own_gateway: Callable[..., Gateway], connect: Connect, topic: str
 ) -> None:
-    """If it desires that, on a topic: it is offered, and told by the outcome. A queue stores, and
-    what has its outcome on receipt keeps it: where nobody has made a schema or limited a backlog,
-    as others' tests may have at the gateway of all."""
+    """A producer that desires it on a topic is offered it, and told by the outcome. A queue stores,
+    and messages accepted on receipt stay accepted. It has a gateway of its own, as other tests may
+    have set a schema or limited a backlog at the common one."""
     with own_gateway() as gateway, begun(gateway.port, "producer") as one:
         one.expect("open", "begin")
         gets_back(one, connect(port=gateway.port), topic)
@@ -265,7 +265,7 @@ def test_a_refused_link_is_offered_nothing(raw: NewRaw) -> None:
 def test_a_lookup_means_what_it_desires(
     raw: NewRaw, topic: str, name: str, made: list[str], desired: list[str], *, found: bool
 ) -> None:
-    """Shared: the name is cut at `|`. Global: nobody's container matters."""
+    """Shared: the name is cut at `|`. Global: the container doesn't matter."""
     one, own = raw(), f"{topic}-{name}"
     consume(one, source(topic, capabilities=made), name=f"{topic}-N")
     leave(one)
@@ -409,7 +409,7 @@ def test_a_state_that_nobody_knows_ends_the_connection(
 def test_an_attach_that_can_not_be_read_ends_the_connection(
     raw: NewRaw, topic: str, fields: dict[str, object]
 ) -> None:
-    """With a sentence, and nobody else's."""
+    """It ends with a sentence, and no other connection ends."""
     one = raw()
     good = {"name": "N", "role": True, "source": source(topic), "target": make("target")}
     one.send(
@@ -486,8 +486,8 @@ EXPIRIES = ["link-detach", "session-end", "connection-close", "never", None]
 def test_a_source_is_told_how_long_it_lives(
     raw: NewRaw, topic: str, durable: int, expiry: str | None, shared: bool
 ) -> None:
-    """A durable subscription as it asked, for ever if it said nothing; any other one as long as a
-    link is on it. So nobody relies on an end that doesn't come."""
+    """A durable subscription lives as it asked, for ever if it said nothing; any other one as long
+    as it has a link. So no client relies on an end that doesn't come."""
     one = raw()
     asked = {"durable": durable, "expiry_policy": expiry, "timeout": 30}
     words = ["topic"] + ["shared"] * shared

@@ -123,7 +123,7 @@ def test_an_error_that_the_engine_cuts_in_a_character_is_told(home: Gateway) -> 
 
 
 def test_an_idle_peer_that_doesnt_read_is_dropped(home: Gateway) -> None:
-    """What is wrong with it is asked of the engine once more, where its socket is full, too."""
+    """The engine is asked for the error once more where the peer's socket is full, too."""
     with begun(home.port, "idle-é") as raw:
         assert raw.until_end()[-1].error == "amqp:resource-limit-exceeded"
     assert not home.events("connection.bug")

@@ -173,8 +173,8 @@ def sequences_of(gateway: Gateway, record: str, topic: str, column: str) -> list
 def test_old_messages_come_again_in_their_places(
     tiny: Gateway, connect: Connect, topic: str
 ) -> None:
-    """What was released long after memory has let it go is read back, before what is newer; what
-    was accepted in between does not come."""
+    """Messages released long after they left memory are read back, before newer ones; accepted ones
+    in between do not come."""
     peer = connect(topic, port=tiny.port)
     receiver = peer.durable(topic, "mine")
     fill(tiny, connect, topic, 0, 1_000)

@@ -43,7 +43,7 @@ def queue(peer: Peer, name: str, **options: object) -> Incoming:
 
 
 def outcomes(link: Outgoing, *bodies: object, **options: object) -> list[object]:
-    """What becomes of messages with these bodies, sent at once."""
+    """The outcomes of messages with these bodies, sent at once."""
     sent = [link.send(encoded(body, **options)) for body in bodies]
     return [link.outcome(one) for one in sent]
 
@@ -103,7 +103,7 @@ def test_each_way_of_publishing_is_refused(limited: Limited, connect: Connect) -
 
 
 def test_many_at_once_find_no_more_room_than_there_is(limited: Limited, connect: Connect) -> None:
-    """What is on its way to the disk counts."""
+    """Messages on their way to the disk count."""
     gateway = limited("backlog_messages_max = 30")
     peers = [connect(port=gateway.port) for _ in range(3)]
     links = [peer.sender("queue://q") for peer in peers]
@@ -138,8 +138,8 @@ def test_bytes_and_age_are_limits_too(limited: Limited, connect: Connect) -> Non
 
 
 def test_the_oldest_are_dropped(limited: Limited, connect: Connect) -> None:
-    """Of each subscription by itself, whether it has consumers or not, but not what these hold;
-    nobody is refused."""
+    """They are dropped from each subscription by itself, with consumers or without, but not while a
+    consumer holds them; no producer is refused."""
     gateway = limited('backlog_messages_max = 3\nbacklog_overflow = "drop_oldest"')
     peer = connect(port=gateway.port)
     slow, away = peer.durable("t", "slow"), peer.durable("t", "away")
@@ -209,7 +209,7 @@ def test_the_oldest_go_to_the_dead_letters(limited: Limited, connect: Connect) -
 
 
 def test_a_browser_has_no_backlog(limited: Limited, connect: Connect) -> None:
-    """However slowly it reads, nobody is refused for it, and it sees what it would have seen."""
+    """No producer is refused for a slow browser, and it still sees all messages of its start."""
     gateway = limited("backlog_messages_max = 3")
     peer = connect(port=gateway.port)
     link = peer.sender("queue://q")
@@ -221,7 +221,7 @@ def test_a_browser_has_no_backlog(limited: Limited, connect: Connect) -> None:
 
 
 def test_a_selector_claims_what_counts(limited: Limited, connect: Connect) -> None:
-    """What it doesn't claim neither fills the backlog nor pushes out what it claims."""
+    """Messages that it doesn't claim neither fill the backlog nor push out claimed ones."""
     gateway = limited('backlog_messages_max = 3\nbacklog_overflow = "drop_oldest"')
     peer = connect(port=gateway.port)
     some = peer.durable("t", "some", filters=selector("a = 1"))

@@ -43,8 +43,8 @@ def test_a_volatile_subscription_is_fed_without_the_table(
 
 
 def test_what_nobody_is_owed_any_more_leaves_memory(tmp_path: Path, connect: Connect) -> None:
-    """With the next commit, far below the limit; not while somebody has a message without an
-    outcome."""
+    """It leaves with the next commit, far below the limit; not while a consumer has a message
+    without an outcome."""
     with ShownGateway(tmp_path, {"commit": {"interval_ms": 50}}) as gateway:
         peer = connect(port=gateway.port)
         first, second = peer.durable("t", "first"), peer.durable("t", "second")

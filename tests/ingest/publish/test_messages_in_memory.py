@@ -226,8 +226,8 @@ def test_without_anybody_it_is_written(own_gateway: Make, connect: Connect) -> N
 
 
 def test_a_pattern_has_what_its_topics_have(own_gateway: Make, connect: Connect) -> None:
-    """Who claims a pattern reads the log: as long as there is one that matches, all is written, and
-    each gets all, in one order. Before and after it messages stay in memory."""
+    """A pattern's subscription reads the log: as long as one matches, all messages are written, and
+    each subscription gets all, in one order. Before and after it messages stay in memory."""
     with own_gateway(MEMORY) as gateway:
         peer, other = connect(port=gateway.port), connect("maker", port=gateway.port)
         plain, sender = peer.receiver("orders.eu"), other.sender("orders.eu")

@@ -55,8 +55,8 @@ def test_interleaved_publishers_are_told_apart(connect: Connect, topic: str) -> 
 def test_a_durable_subscription_does_not_hear_its_container(
     own_gateway: Make, connect: Connect, end: str | None
 ) -> None:
-    """Also what it published while nobody consumed, on another connection of that container, and
-    before the gateway ended; what others published meanwhile is owed."""
+    """Neither messages that the container published while there was no consumer, on another
+    connection, or before the gateway ended; messages of others meanwhile are owed."""
     with own_gateway() as gateway:
         peer = connect("c", port=gateway.port)
         deaf = peer.durable("t", "deaf", filters=no_local())
@@ -103,8 +103,8 @@ def test_what_is_published_while_a_subscription_begins_is_left_out_too(
 
 
 def test_no_local_is_part_of_what_a_subscription_is(connect: Connect, topic: str) -> None:
-    """Who wants it otherwise begins it anew if nobody consumes it, and is refused if somebody
-    does; what is answered, also to a lookup, says so."""
+    """An attach without it begins the subscription anew if it has no consumer, and is refused
+    otherwise; the answer, also to a lookup, shows the filter."""
     mine, other = connect(topic), connect()
     deaf = mine.durable(topic, "n", filters=no_local())
     assert filters_of(deaf) == ["NoLocalFilter{}"]

@@ -75,7 +75,7 @@ def test_topics_are_apart(connect: Connect, topic: str) -> None:
 def test_a_durable_subscription_keeps_messages_while_nobody_is_there(
     connect: Connect, topic: str
 ) -> None:
-    """What comes between a detach and the next attach is delivered then."""
+    """Messages between a detach and the next attach are delivered then."""
     peer = connect()
     sender = peer.sender(topic)
     receiver = peer.durable(topic, "mine")
@@ -136,7 +136,7 @@ def test_a_shared_subscription_that_is_not_durable_ends_with_its_last_consumer(
 def test_the_bare_message_is_kept_byte_for_byte(
     connect: Connect, topic: str, kind: str, header: str
 ) -> None:
-    """What comes is what was sent; in a second delivery only the header differs."""
+    """The delivered bytes are those sent; in a second delivery only the header differs."""
     peer = connect()
     receiver = peer.receiver(topic)
     data = DURABLE_HEADER * (header == "with header") + MESSAGES[kind]
@@ -298,7 +298,8 @@ def test_aborted_messages_are_none_and_cost_no_credit(connect: Connect, topic: s
 
 
 def test_the_gateway_says_what_it_offers(connect: Connect) -> None:
-    """What JMS clients look for, on the connection itself; nothing that isn't served."""
+    """It offers the capabilities that JMS clients look for, on the connection itself, and none that
+    isn't served."""
     peer = connect()
     offered = set(map(str, peer.connection.remote_offered_capabilities))
     assert offered == {

@@ -1,5 +1,5 @@
-"""What becomes of routed copies in transactions, beside duplicates, at full or deleted targets, and
-where messages could stay in memory."""
+"""Routed copies in transactions, beside duplicates, at full or deleted targets, and where messages
+could stay in memory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -179,8 +179,8 @@ def test_a_deleted_target_is_made_again(routed: Gateway, connect: Connect) -> No
 
 
 def test_copies_reach_consumers_that_read_from_memory(routed: Gateway, connect: Connect) -> None:
-    """What has a route is written; who reads the stream of the target has each copy once, between
-    what stays in memory, in the order of sending."""
+    """Messages with a route are written; a consumer of the target's stream has each copy once,
+    between messages that stay in memory, in the order of sending."""
     peer = connect(port=routed.port)
     quick, copies = peer.receiver("quick"), peer.receiver("quick.copies")
     sender, direct = peer.sender("quick"), peer.sender("quick.copies")

@@ -1,5 +1,5 @@
-"""What relayed links keep in memory has bounds: of clients that don't read, and of those that send
-while nobody answers."""
+"""Memory of relayed links has bounds: for clients that don't read, and for those that send while no
+owner answers."""
 
 import time
 from collections.abc import Callable
@@ -64,8 +64,8 @@ def test_clients_that_go_are_forgotten_while_others_wait() -> None:
 def test_a_consumer_that_does_not_read_costs_a_window(
     tmp_path: Path, own_gateway: Make, connect: Connect
 ) -> None:
-    """With credit for 100 MB of messages that are larger than anybody knows before the first; who
-    reads is served meanwhile, and has taken its memory before."""
+    """It has credit for 100 MB of messages, whose size isn't known before the first one. A consumer
+    that reads is served meanwhile, and has taken its memory before."""
     settings = {"amqp": {"write_buffer_bytes": 65_536}}
     with Fleet(tmp_path, own_gateway, settings) as fleet:
         deaf, served = "orders.deaf", "orders.served"

@@ -96,7 +96,7 @@ def test_a_gateway_that_is_gone(tmp_path: Path) -> None:
 def test_what_an_owner_may_have_written_is_not_rejected(
     tmp_path: Path, own_gateway: Make, connect: Connect
 ) -> None:
-    """It was sent to one that was lost with its outcome: the link ends, as nobody knows."""
+    """It was sent to an owner that was lost with its outcome: the link ends, as that is unknown."""
     with Fleet(tmp_path, own_gateway, SHORT) as fleet:
         relay = connect(port=fleet.main.port).sender(None)
         assert taken(relay, "orders.first")

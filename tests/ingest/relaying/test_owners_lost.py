@@ -103,7 +103,7 @@ def test_what_the_client_holds_is_not_sent_twice(fleet: Fleet, connect: Connect)
     sender.publish(*range(4))
     held = consumer.take(4)
     killed(fleet)
-    consumer.settle(held[:2])  # nobody hears it yet
+    consumer.settle(held[:2])  # no owner reads it yet
     consumer.link.flow(10)
     again(fleet)
     sender.publish("new")
@@ -205,7 +205,7 @@ def test_a_stranger_at_the_owners_address_is_no_owner(
     connect: Connect,
     answer: Callable[[bytes], bytes],
 ) -> None:
-    """It hears no secret, relayed links wait as if nobody were there, and others notice nothing."""
+    """It hears no secret, relayed links wait as without an owner, and others notice nothing."""
     heard = list[bytes]()
 
     class Stranger(socketserver.BaseRequestHandler):
@@ -289,8 +289,8 @@ def test_an_owner_that_is_paused_is_missed_within_a_lease(
 def test_a_gateway_that_is_paused_is_missed_soon(
     tmp_path: Path, own_gateway: Callable[..., Gateway], connect: Connect
 ) -> None:
-    """What its clients have at the owner is free then, for who comes back at another gateway: not
-    only after `amqp.idle_timeout_ms`, a minute."""
+    """Its clients' subscriptions at the owner are free then, for clients that come back at another
+    gateway, and not only after `amqp.idle_timeout_ms`, a minute."""
     with Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 4_000}}) as fleet:
         peer = connect("missed", port=fleet.main.port)
         peer.durable("orders.missed", "mine")

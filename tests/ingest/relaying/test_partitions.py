@@ -340,8 +340,8 @@ def test_what_is_of_one_log_must_name_it(trio: Trio, connect: Connect) -> None:
 
 
 def test_a_transaction_is_of_all_partitions(trio: Trio) -> None:
-    """What it takes from each and sends to each is done together; our own log's part, too. One of
-    one partition is like any other."""
+    """Its work in each partition is done together, also in our own log's. A transaction in one
+    partition is like any other."""
     with Jms(trio.main.port) as jms, Jms(trio.main.port) as giver:
         session = transacted(jms)
         to = session.producer("hot.to", JMS_QUEUE)

@@ -1,4 +1,4 @@
-"""What a gateway's metrics say of the owners of other logs."""
+"""Metrics of a gateway about the owners of other logs."""
 
 import time
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_links_to_a_node_wait_from_the_loss_on(tmp_path: Path) -> None:
 
 
 def test_a_request_behind_the_end_of_its_link_leaves_nothing(tmp_path: Path) -> None:
-    """The first one can't be answered, and ends its link: the second one is asked of nobody."""
+    """The first one can't be answered, and ends its link: the second one is passed to no owner."""
     with shown(tmp_path) as (_, main), Peer(main.port) as peer:
         manager = Manager(peer)
         manager.refused(404, "READ", "queue", "orders.q")
@@ -81,8 +81,8 @@ def test_a_request_behind_the_end_of_its_link_leaves_nothing(tmp_path: Path) -> 
 
 
 def test_gateways_that_there_are_not(tmp_path: Path) -> None:
-    """Whoever names temporary destinations of gateways without a log, and there are none: a
-    connection has links to so many at once, and nothing of them is left."""
+    """A client names temporary destinations of gateways without a log that don't exist: a
+    connection has links to so many at once, and none of them is left."""
     settings = {"fleet": {"owner_wait_ms": 2_000, "private_logs_max": 3}}
     with shown(tmp_path, settings) as (_, main), Peer(main.port) as peer:
         numbers = count(1)
@@ -104,7 +104,7 @@ def test_gateways_that_there_are_not(tmp_path: Path) -> None:
 
 
 def test_a_gateway_without_a_log_that_is_gone(tmp_path: Path) -> None:
-    """It doesn't come back under its number, so nobody waits for it as for an owner."""
+    """It doesn't come back under its number, so links don't wait for it as for an owner."""
     with shown(tmp_path, {"fleet": {"member_ms": 500}}) as (_, main), Peer(main.port) as peer:
         address = "temp-queue://none-7/theirs"
         words = ("temporary-queue",)

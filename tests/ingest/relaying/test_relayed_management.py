@@ -43,7 +43,7 @@ def part(manager: Manager, kind: str, log: str = "", **said: object) -> Any:
 
 
 def names(manager: Manager, kind: str, log: str = "") -> list[tuple[str, str]]:
-    """What a query lists, each with its log."""
+    """The names that a query lists, each with its log."""
     found = part(manager, kind, log)
     assert (found["missing"], found["next"]) == ({}, None)
     assert found["total"] == len(found["results"])
@@ -355,7 +355,8 @@ def test_a_log_without_an_owner_keeps_no_name_of_another_log(
 
 
 def test_no_stranger_has_a_coordinator_for_others(fleet: Fleet) -> None:
-    """A gateway says in the source of such a link for whom it is; nobody else is believed."""
+    """A gateway names in the source of such a link the client that it is for; the owner believes
+    gateways alone."""
     with Raw(fleet.orders.port, hello=AMQP_HEADER) as raw:
         raw.send(open_frame("mallory"), begin_frame())
         source = composite(0x28, None, None, None, None, None, OF_ANOTHER)
@@ -374,7 +375,7 @@ def test_a_name_that_is_too_long_is_no_ones(manager: Manager, kind: str) -> None
 def test_a_log_that_lists_less_at_once_is_named(
     tmp_path: Path, own_gateway: Make, connect: Connect
 ) -> None:
-    """Who said no count did nothing wrong."""
+    """A query without a count is no error."""
     with Fleet(tmp_path, own_gateway) as fleet:
         fleet.orders.stop()
         less = own_gateway({"management": {"query_count_max": 50}})

@@ -78,8 +78,8 @@ def test_a_standby_has_it(fleet: Fleet) -> None:
 
 
 def test_two_logs_end_together_by_two_branches(fleet: Fleet) -> None:
-    """A coin goes from one log to another: a session for each, prepared both, killed both, then
-    committed both. Nobody has two coins at any time."""
+    """A coin goes from one log to another, with a session for each: both are prepared, both killed,
+    then both committed. There are never two coins."""
     with Jms(fleet.orders.port) as there:
         there.publish("orders.from", "coin", capabilities=QUEUE)
     with Jms(fleet.main.port) as jms:

@@ -64,7 +64,7 @@ def working(fleet: Fleet) -> Iterator[Work]:
 
 
 def coins(gateway: Gateway) -> Counter[str]:
-    """What lies in both queues, by their owner."""
+    """The coins in both queues, by their owner."""
     found: Counter[str] = Counter()
     with Jms(gateway.port) as jms:
         session = transacted(jms)
@@ -162,7 +162,7 @@ def test_a_rollback_needs_no_owner(fleet: Fleet) -> None:
 
 
 def test_the_owner_is_lost_with_the_work(fleet: Fleet) -> None:
-    """What was done in it isn't, what comes is refused, and so is its commit; the next one is
+    """Its work is undone, later work is refused, and so is its commit; the next transaction is
     served."""
     with working(fleet) as work:
         work.do()
@@ -218,7 +218,7 @@ def asked(work: Work) -> None:
 
 
 def test_the_owner_is_lost_before_it_reads_the_commit(fleet: Fleet) -> None:
-    """Nobody knows, so there is no answer. Nothing of it is done."""
+    """The outcome is unknown, so there is no answer. None of its work is done."""
     with working(fleet) as work:
         work.do()
         asked(work)
@@ -237,7 +237,7 @@ def test_the_owner_is_lost_before_the_commit_is_durable(tmp_path: Path, own_gate
         work.do()
         work.session.send_discharge(fail=False)
         work.jms.heard()
-        with Jms(fleet.orders.port) as there:  # whoever asks later is answered later
+        with Jms(fleet.orders.port) as there:  # a later request is answered later
             there.heard()
         fleet.orders.kill()
         work.doubted()
@@ -290,7 +290,7 @@ def test_an_owner_that_is_paused_commits_nothing_that_was_given_up(
 
 
 def test_an_owner_that_is_paused_may_have_committed(tmp_path: Path, own_gateway: Make) -> None:
-    """It reads the commit when it goes on: nobody knew, and it is done once."""
+    """It reads the commit when it goes on: the outcome was unknown, and the work is done once."""
     with (
         Fleet(tmp_path, own_gateway, {"owner": {"lease_ms": 4_000}}) as fleet,
         working(fleet) as work,
@@ -328,8 +328,8 @@ def test_the_client_is_lost(fleet: Fleet, end: str) -> None:
 
 
 def test_a_client_that_waits_for_our_word_has_what_it_held_again(fleet: Fleet) -> None:
-    """What it doesn't settle itself is settled by the commit; after a rollback it may give another
-    outcome."""
+    """The commit settles messages that the client doesn't settle itself; after a rollback it may
+    give another outcome."""
     with working(fleet) as work:
         session = work.session
         session.retire(work.coin, settled=False)
@@ -358,7 +358,7 @@ def test_who_waits_for_our_word_on_a_lost_one_is_ended(fleet: Fleet) -> None:
 
 
 def test_nothing_is_kept_for_a_client_that_has_gone(fleet: Fleet) -> None:
-    """Nobody looks for an owner on its behalf."""
+    """The gateway doesn't look for an owner on its behalf."""
     with working(fleet) as work:
         work.do()
         work.jms.send(frame_of("close"))

@@ -1,4 +1,5 @@
-"""Transactions with work in several logs of a lake: all of it is done or none, whoever is lost.
+"""Transactions with work in several logs of a lake: all of it is done or none, whichever process is
+lost.
 
 The log that decides is `main` where it has a part, for that is the gateway's own here.
 """
@@ -83,7 +84,7 @@ class Between:
         assert condition_of(session.answer(posted)) == ""
 
     def coins(self) -> tuple[int, int]:
-        """What lies in both queues."""
+        """The numbers of coins in both queues."""
         ports = [self.gateways[log].port for log in ("orders", "prices")]
         first, second = zip(ports, ("orders.from", "prices.to"), strict=True)
         return lying(*first), lying(*second)
@@ -121,7 +122,7 @@ def working(fleet: Fleet) -> Iterator[Work]:
 
 
 def coins(fleet: Fleet) -> Counter[str]:
-    """What lies in both queues, by their owners."""
+    """The coins in both queues, by their owners."""
     queues = {"orders.from": fleet.orders, "own.to": fleet.main}
     return +Counter({queue: lying(gateway.port, queue) for queue, gateway in queues.items()})
 
@@ -196,7 +197,7 @@ def prepare(port: int, session: Transacted, id_: str) -> Manager:
 
 
 def ids(manager: Manager) -> list[str]:
-    """What is prepared under ids of a transaction manager."""
+    """Ids of prepared transactions that a transaction manager gave."""
     part = manager.done("QUERY", TRANSACTION, attributeNames=["name", "own"])
     return [name for name, own in part["results"] if own]
 
@@ -249,7 +250,7 @@ def test_an_id_that_is_taken_prepares_nothing(tmp_path: Path, own_gateway: Make)
         manager.done("ROLLBACK", TRANSACTION, "3:0c:")
 
 
-# Decision 102 has the moments at which somebody is lost; `tests/crash/test_shared_moments.py` has
+# Decision 102 has the moments at which a process is lost; `tests/crash/test_shared_moments.py` has
 # those between two steps.
 
 
@@ -264,7 +265,7 @@ def test_the_other_log_is_lost_with_the_work(fleet: Fleet) -> None:
 
 
 def test_the_other_log_is_lost_when_it_is_asked_to_prepare(fleet: Fleet) -> None:
-    """Nobody is in doubt: it wasn't decided."""
+    """The outcome isn't in doubt, as the commit wasn't decided."""
     with working(fleet) as work:
         work.do()
         fleet.orders.process.send_signal(signal.SIGSTOP)

@@ -37,8 +37,8 @@ class End:
 def test_a_gateway_has_given_an_owner_up_before_that_one_gives_its_messages_to_others(
     parted_ms: int, later_ms: int
 ) -> None:
-    """Whenever the network fails, and however their heartbeats lie: what was on its way to the
-    gateway and comes when the network is whole again comes to nobody."""
+    """This holds for each time at which the network fails, and each phase of the heartbeats.
+    Messages on their way to the gateway that come when the network is whole again are dropped."""
     login = gateway_login("orders", "secret", LEASE_MS)
     gateway, owner = End(server=False, silence_ms=LEASE_MS), End(True, login.silence_ms)
     given_up: list[End] = []

@@ -1,4 +1,4 @@
-"""Who may relay links for others, and what the owner believes of them."""
+"""The right to relay links for other clients, and the claims that an owner believes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_only_who_knows_the_secret_is_a_gateway(fleet: Fleet) -> None:
         with Login(port) as login:
             assert login.scram("$gateway", secret) == 0
         with Login(port) as login:
-            assert login.log_in(plain("$gateway", secret)) == 0  # as anybody may be: anonymous
+            assert login.log_in(plain("$gateway", secret)) == 0  # as any client: anonymous
             assert refused(login) == "amqp:unauthorized-access"
 
 

@@ -1,4 +1,4 @@
-"""When all objects are looked at for cycles that nobody has, and when only what is new."""
+"""Times at which the collector looks at all objects for dropped cycles, or only at new ones."""
 
 import asyncio
 import gc
@@ -106,7 +106,7 @@ def test_a_loop_that_comes_to_rest_gives_free_memory_back() -> None:
 async def collected() -> None:
     """The collector was at work once more."""
     before = collections()
-    while collections() == before:  # noqa: ASYNC110 (nobody tells)
+    while collections() == before:  # noqa: ASYNC110 (there is no event for it)
         await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""What happens at each limit: who waits or is refused, with which condition, and that others go on.
+"""Behaviour at each limit: a peer waits or is refused, with which condition, and others go on.
 
 The limits are tiny here. `docs/limits.md` has the whole list; limits of time and of connections
 are tried in `test_operation.py`, those of the cache in `test_backlog.py`.
@@ -279,8 +279,8 @@ def test_what_waits_for_a_full_disk_is_bounded(
     connect: Connect,
     small_disk: Path,  # noqa: F811
 ) -> None:
-    """`journal.waiting_bytes_max`: whoever brings more isn't read, however much credit it has; a
-    consumer of what was there is served all the while."""
+    """`journal.waiting_bytes_max`: a producer that brings more isn't read, even with credit; a
+    consumer of earlier messages is served all the while."""
     settings = {
         "journal": {"segment_bytes": MIB, "retry_ms": 50, "waiting_bytes_max": MIB},
         "commit": {"interval_ms": 50, "retry_ms": 50},
@@ -387,8 +387,8 @@ def test_a_producer_that_is_not_read_is_not_silent(
     connect: Connect,
     small_disk: Path,  # noqa: F811
 ) -> None:
-    """`amqp.idle_timeout_ms` is about peers that say nothing, not about those whom nobody hears
-    because the journal is full."""
+    """`amqp.idle_timeout_ms` is about silent peers, not about peers that aren't read because the
+    journal is full."""
     settings = {
         "journal": {
             "segment_bytes": 4 * MIB,

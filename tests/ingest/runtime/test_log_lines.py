@@ -1,4 +1,4 @@
-"""What peers can cause to be logged is limited; what the gateway says of itself is not."""
+"""Log lines that peers can cause are limited; lines of the gateway about itself are not."""
 
 import ast
 import signal

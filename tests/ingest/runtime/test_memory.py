@@ -1,4 +1,4 @@
-"""What a gateway doesn't import. In a process of its own: here everything is imported already."""
+"""Modules that a gateway doesn't import. In a process of its own: here all are imported already."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What may happen often is told at once, then summed up."""
+"""Events that may come often are logged at once, then summed up."""
 
 from distributary.ingest.runtime.logs import QUIET_SECONDS, SummedLines
 

@@ -81,8 +81,8 @@ def test_what_is_beyond_a_turn_is_done_in_the_next_ones(
             while kinds[-1] != "end":
                 kinds.append(raw.read().kind)
             others = [kind for kind in kinds if kind not in ("disposition", "flow")]
-            # What is begun and ended in one breath may be answered by the end alone: an answer to
-            # the detach waits for the outcomes before it, and whoever ends waits for no links.
+            # A link begun and ended in one write may be answered by the session's end alone: the
+            # answer to its detach waits for the outcomes before it, an end waits for no links.
             assert others[-1] == "end"
             assert set(others) <= {"attach", "detach", "end"}
         again = connect("c", port=gateway.port).durable("t", "N")
@@ -120,7 +120,7 @@ def asking_frame(credit: int) -> bytes:
 def test_dispositions_over_many_deliveries_take_bounded_memory(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """What the engine makes of one is gone before the next: 200 over 10,000 deliveries were half a
+    """The engine's events of one are gone before the next: 200 over 10,000 deliveries were half a
     gigabyte of events. Others are served meanwhile."""
     with own_gateway(None) as gateway:
         hello = (receiver_frame("N", durable_source("t")), credit_frame(10_000))
@@ -174,7 +174,7 @@ def test_what_is_settled_waits_for_a_full_disk_within_a_bound(
             for n in range(0, 1_000, 2):  # a row for each: those in between aren't settled
                 raw.send(accept_frame(n, n, settled=False), said(n + 1, n + 1, 0x26))
             raw.send(begin_frame(channel=8))
-            raw.socket.settimeout(2.0)  # the stimulus: nobody reads it, however long
+            raw.socket.settimeout(2.0)  # the stimulus: the gateway doesn't read it meanwhile
             with pytest.raises(TimeoutError):
                 raw.next(0x11)
             connect(port=gateway.port).heard()

@@ -198,7 +198,7 @@ def test_alarms_that_ring_together_ring_in_parts() -> None:
 
 
 def test_parts_of_many_tasks_are_done_one_in_a_turn_of_the_loop() -> None:
-    """However many there are: each in its order, and one that is cancelled keeps nobody."""
+    """Each task's parts are done in order, and a cancelled task holds up no other."""
 
     async def work() -> list[list[str]]:
         loop = asyncio.get_running_loop()

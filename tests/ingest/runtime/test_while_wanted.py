@@ -87,7 +87,7 @@ def test_what_is_closed_is_cancelled() -> None:
 
 
 def test_what_is_closed_before_its_first_turn_never_was() -> None:
-    """No coroutine is left that nobody awaits: Python would say so on standard error."""
+    """No coroutine is left without an await: Python would warn of it on standard error."""
     loop = asyncio.new_event_loop()
     begun: list[int] = []
 

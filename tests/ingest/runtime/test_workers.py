@@ -21,8 +21,8 @@ def test_who_stops_finishes_what_waits() -> None:
 
 
 def test_who_leaves_waits_for_nothing() -> None:
-    """Neither the loop nor its end waits for the job that is under way, none that waits is begun,
-    and nobody is told."""
+    """Neither the loop nor its end waits for the job under way, no waiting job is begun, and no
+    result is reported."""
     begun, go = threading.Event(), threading.Event()
     begun_late: list[int] = []
     told: list[int | Failure] = []

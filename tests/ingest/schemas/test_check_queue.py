@@ -1,4 +1,4 @@
-"""What waits to be checked: each peer's in its order, peers in turn."""
+"""Messages that wait to be checked: each peer's in its order, peers in turn."""
 
 from random import Random
 

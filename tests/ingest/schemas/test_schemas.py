@@ -185,7 +185,7 @@ def test_events_have_the_order_of_their_groups(own_gateway: Make, connect: Conne
 
 
 def test_a_dead_process_is_started_again(own_gateway: Make, connect: Connect) -> None:
-    """What comes after its death is checked, and nothing is taken unchecked. Others don't wait."""
+    """Messages after its death are checked, and none is taken unchecked. Others don't wait."""
     gateway = own_gateway({"schemas": {"check_ms_max": 8_000}})
     gateway.start()
     peer = connect(port=gateway.port)

@@ -1,6 +1,6 @@
 """Every way into a topic obeys its schema: transactions, messages that name their destination,
-routed copies, redriven dead letters, delayed messages. What doesn't fit is refused where somebody
-hears it, and kept among dead letters where nobody does, or where the schema says so."""
+routed copies, redriven dead letters, delayed messages. A misfit is refused if its sender hears
+that, and kept among dead letters if there is no sender, or if the schema says so."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ def bodies(some: Iterable[Got]) -> list[bytes]:
 
 
 def said(letter: Got) -> dict[str, object]:
-    """What a dead letter says of itself, without the common beginning."""
+    """The annotations of a dead letter about itself, without their common prefix."""
     found = letter.message.annotations or {}
     return {
         str(key).removeprefix("x-opt-dead-letter-"): value

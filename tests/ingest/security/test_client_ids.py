@@ -1,4 +1,4 @@
-"""Names that belong to users, over real links: nobody drains another's subscription by its name."""
+"""Names that belong to users, over real links: no user drains another's subscription by name."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is said before AMQP, without a socket."""
+"""The handshake before AMQP, without a socket."""
 
 from itertools import pairwise
 
@@ -80,7 +80,7 @@ def test_a_wrong_password_ends_with_an_outcome() -> None:
 
 @given(st.binary(min_size=8, max_size=200))
 def test_garbage_after_the_sasl_header_is_refused_or_waited_for(garbage: bytes) -> None:
-    """No bytes make it raise, and none but a sasl-init log anybody in."""
+    """No bytes make it raise, and none but a sasl-init log a user in."""
     steps = machine().feed(SASL_HEADER + garbage)[1:]
     assert not any(isinstance(step, Established) for step in steps)
 
@@ -131,7 +131,7 @@ def test_what_is_not_amqp_is_answered_with_our_header(garbage: bytes) -> None:
 
 
 def test_a_mechanism_that_was_not_offered_is_refused() -> None:
-    """Nobody logs in by a mechanism of its own choice."""
+    """No client logs in by a mechanism that wasn't offered."""
     *_, step = machine().feed(SASL_HEADER + init("EXTERNAL", b""))
     assert isinstance(step, Failed)
     assert "EXTERNAL" in step.reason

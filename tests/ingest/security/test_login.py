@@ -30,7 +30,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(users: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway that knows alice and bob, and lets nobody in without a login."""
+    """A gateway that knows alice and bob, and lets no client in without a login."""
     settings = {"security": {"users": str(users), "anonymous": False}}
     with Gateway(tmp_path_factory.mktemp("guarded"), settings) as gateway:
         yield gateway
@@ -43,7 +43,7 @@ def opens(raw: Raw, container: str) -> None:
 
 
 def test_what_can_lead_in_is_offered(guarded: Gateway, gateway: Gateway) -> None:
-    """SCRAM only where somebody has keys for it, EXTERNAL only to who showed a certificate."""
+    """SCRAM is offered if a user has keys for it, EXTERNAL to peers with a certificate."""
     with Login(guarded.port) as login:
         assert login.mechanisms == ["SCRAM-SHA-256", "PLAIN"]
     with Login(gateway.port) as login:
@@ -61,7 +61,7 @@ def test_scram_leads_in(guarded: Gateway) -> None:
     ("user", "password"), [("alice", "looking-glass"), ("bob", "builder"), ("eve", "apple")]
 )
 def test_scram_refuses_all_others_alike(guarded: Gateway, user: str, password: str) -> None:
-    """A wrong password, a user without keys, nobody at all: what is said looks the same."""
+    """A wrong password, a user without keys and an unknown user get answers that look the same."""
     said = {}
     for name in (user, "alice", user):
         with Login(guarded.port) as login:
@@ -193,7 +193,7 @@ def test_a_scram_client_that_goes_its_own_way_is_refused(
 
 
 def test_a_second_login_while_the_first_is_checked_changes_nothing(guarded: Gateway) -> None:
-    """What comes behind waits for the outcome; then it is no AMQP."""
+    """Bytes behind the first login wait for its outcome; then they are no AMQP."""
     with Login(guarded.port) as login:
         login.send(plain("eve", "x") + plain("alice", PASSWORD))
         assert login.outcome() == 1
@@ -206,7 +206,7 @@ def test_a_second_login_while_the_first_is_checked_changes_nothing(guarded: Gate
 
 
 def test_a_peer_that_sends_on_while_its_password_is_checked_is_ended(guarded: Gateway) -> None:
-    """What it sends ahead is kept, so there is an end to it."""
+    """The bytes that it sends ahead are kept, so they have a limit."""
     before = len(guarded.events("connection.failed"))
     with Login(guarded.port) as login:
         with suppress(ConnectionError):
@@ -237,8 +237,8 @@ def test_a_login_that_takes_its_time_is_dropped(own_gateway: Make, users: Path) 
 def test_a_thousand_wrong_passwords_leave_others_served(
     own_gateway: Make, users: Path, connect: Connect
 ) -> None:
-    """Somebody who is in sends and receives meanwhile, somebody new gets in by SCRAM; the checks of
-    those who have gone are not made."""
+    """A client that is logged in sends and receives meanwhile, a new one logs in by SCRAM; for
+    clients that have gone no check is made."""
     settings = {"security": {"users": str(users), "anonymous": True}}
     with own_gateway(settings) as gateway:
         peer = connect(port=gateway.port)
@@ -275,7 +275,7 @@ REACHABLE: dict[str, tuple[dict[str, object], list[str]]] = {
 def test_a_gateway_that_others_reach_offers_what_was_said(
     own_gateway: Make, users: Path, what: str
 ) -> None:
-    """ANONYMOUS only where somebody wrote it down."""
+    """ANONYMOUS is offered only where the settings say so."""
     security, offered = REACHABLE[what]
     gateway = own_gateway(
         {"security": security | ({"users": str(users)} if "users" in security else {})}

@@ -1,4 +1,4 @@
-"""What users may do, over real links: who isn't allowed to hears so, and nothing happens."""
+"""Permissions of users, over real links: a forbidden action is answered so, and nothing happens."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def settings(folder: Path) -> dict[str, object]:
-    """Everybody has the same password, for once."""
+    """All users have the same password here."""
     users, permissions = folder / "users.toml", folder / "permissions.toml"
     with changing(users) as known:
         for name in ("alice", "worker", "warden"):
@@ -61,7 +61,7 @@ User = Callable[[str], Peer]
 
 @pytest.fixture
 def user(ruled: Gateway, connect: Connect) -> User:
-    """A connection of that user, or of nobody."""
+    """A connection of that user, or an anonymous one."""
 
     def new(name: str) -> Peer:
         login = {} if name == "anonymous" else {"user": name, "password": "x"}
@@ -90,7 +90,7 @@ def test_who_may_publish_does_and_who_may_not_is_refused(user: User) -> None:
 
 
 def test_who_may_consume_does_and_who_may_not_is_refused(user: User) -> None:
-    """Publishing gives no right to consume; what everybody may, anonymous peers may, too."""
+    """Publishing gives no right to consume; anonymous peers have the rights of all users."""
     user("anonymous").receiver("news")
     user("alice").receiver("orders.eu")
     for name, topic in (("anonymous", "inbox"), ("alice", "inbox"), ("warden", "orders.eu")):
@@ -162,7 +162,7 @@ def test_what_lasts_is_ended_by_who_may_make_it_or_manages_it(user: User) -> Non
 
 
 def test_what_lasts_is_not_redefined_away(user: User) -> None:
-    """Who may not end a subscription can't put another in its place."""
+    """A user who may not end a subscription can't put another in its place."""
     alice, worker, warden = user("alice"), user("worker"), user("warden")
     alice.leave(alice.shared_durable("orders.us", "place|global"), closed=False)
     refused(worker, worker.shared_durable("orders.eu", "place|global", opened=False))
@@ -195,7 +195,7 @@ def test_who_may_make_a_temporary_queue_consumes_from_it(user: User) -> None:
 
 
 def test_temporary_destinations_are_made_by_who_may_make_them(user: User) -> None:
-    """Who made one uses it without a word; others need `publish` to answer there."""
+    """Its maker uses it without any right; other users need `publish` to answer there."""
     alice, warden = user("alice"), user("warden")
     refused(warden, warden.receiver(None, dynamic=True, capabilities=(), opened=False))
     answers = alice.receiver(None, dynamic=True, capabilities=())
@@ -254,7 +254,7 @@ def test_permissions_that_can_not_be_read_stop_the_start(own_gateway: Make, tmp_
 
 
 def test_a_refusal_stands_in_the_log(user: User, ruled: Gateway) -> None:
-    """Who, what, where."""
+    """The line has the user, the actions and the topic."""
     peer = user("alice")
     refused(peer, peer.sender("secrets", opened=False))
     event = ruled.events("permission.refused")[-1]

@@ -77,7 +77,7 @@ _numbers = count(1)
 
 @dataclass
 class Try:
-    """One user doing one thing, with names that nobody has used."""
+    """One user doing one thing, with new names."""
 
     place: Place
     user: str
@@ -324,7 +324,7 @@ BODIES: dict[Verb, dict[str, object]] = {
 
 
 def allowed(needed: Right, user: str, *, named: bool) -> bool:
-    """What the row says of this user, whose rights are the same everywhere that is tried."""
+    """Whether the row allows this user, whose rights are the same in all places tried."""
     actions, owns = USERS[user]
     for need in needed.needs:
         assert need.at in set(At)
@@ -447,7 +447,7 @@ def shown(one: Try, entity: Entity, name: str) -> bool:
 
 @pytest.mark.parametrize("user", USERS)
 def test_of_what_one_may_not_see_nothing_is_said(place: Place, user: str) -> None:
-    """Neither that it is there, nor what it is: the answer is that of a name which nobody has."""
+    """The answer is that of a name which doesn't exist."""
     actions, owns = USERS[user]
     sees = Action.MANAGE in actions or (owns and actions & {Action.CONSUME, Action.CREATE})
     manager = place.manager(user)

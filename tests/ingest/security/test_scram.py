@@ -46,7 +46,7 @@ def test_the_example_of_the_rfc() -> None:
 
 
 def test_what_is_kept_is_not_the_password_and_not_enough_to_log_in() -> None:
-    """What a client shows hashes to what is stored; the stored one shows nothing."""
+    """The client's key hashes to the stored key; the stored key doesn't show the client's."""
     salted = pbkdf2_hmac("sha256", b"pencil", SALT, 4_096)
     client = hmac.digest(salted, b"Client Key", "sha256")
     assert KEYS.stored == sha256(client).digest()

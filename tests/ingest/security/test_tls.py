@@ -161,7 +161,7 @@ def replace(files: Files, by: Files) -> None:
 def test_a_new_certificate_is_served_without_a_restart(
     own_gateway: Make, authority: Authority, server: Files
 ) -> None:
-    """New connections get it, those that are there go on, nobody is turned away meanwhile."""
+    """New connections get it, present ones go on, and none is turned away meanwhile."""
     trust = authority.client()
     with own_gateway(tls(server)) as gateway, ExitStack() as connections:
         before = connections.enter_context(Login(gateway.port, trust))
@@ -306,7 +306,7 @@ def test_an_authority_that_can_not_be_read_stops_the_start(
 
 
 def test_a_slow_tls_handshake_is_dropped(own_gateway: Make, server: Files) -> None:
-    """Whoever says nothing, or half a hello."""
+    """A peer that says nothing, or half a hello, is dropped."""
     with own_gateway(tls(server) | {"amqp": {"handshake_ms_max": 500}}) as gateway:
         for hello in (b"", b"\x16\x03\x01\x02\x00\x01"):
             with Raw(gateway.port, hello=hello) as raw:
@@ -317,7 +317,7 @@ def test_a_slow_tls_handshake_is_dropped(own_gateway: Make, server: Files) -> No
 def test_handshakes_count_as_connections(
     own_gateway: Make, authority: Authority, server: Files
 ) -> None:
-    """Who never ends his takes a place, and no more places than there are."""
+    """A peer that never ends its handshake takes a place of a connection."""
     limits = {"amqp": {"connections_max": 3, "handshake_ms_max": 2_000}}
     with own_gateway(tls(server) | limits) as gateway, ExitStack() as connections:
         inside = connections.enter_context(Login(gateway.port, authority.client()))

@@ -25,7 +25,7 @@ PASSWORD = "wonderland"  # noqa: S105 (alice's, who is made up)
 
 
 def user(*arguments: object, typed: str = "", code: int = 0) -> str:
-    """What `distributary user` says; it must end with this code."""
+    """The output of `distributary user`, which must end with this code."""
     done = CliRunner().invoke(cli, ["user", *map(str, arguments)], input=typed)
     if isinstance(done.exception, InvalidRequest):  # the command itself makes a sentence of it
         assert code == MISUSED, done.exception
@@ -43,7 +43,8 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_user_that_was_added_can_log_in_both_ways(file: Path) -> None:
-    """Password and proof; the password itself stands nowhere, and nobody else may read the file."""
+    """By password and by proof; the password itself stands nowhere, and no other user may read the
+    file."""
     users = Users.read(file)
     assert users.verify("alice", PASSWORD)
     assert not users.verify("alice", "looking-glass")
@@ -89,7 +90,7 @@ def test_a_terminal_is_asked_twice_and_shows_nothing(file: Path) -> None:
 
 
 def test_one_line_feed_at_the_end_is_not_part_of_the_password(file: Path) -> None:
-    """What `echo` adds; blanks are."""
+    """`echo` adds a line feed; blanks are part of the password."""
     user("passwd", "alice", "--users", file, typed="two words \n")
     users = Users.read(file)
     assert users.verify("alice", "two words ")
@@ -159,7 +160,7 @@ def test_a_broken_file_is_left_alone(file: Path) -> None:
 
 
 def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
-    """What it points to is replaced."""
+    """The file that it points to is replaced."""
     link = tmp_path / "link.toml"
     link.symlink_to(file)
     user("add", "bob", "--users", link, typed="builder")
@@ -168,7 +169,7 @@ def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
 
 
 def test_changes_at_once_lose_nobody(file: Path) -> None:
-    """Each begins with what the one before wrote, whoever makes it."""
+    """Each change begins with the file that the one before wrote."""
     kept = user_of("x")
 
     def add(name: str) -> None:
@@ -238,7 +239,7 @@ def test_a_user_without_scram_is_asked_like_nobody() -> None:
     ],
 )
 def test_a_line_that_can_not_be_read_is_refused(tmp_path: Path, line: str) -> None:
-    """When the file is read, not when somebody logs in."""
+    """It is refused when the file is read, not when a user logs in."""
     file = tmp_path / "users.toml"
     file.write_text(line)
     with pytest.raises(InvalidRequest, match=r"users file .*users\.toml"):

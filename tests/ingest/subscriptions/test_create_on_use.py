@@ -1,5 +1,5 @@
-"""What an operator doesn't want to begin with its use is not-found, however a client asks for it,
-until the operator makes it."""
+"""Queues and subscriptions that may not begin with their use are not-found, in any way in which a
+client asks for them, until an operator makes them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,7 +63,7 @@ def why(peer: Peer, link: object) -> str:
 
 
 def test_a_queue_is_made_by_an_operator(strict: Gateway, connect: Connect) -> None:
-    """Then everybody finds it; when it is deleted nobody does."""
+    """Clients find it then, and no longer when it is deleted."""
     peer, manager = connect(port=strict.port), Manager(connect(port=strict.port))
     nothing_there(peer, "queue://orders", "queue")
     manager.done("CREATE", "queue", "orders")

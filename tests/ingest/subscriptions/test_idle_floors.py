@@ -1,5 +1,5 @@
-"""The floor of a subscription that is owed nothing moves with the log's end, whether anybody is
-attached or not, and is recorded now and then; what is owed stays owed."""
+"""The floor of a subscription that is owed nothing moves with the log's end, with a consumer or
+without, and is recorded now and then; owed messages stay owed."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -51,8 +51,8 @@ def test_a_drained_subscription_holds_nothing_back(own_gateway: Make, connect: C
 
 
 def test_what_is_owed_holds_its_place(own_gateway: Make, connect: Connect) -> None:
-    """The first message that nobody has settled is as far as a floor goes, in memory or in the
-    table, read or not; all of it comes, in order."""
+    """A floor goes no further than the first unsettled message, in memory or in the table, read or
+    not; all messages come, in order."""
     gateway = own_gateway(SETTINGS).start()
     peer = connect("c", port=gateway.port)
     peer.leave(peer.durable("owed", "unread"), closed=False)

@@ -50,7 +50,7 @@ def id_of(container: str) -> str:
 
 
 def deleted(gateway: Gateway, id_: str) -> dict[str, object]:
-    """What the log says of the end."""
+    """The event in the log of the subscription's end."""
     events = gateway.events("subscription.deleted")
     return next((event for event in events if event["subscription"] == id_), {})
 
@@ -202,7 +202,8 @@ def test_the_clock_begins_anew_with_the_gateway(
 
 
 def test_operators_see_and_set_it(own_gateway: Make, connect: Connect, tmp_path: Path) -> None:
-    """By patterns, which say it of those of which nobody does, and of each one."""
+    """Operators set expiry by patterns, for subscriptions whose client says none, and for each
+    single one."""
     file = tmp_path / "policies.toml"
     file.write_text(
         '[[subscription]]\nmatch = "container/*"\nexpiry = "link-detach"\nexpiry_seconds = 3600\n'
@@ -228,7 +229,7 @@ def test_operators_see_and_set_it(own_gateway: Make, connect: Connect, tmp_path:
 
 
 def test_a_thousand_at_once(own_gateway: Make, connect: Connect) -> None:
-    """They end together and in the table, and nobody waits for long work."""
+    """They end together, also in the table, and other clients don't wait long for it."""
     settings = {"amqp": {"subscriptions_of_client_id_max": 5_000, "links_max": 1_024}}
     gateway = own_gateway(settings).start()
     peer = connect("c", port=gateway.port)

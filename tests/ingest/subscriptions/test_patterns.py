@@ -58,8 +58,8 @@ def test_a_consumer_of_a_pattern_gets_what_its_topics_get_in_the_order_of_publis
 def test_the_order_is_that_of_publishing_also_inside_of_a_group(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """What shares one fsync isn't sorted by topic where somebody sees the order over topics; and
-    who isn't owed some of it isn't owed just these."""
+    """Messages of one fsync aren't sorted by topic if a subscription sees the order over topics;
+    and a no-local subscription isn't owed just its own container's messages."""
     gateway = own_gateway({"journal": {"linger_ms": 500}}).start()
     peer, other = connect("mine", port=gateway.port), connect("other", port=gateway.port)
     all_of_it = peer.durable("a.*", "all")

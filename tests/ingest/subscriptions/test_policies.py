@@ -36,7 +36,7 @@ def one_too_many(peer: Peer, address: str) -> None:
 def test_a_subscription_has_so_many_consumers_and_no_more(
     own_gateway: Make, connect: Connect, tmp_path: Path
 ) -> None:
-    """Whoever comes then is refused, until a place is free; browsers take none."""
+    """A further consumer is refused until a place is free; browsers take none."""
     gateway = ruled(
         own_gateway,
         tmp_path / "policies.toml",

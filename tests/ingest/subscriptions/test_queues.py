@@ -1,4 +1,4 @@
-"""Queues: a topic with one implied shared durable subscription, there before anybody is told."""
+"""Queues: a topic with one implied shared durable subscription, durable before the first answer."""
 
 from collections.abc import Callable
 
@@ -116,7 +116,7 @@ def test_the_settings_say_what_a_bare_address_is(
 
 
 def test_a_message_says_that_it_goes_to_a_queue(connect: Connect, topic: str) -> None:
-    """By its annotation, as JMS clients do, or by a prefix; the queue needs nobody to be there,
+    """It says so by its annotation, as JMS clients do, or by a prefix; the queue needs no consumer,
     and one run holds messages for both kinds of one name."""
     peer = connect()
     listener = peer.receiver(topic)

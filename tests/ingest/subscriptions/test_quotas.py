@@ -1,5 +1,5 @@
-"""What clients make that lasts is bounded: queues for each user and in all, durable subscriptions
-for each client id and in all."""
+"""Lasting things that clients make are bounded: queues for each user and in all, durable
+subscriptions for each client id and in all."""
 
 from collections.abc import Callable
 from functools import partial

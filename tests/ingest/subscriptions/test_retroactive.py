@@ -281,7 +281,7 @@ def test_a_hint_that_can_not_be_right_is_refused(
 
 
 def test_hints_have_a_limit(own_gateway: Make, connect: Connect, topic: str) -> None:
-    """What is beyond it is refused, and found without."""
+    """A hint beyond it is refused, and its messages are found without it."""
     with own_gateway({**TINY, "delivery": {"hint_matches_max": 3}}) as gateway:
         peer = connect(port=gateway.port)
         sender, manager = peer.sender(topic), Manager(peer)

@@ -210,7 +210,7 @@ def test_an_exclusive_subscription_has_one_consumer(connect: Connect, topic: str
 def test_sharing_and_exclusive_ones_of_one_name_exclude_each_other(
     connect: Connect, topic: str, active: bool
 ) -> None:
-    """Whether somebody consumes or not, the other kind is refused and what is there stays."""
+    """With a consumer or without, the other kind is refused, and the messages stay."""
     peer = connect()
     receiver = peer.durable(topic, "mine")
     if not active:
@@ -224,7 +224,7 @@ def test_sharing_and_exclusive_ones_of_one_name_exclude_each_other(
 
 
 def test_another_topic_redefines_an_idle_subscription(connect: Connect, topic: str) -> None:
-    """What it was owed of the old topic is dropped; from then on it is the new one's."""
+    """Its owed messages of the old topic are dropped; from then on it is the new one's."""
     peer = connect()
     peer.leave(peer.durable(f"{topic}-old", "mine"), closed=False)
     old, new = peer.sender(f"{topic}-old"), peer.sender(f"{topic}-new")

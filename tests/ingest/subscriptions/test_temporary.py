@@ -210,7 +210,8 @@ ENDS = ["closed", "detached", "session", "connection", "dropped"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", ENDS)
 def test_it_goes_with_the_link_that_made_it(connect: Connect, kind: str, how: str) -> None:
-    """However that goes: its other links hear of it, and nobody finds it any more."""
+    """In any way in which that link ends: its other links hear of it, and no client finds it any
+    more."""
     peer, other = connect(), connect()
     session = peer.new_session()
     made, address = maker(peer, kind, session=session)
@@ -272,7 +273,7 @@ def test_a_closed_connection_hears_nothing_more(gateway: Gateway) -> None:
 
 def test_a_reply_that_is_under_way_finds_nobody(connect: Connect, topic: str) -> None:
     """The requester leaves while replies come in: each of them is accepted or rejected, and a link
-    for the queue alone ends with it. Nobody else is harmed."""
+    for the queue alone ends with it. No other client is harmed."""
     server, witness = connect(), connect().receiver(topic)
     relay, known = server.sender(None), ("amqp:not-found", None)
     for _ in range(20):
@@ -374,8 +375,8 @@ def test_none_outlives_the_gateway(own_gateway: Make, connect: Connect) -> None:
 
 
 def test_a_queue_may_be_larger_than_memory(own_gateway: Make, connect: Connect) -> None:
-    """What isn't in memory any more is read from the table, for its consumer and for a browser;
-    when it goes in the middle of that, others don't notice."""
+    """Messages that have left memory are read from the table, for its consumer and for a browser;
+    when the queue goes in the middle of that, other clients don't notice."""
     limits = {"delivery": {"cache_bytes": 200_000, "page_bytes": 100_000}}
     with own_gateway(limits) as gateway:
         peer, other = connect(port=gateway.port), connect(port=gateway.port)

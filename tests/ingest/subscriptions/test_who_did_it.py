@@ -17,7 +17,7 @@ Make = Callable[..., Gateway]
 
 
 def events(gateway: Gateway, subscription: str) -> list[tuple[str, str | None, str | None]]:
-    """What happened to it, by whom, and who made it."""
+    """The subscription's events, each with its user and the subscription's maker."""
     rows = DeltaTable(gateway.home / "tables" / "topic_log").to_pyarrow_table(
         filters=[("record", "=", "subscription"), ("subscription", "=", subscription)]
     )
@@ -36,7 +36,8 @@ def users_of(folder: Path, *names: str) -> str:
 def test_each_operation_leaves_the_name_of_its_user(
     own_gateway: Make, connect: Connect, tmp_path: Path
 ) -> None:
-    """Whoever made the subscription: also over a crash, when the journal tells the table."""
+    """So does the making of the subscription: also over a crash, after which the table has it from
+    the journal."""
     said = {"security": {"users": users_of(tmp_path, "maker", "hand", "client")}}
     gateway = own_gateway(said).start()
 

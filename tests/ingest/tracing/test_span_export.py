@@ -1,4 +1,4 @@
-"""What is sent or not, when the collector, the exporter or the gateway has gone; and the limits."""
+"""Spans that are sent or lost when the collector, the exporter or the gateway goes; and limits."""
 
 import os
 import signal

@@ -211,8 +211,8 @@ def test_what_is_malformed_is_ignored(tmp_path: Path, collector: Collector) -> N
 def test_what_was_published_before_a_restart_is_traced_after_it(
     tmp_path: Path, collector: Collector
 ) -> None:
-    """What was in flight at a kill is forgotten; its next delivery belongs to the same span of
-    publishing, and links to nothing."""
+    """A delivery in flight at a kill is forgotten; the message's next delivery belongs to the same
+    span of publishing, and has no link."""
     with traced(tmp_path, collector) as gateway:
         with Peer(gateway.port, "c") as peer:
             receiver = peer.durable("t", "s")

@@ -1,5 +1,5 @@
-"""Two-phase commits: a transaction gets a global id at `$management`, its commit prepares it, and
-what becomes of it is said there later, by anybody who may, after any restart.
+"""Two-phase commits: a transaction gets a global id at `$management`, its commit prepares it, and a
+user with the right to it commits it or rolls it back there later, after any restart.
 """
 
 import json
@@ -46,7 +46,7 @@ def prepared(session: Transacted, manager: Manager, id_: str) -> None:
 
 
 def taken(jms: Jms, queue: str, count: int) -> list[object]:
-    """What comes from a queue to one who asks for more."""
+    """The messages of a queue for a consumer with credit for one more."""
     jms.subscribed("taker", source(queue, QUEUE))
     jms.credit(count + 1)
     found = jms.bodies(count) if count else []
@@ -90,8 +90,8 @@ def listed(manager: Manager) -> list[str]:
 @pytest.mark.parametrize("how", [*RESTARTS, "neither"])
 @pytest.mark.parametrize("commit", [True, False])
 def test_what_is_prepared_waits_for_its_word(tmp_path: Path, how: str, *, commit: bool) -> None:
-    """Nobody gets what it retired or sees what it posted, whatever ends meanwhile: its connection,
-    the gateway. Then all of it is done, or nothing."""
+    """No consumer gets the messages that it retired or posted, also if its connection or the
+    gateway ends meanwhile. Then all of its work is done, or nothing."""
     with Gateway(tmp_path) as gateway:
         with Jms(gateway.port, "worker") as jms:
             session = moved(jms, "q")

@@ -1,4 +1,4 @@
-"""What a prepared transaction was promised holds at its commit, and takes nothing from others."""
+"""Promises to a prepared transaction hold at its commit, and take nothing from other clients."""
 
 import os
 import signal
@@ -119,8 +119,8 @@ def test_what_a_connection_has_published_is_its_own_at_the_commit(own_gateway: M
 
 
 def test_users_do_not_see_each_others_ids(own_gateway: Make, tmp_path: Path) -> None:
-    """What one has prepared is in no other one's way; and what it was about is what it was about
-    when it was prepared, whatever is left of it: after a restart no one else may end it."""
+    """Equal ids of two users don't collide. A prepared transaction keeps the destinations of the
+    time when it was prepared, also if some are gone: after a restart no other user may end it."""
     users, permissions = tmp_path / "users.toml", tmp_path / "permissions.toml"
     with changing(users) as known:
         for name in ("worker", "second", "keeper"):

@@ -313,7 +313,7 @@ def test_what_was_settled_since_comes_back_after_a_rollback(gateway: Gateway, to
 
 
 def test_presettled_messages_are_posted_too(gateway: Gateway, topic: str) -> None:
-    """Nobody hears of them; they are in the commit, or not."""
+    """They have no outcome; they are in the commit, or not."""
     with posting(gateway, topic) as (_, session, to, other):
         for body, commit in (("no", False), ("yes", True)):
             state = make("transactional-state", txn_id=session.id)
@@ -383,7 +383,7 @@ def test_a_finished_transaction_is_unknown(gateway: Gateway, topic: str) -> None
 
 
 def test_another_connections_transaction_is_unknown(gateway: Gateway, topic: str) -> None:
-    """Whoever guesses an id changes nothing."""
+    """A client that guesses an id changes nothing."""
     with Jms(gateway.port) as jms, Jms(gateway.port) as other, Jms(gateway.port, topic) as third:
         third.subscribed("N", durable(topic))
         session, stranger = transacted(jms), transacted(other)

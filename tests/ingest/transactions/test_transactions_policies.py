@@ -57,8 +57,8 @@ def post(session: Transacted, handle: int, body: str, number: int) -> None:
 
 
 def test_a_duplicate_is_what_was_committed_before(ruled: Gateway) -> None:
-    """What was rolled back was never there: sent again it is new. So whoever lost the answer to a
-    commit can do all of it once more."""
+    """A message rolled back was never there: sent again it is new. So a client that lost the answer
+    to a commit can do all of it once more."""
     with Jms(ruled.port) as jms, Jms(ruled.port, "c") as other:
         other.subscribed("N", source("once", durable=True))
         session = transacted(jms)
@@ -212,8 +212,8 @@ def test_a_request_is_no_part_of_a_transaction(ruled: Gateway, connect: Connect)
 
 
 def test_the_lock_of_what_a_rollback_gave_back_ends_in_its_time(ruled: Gateway) -> None:
-    """The transaction took longer than the lock before, and nothing else happens on the queue:
-    whoever waits gets what its consumer doesn't settle."""
+    """The transaction took longer than the lock before, and nothing else happens on the queue: a
+    waiting consumer gets the message that the other one doesn't settle."""
     with Jms(ruled.port) as jms, Jms(ruled.port) as other:
         other.publish("locked", "work", capabilities=QUEUE)
         session = transacted(jms)

@@ -46,8 +46,8 @@ def said(*words: str) -> str:
 def test_all_of_a_home_is_there_after_a_kill(
     make: Callable[..., Gateway], connect: Connect, topic: str, s3: FaultyS3
 ) -> None:
-    """What was accepted comes, what was confirmed doesn't come again, what may have been delivered
-    is marked; nothing lies on a disk; what the table has is removed from the journal."""
+    """Accepted messages come, confirmed ones don't come again, possibly delivered ones are marked;
+    nothing lies on a disk; groups that the table has are removed from the journal."""
     s3.plan(Plan(latency_ms=5, errors=0.01, lost=0.01, hang_seconds=0.3))
     gateway = make().start()
     peer = connect(topic, port=gateway.port)
@@ -75,8 +75,8 @@ def test_all_of_a_home_is_there_after_a_kill(
 def test_a_pause_amid_a_sign_of_life_loses_nothing(
     make: Callable[..., Gateway], connect: Connect, topic: str, s3: FaultyS3
 ) -> None:
-    """Nobody took the home meanwhile, and the request that was under way says nothing about that:
-    it is made anew."""
+    """No other gateway took the home meanwhile. The request that was under way proves nothing about
+    that: it is made anew."""
     gateway = make({"owner": {"lease_ms": LEASE_MS}}).start()
     assert gateway.process is not None
     s3.hold("key", "PUT home/lease")
@@ -93,7 +93,7 @@ def test_a_pause_amid_a_sign_of_life_loses_nothing(
 
 
 def journal_of(s3: FaultyS3, table: DeltaTable) -> dict[int, object]:
-    """What stands in the live journal."""
+    """The entries of the live journal, by group."""
     table.update_incremental()
     live = table.transaction_version("live_journal")
     assert live
@@ -187,7 +187,7 @@ def test_many_small_groups_are_committed_by_the_process_that_builds(
 def test_a_disk_doesnt_take_the_table_of_a_home_without_one(
     make: Callable[..., Gateway], own_gateway: Callable[..., Gateway]
 ) -> None:
-    """What comes next is in another journal, and would be lost."""
+    """The next groups are in another journal, and would be lost."""
     make().start().stop()
     other = own_gateway({"tables": {"url": f"{HOME}/tables"}})
     other.spawn()

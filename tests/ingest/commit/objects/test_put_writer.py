@@ -104,7 +104,7 @@ def test_several_are_under_way_at_once(made: Writing, s3: FaultyS3) -> None:
 
 
 def test_nothing_behind_a_seal_is_told_of(made: Writing) -> None:
-    """What stood before it is; then all stops."""
+    """Groups before the seal are told of; then the writer stops."""
     made.write(4)
     made.until(lambda: len(made.told) == 4)
     seal = entry.encode(Kind.SEAL, EPOCH + 1, 5, THEIRS)
@@ -127,7 +127,7 @@ def test_an_own_entry_that_is_there_is_ours(made: Writing) -> None:
 
 
 def test_a_store_that_is_away_is_waited_for(made: Writing, s3: FaultyS3) -> None:
-    """What it was to have goes there when it is back, in order."""
+    """When the store is back the waiting groups are put there, in order."""
     s3.plan(Plan(errors=1.0))
     made.write(3)
     made.until(lambda: made.writer.full)

@@ -127,7 +127,7 @@ def test_a_page_that_stops_early_says_so(story: Story) -> None:
 
 
 def test_a_page_reads_a_part_of_the_files(story: Story) -> None:
-    """What its statistics leave out isn't opened: those files may even be gone."""
+    """Files without wanted rows by their statistics aren't opened: they may even be gone."""
     snapshot = story.snapshot()
     due = [s for s, topic, _, _ in story.published if topic == "a"][-3:]
     for file in snapshot.view.state.files:

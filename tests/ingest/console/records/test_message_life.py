@@ -60,7 +60,7 @@ def states(found: MessageLife) -> dict[str, list[StayState]]:
 
 
 def test_redelivered_and_accepted(log: LogWriter) -> None:
-    """Who had it when, in the order of time, with the count that each delivery came with."""
+    """The consumers that had it, in the order of time, with the count of each delivery."""
     log.next_group()
     log.publish("t", encoded("a"), encoded("b"))
     log.next_group()

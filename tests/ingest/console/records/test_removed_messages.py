@@ -1,4 +1,4 @@
-"""What retention has removed from the log is the same from Spark's tables."""
+"""Messages that retention has removed from the log are shown alike from Spark's tables."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_a_removed_message_has_the_life_that_it_had(place: Place) -> None:
 
 
 def known(life: MessageLife) -> list[object]:
-    """Its lanes, but for what a selector selects: nobody can ask that without the bytes."""
+    """Its lanes, but for those that depend on a selector: it can't be asked without the bytes."""
     return [
         lane for lane in life.lanes if lane.state not in (StayState.NOT_SELECTED, StayState.UNKNOWN)
     ]

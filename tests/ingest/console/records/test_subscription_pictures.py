@@ -152,8 +152,8 @@ def test_merged_ranges_keep_the_longest_and_every_count() -> None:
 
 @pytest.mark.parametrize("back", [False, True])
 def test_the_backlog_over_time(busy: Busy, back: bool) -> None:
-    """What came and went in each bucket, and what waited at its end, counted forwards by the model
-    and backwards by us. After a rewind all of it came with that."""
+    """Messages that came and went in each bucket, and that waited at its end, counted forwards by
+    the model and backwards by us. After a rewind all of them came with it."""
     busy.live(60)
     if back:
         busy.log.next_group()

@@ -102,7 +102,7 @@ FLOODS = {
 }  # fmt: skip
 
 
-#: More of these if nobody takes the answers: the kernel's buffers hold many.
+#: More of these if the peer takes no answers: the kernel's buffers hold many.
 UNHEARD = {"links": 25_000}
 
 
@@ -268,8 +268,8 @@ def test_a_consumer_that_vanishes_with_much_owed_is_dropped(impatient: Gateway) 
 
 
 def test_who_reads_late_and_has_closed_meanwhile_ends_alone(attacked: Attacked) -> None:
-    """What waits for it, and the gateway's own close behind that, go out as it reads. Its socket is
-    closed then; asyncio would close one twice that is closed while it goes on writing."""
+    """Its waiting bytes, and the gateway's own close behind them, go out as it reads. Its socket is
+    closed only then: asyncio would close a socket twice if it is closed amid writing."""
     data = encoded(os.urandom(20_000))
     with Peer(attacked.gateway.port, "late") as peer:
         peer.durable("late", "r")

@@ -309,7 +309,7 @@ def is_wait(one: bytes | int) -> bool:
 
 
 def conversation(raw: Raw, said: list[bytes | int]) -> list[Frame]:
-    """What the gateway answers until it ends the socket; nothing more is said after its close."""
+    """The gateway's answers until it ends the socket; after its close there are no more."""
     came: list[Frame] = []
     for wait, parts in groupby(said, is_wait):
         if not wait:
@@ -334,8 +334,8 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
 
 @pytest.mark.parametrize("kind", CASES)
 def test_no_order_of_frames_harms_more_than_its_sender(attacked: Attacked, kind: str) -> None:
-    """The connection ends with the error that says what was wrong, or what meant nothing is passed
-    over; somebody else is served, and the memory is where it was."""
+    """The connection ends with an error for the fault, or frames without meaning are ignored;
+    another client is served, and memory doesn't grow."""
     said, condition = CASES[kind]
 
     def attack() -> None:

@@ -91,7 +91,7 @@ def producer(target: object, **more: object) -> bytes:
 
 
 def delivering(*frames: bytes) -> list[bytes]:
-    """What is said when the producer has its credit."""
+    """A session in which these frames are sent when the producer has its credit."""
     return session(sender_frame("s", topic_target("t")), CREDIT, *frames)
 
 
@@ -227,9 +227,9 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_no_value_harms_more_than_its_sender(attacked: Attacked, place: str) -> None:
-    """It is passed over, or its link or its connection ends with an error; what the gateway says to
-    it is well-formed. Somebody else is served after each of them, and none of them takes memory
-    that it keeps."""
+    """It is ignored, or its link or its connection ends with an error; the gateway's answer is
+    well-formed. Another client is served after each value, and none of them takes memory for
+    good."""
     conversations = [PLACES[place](Encoded(value)) for value in VALUES.values()]
 
     def attack() -> None:

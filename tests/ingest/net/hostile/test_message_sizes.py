@@ -46,7 +46,7 @@ def settle(first: int, last: int, state: Described | None = None) -> bytes:
 
 
 def firsts(one: Raw, number: int) -> list[str]:
-    """What the bodies of the next messages begin with."""
+    """The first elements of the bodies of the next messages."""
     return [decoded(one.next(TRANSFER).payload).body[0] for _ in range(number)]
 
 
@@ -114,7 +114,8 @@ def test_what_comes_before_it_is_delivered_and_may_be_settled(
 def test_other_consumers_of_the_subscription_go_on(
     gateway: Gateway, connect: Connect, topic: str
 ) -> None:
-    """Whoever takes it gets it, if after what it had in its turn; the one that doesn't ends."""
+    """A consumer that takes such messages gets them, after those of its own turn; the link that
+    doesn't take them ends."""
     with begun(gateway.port, f"{topic}-c") as one:
         shared = {"capabilities": ["topic", "shared"]}
         consume(one, topic, name="N|1", **shared)
@@ -136,7 +137,7 @@ def test_other_consumers_of_the_subscription_go_on(
 def test_a_header_that_makes_a_message_too_large_counts(
     gateway: Gateway, connect: Connect, topic: str
 ) -> None:
-    """What is sent is what is measured: with a delivery count it has a few bytes more."""
+    """The size of the sent bytes counts: with a delivery count they are a few more."""
     with begun(gateway.port, f"{topic}-c") as one:
         consume(one, topic)
         connect().sender(topic).publish(body(LIMIT))
@@ -186,7 +187,8 @@ def part(handle: int, size: int, channel: int) -> bytes:
 def test_unfinished_messages_have_a_limit(
     own_gateway: Make, connect: Connect, topic: str, links: int, sessions: int
 ) -> None:
-    """On all links and sessions of a connection together; more end it, and nobody else."""
+    """The limit is for all links and sessions of a connection together; more end this connection,
+    and no other."""
     gateway = unfinished(own_gateway)
     witness = connect(port=gateway.port)
     receiver = witness.receiver(topic)

@@ -50,7 +50,7 @@ def test_a_container_id_in_use_is_refused(connect: Connect, gateway: Gateway, to
 def test_a_refused_connection_can_do_nothing(
     connect: Connect, gateway: Gateway, topic: str
 ) -> None:
-    """What it sent along with its open, as pipelining clients do, has no effect at all."""
+    """Frames sent along with its open, as by pipelining clients, have no effect at all."""
     connect(topic)
     receiver = connect().receiver(topic)
     with begun(
