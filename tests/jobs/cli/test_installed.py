@@ -47,7 +47,7 @@ PATIENCE = 200
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout that nobody else is building in."""
+    """A checkout in which no other test builds."""
     return copied(tmp_path_factory.mktemp("checkout") / "distributary")
 
 
@@ -170,7 +170,7 @@ def test_a_notebook_cell(clean: Environment) -> None:
     assert said.text == f"{clean.packages / 'distributary' / '__init__.py'}\n[]\n"
 
 
-#: Somebody's session, made by nothing of ours, where the `python3` of PATH has no packages.
+#: A user's session, made without our code, where the `python3` of PATH has no packages.
 OWN_SESSION = """
 from pyspark.sql import SparkSession
 from distributary import pending
@@ -196,7 +196,7 @@ print([row.id for row in spark.range(1).mapInArrow(lambda parts: parts, "id long
 @pytest.mark.timeout(600)  # two JVMs: half a minute each, unless others want the same cores
 def test_spark_submit(clean: Environment, tmp_path: Path) -> None:
     """The jobs' wheel, made by the installed command, and its launcher in the user's folder; the
-    Python that runs them has nothing of ours. Then the tables in somebody's own session."""
+    Python that runs them has nothing of ours. Then the tables in a session of the user's own."""
     bare = Environment.made(tmp_path / "bare")
     done = clean.run(clean.python.with_name("distributary"), "jobs", "wheel", bare.project)
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 
 def standing(place: Place) -> tuple[str, list[object]]:
-    """What the gateway reads, and in words what from."""
+    """The cursors that the gateway reads, and the name of their source."""
     found = snapshot.load(TopicLog.open(place.home.topic_log))
     states = [(s.key, s.floor, list(s.settled.runs()), s.failures) for s in found.subscriptions]
     return found.source, states
@@ -50,8 +50,8 @@ def place(failed: Place, tmp_path: Path) -> Place:
 
 
 def test_the_gateway_starts_from_these_cursors(place: Place) -> None:
-    """What the gateway reads from the table is what it would read from the whole log: also which
-    messages failed, and as of which group."""
+    """The gateway reads from the table the same as from the whole log: also which messages failed,
+    and as of which group."""
     cursors, away = place.home.cursors, place.home.root / "away"
     cursors.rename(away)
     whole, without = standing(place)

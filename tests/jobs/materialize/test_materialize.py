@@ -98,7 +98,7 @@ def test_one_run_fills_three_tables(once: Place) -> None:
 
 
 def test_acks_have_one_row_per_delivery(whole: Place) -> None:
-    """Who had what, when, and the UTC day of it."""
+    """Each row has the consumer, the message, the time, and its UTC day."""
     acks = state(whole.places)["acks"].to_pylist()
     said = [
         (row["outcome"], row["final"], row["consumer"], str(row["day"]))
@@ -154,7 +154,7 @@ def newest(place: Place) -> int:
 
 
 class Died(Exception):
-    """What ends a batch in the middle."""
+    """The end of a batch in the middle."""
 
 
 class Permits:
@@ -172,7 +172,7 @@ class Permits:
 
 def test_a_batch_cut_at_each_write_converges(whole: Place, done: Place) -> None:
     """Every attempt dies after one more write, in the middle of slices too, and forgets all that
-    the process knew: in the end the tables are as if nobody had disturbed."""
+    the process knew: in the end the tables are those of an undisturbed job."""
     died = 0
     while True:
         cut = brought(done, "cut", slice_rows=8)
@@ -245,7 +245,7 @@ def test_what_was_only_begun_is_made(place: Place) -> None:
 
 @pytest.mark.parametrize("theirs", ["notes.txt", "_delta_log/00000000000000000003.crc"])
 def test_no_table_is_made_over_files(place: Place, theirs: str) -> None:
-    """They may be somebody's; what they are is said, and they stay."""
+    """They may be a user's: the error names them, and they stay."""
     first_part(place)
     file = begun(place, "acks").parent / theirs
     file.write_text("mine")

@@ -85,7 +85,7 @@ def test_a_refusal_is_one_sentence(
 
 
 def test_a_call_that_finds_no_java_any_more_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """What py4j says by the root logger, with a traceback, is raised, too."""
+    """An error that py4j logs by the root logger, with a traceback, is raised, too."""
     assert execute(click.Command("nothing", callback=lambda: None), [], "nothing") == 0
     said = "logging.error('by py4j')", py4j.java_gateway.__file__, "exec"
     exec(compile(*said), {"logging": logging})  # noqa: S102 (a line of that file, as it were)

@@ -1,4 +1,4 @@
-"""What a streaming job tells of its batches, as lines and as gauges."""
+"""Reports of a streaming job on its batches, as lines and as gauges."""
 
 from pathlib import Path
 from urllib.request import urlopen

@@ -41,7 +41,7 @@ def signals() -> Iterator[None]:
 
 
 def in_the_way(place: Place) -> Path:
-    """What isn't a table where `acks` belongs: the job of this log fails."""
+    """A file that isn't a table where `acks` belongs: the job of this log fails."""
     notes = Path(place.places.table("acks")) / "notes.txt"
     notes.parent.mkdir(parents=True)
     notes.touch()
@@ -61,7 +61,7 @@ def test_logs_are_done_at_the_same_time(spark: SparkSession) -> None:
 
 
 def test_so_many_have_a_slot(spark: SparkSession) -> None:
-    """A third batch waits; and whoever waits hears that the job is to stop."""
+    """A third batch waits; and a waiting one hears that the job is to stop."""
     assert spark
     request, gone, taken = StopRequest(), Event(), list[int]()
     slots = Slots(2, request)
@@ -98,7 +98,7 @@ def test_a_bug_of_one_log_ends_all(spark: SparkSession) -> None:
 
 
 class Counted(StopRequest):
-    """A request that knows how often somebody looked at it."""
+    """A request that counts how often it was looked at."""
 
     looks = 0
 

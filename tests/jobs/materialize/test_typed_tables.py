@@ -64,7 +64,7 @@ STORE = "store-"
 
 
 class Died(Exception):
-    """What ends an attempt."""
+    """The end of an attempt."""
 
 
 class OneWrite:
@@ -91,7 +91,7 @@ def brought(place: Place, name: str) -> Materialization:
 
 
 def rows(made: Materialization) -> dict[str, list[tuple[object, ...]]]:
-    """What the tables have, read without Spark: that both read the same is `test_engines`."""
+    """The rows of the tables, read without Spark; `test_engines` shows that both read the same."""
     columns = {
         "topics/orders": ("_sequence", "id", "who", "_schema_version"),
         "topics/orders.v2": ("_sequence", "id", "carrier", "_schema_version"),
@@ -147,8 +147,8 @@ def test_typed_tables_are_views_and_have_upkeep(place: Place) -> None:
 
 @pytest.mark.parametrize("where", ["", STORE], ids=["disk", "store"])
 def test_each_message_is_in_one_table_whatever_ends_the_job(place: Place, where: str) -> None:
-    """Attempts that die after each single write, and forget all, end as one that nobody disturbed;
-    columns are added, and another type begins a table beside."""
+    """Attempts that die after each single write, and forget all, end as an undisturbed one; columns
+    are added, and another type begins a table beside."""
     fill(place)
     newest = newest_version(place.spark, place.places.log)
     whole = brought(place, f"{where}whole")

@@ -175,7 +175,7 @@ def test_a_query_that_failed_or_died_publishes_each_row_once(
 def test_a_gateway_that_goes_and_comes_back(
     spark: SparkSession, tmp_path: Path, lake: Gateway
 ) -> None:
-    """What was published before it was killed isn't published again by the query's next life."""
+    """Rows published before the kill aren't published again by the query's next life."""
     settings = {"delivery": {"policies": str(lake.config.parent / "policies.toml")}}
     with Gateway(tmp_path / "own", SETTINGS | settings) as own:
         mine = Published(own, "killed")

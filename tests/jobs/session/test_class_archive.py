@@ -13,7 +13,7 @@ from distributary.jobs.session.class_archive import archive_of, making, using
 
 @pytest.fixture
 def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A jar, a cache, and nobody who names an archive."""
+    """A jar and a cache, without a variable that names an archive."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -51,7 +51,7 @@ print(using(archive_of("17", []), "-Xss8m"))
 
 
 def test_who_has_no_home_goes_without(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or one that isn't his: a service runs as somebody else than who has started it."""
+    """Or with a home of another user: a service may run as another user than its starter."""
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(jar))  # no folder
     assert using(archive_of("17", [jar]), "-Xss8m") == "-Xss8m"
@@ -84,7 +84,7 @@ def test_who_names_an_archive_has_that(
 
 @pytest.mark.parametrize("content", [b"", b"no archive", bytes(1 << 20)])
 def test_java_says_nothing_of_an_archive_that_is_none(jar: Path, content: bytes) -> None:
-    """What a job prints may be read by a program."""
+    """A program may read the output of a job."""
     archive = archive_of("17", [jar])
     archive.parent.mkdir(parents=True)
     archive.write_bytes(content)

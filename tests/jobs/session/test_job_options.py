@@ -1,4 +1,4 @@
-"""What a job says of errors: a sentence where a person can do something, a traceback of a bug."""
+"""Reports of a job on errors: a sentence if a person can do something, a traceback of a bug."""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ def said(tmp_path: Path, text: str) -> str:
 
 
 def test_a_file_lies_over_the_defaults(tmp_path: Path) -> None:
-    """What it doesn't say stays."""
+    """Settings that it doesn't say keep their defaults."""
     file = tmp_path / "jobs.toml"
     file.write_text("[upkeep]\nsmall_files_max = 4\n")
     settings = load(file)

@@ -182,7 +182,7 @@ def test_it_shares_with_workers_and_each_message_goes_to_one(
 
 
 def accepted_by(gateway: Gateway, topic: str) -> set[str]:
-    """Who accepted anything, as the table says, which has it some time after the gateway."""
+    """The consumers that accepted a message, by the table, which is a little behind the gateway."""
     columns = ["consumer", "subscription", "outcome"]
     rows = DeltaTable(gateway.home / "tables" / "topic_log").to_pyarrow_table(columns=columns)
     return {
@@ -193,7 +193,7 @@ def accepted_by(gateway: Gateway, topic: str) -> set[str]:
 
 
 def test_looking_applies_the_selector(spark: SparkSession, lake: Gateway, topic: str) -> None:
-    """What wasn't read yet is selected where it is read, as the gateway would."""
+    """Messages not read yet are selected where they are read, as by the gateway."""
     mine = Subscription(lake, topic, selector("JMSPriority > 4 OR n = 3"))
     with Peer(lake.port) as peer:
         sender = peer.sender(topic)

@@ -1,4 +1,4 @@
-"""What a query says to the source `subscription`, and what an offset says: read, written,
+"""Options of a query for the source `subscription`, and the content of offsets: read, written,
 refused."""
 
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_an_offset_has_all_of_its_batch() -> None:
 
 
 def test_an_offset_is_never_longer_than_it_may_be() -> None:
-    """What doesn't fit is left for the next batch; together they are all of it, once."""
+    """Sequences that don't fit are left for the next batch; all batches together have each once."""
     irregular = [n * n * 1_009 % 7 + n * 10 for n in range(3_000)]
     left = Acquired.of({"0": ",".join(map(str, irregular))})
     found: list[int] = []

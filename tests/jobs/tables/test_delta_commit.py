@@ -16,7 +16,7 @@ OURS = "ours"
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> str:
-    """One row, by somebody who says nothing of transactions."""
+    """One row, by a writer without transaction ids."""
     path = f"{tmp_path}/table"
     rows(spark, 0, 1).write.format("delta").save(path)
     return path
@@ -62,7 +62,7 @@ def test_a_transaction_is_found_whoever_wrote_last(spark: SparkSession, table: s
 
 
 def test_who_comes_second_is_refused(spark: SparkSession, table: str) -> None:
-    """Whoever finds a later transaction than its own stops, and has changed nothing."""
+    """A writer that finds a later transaction than its own stops, and has changed nothing."""
     one, other = Commits(spark, table, OURS), Commits(spark, table, OURS)
     one.append(rows(spark, 1, 2), 5, after=0)
     other.append(rows(spark, 2, 3), 9, after=5)

@@ -187,7 +187,7 @@ def registered(lived: Place) -> Iterator[register_job.Registered]:
 
 @pytest.fixture(scope="module")
 def shop(lived: Place, registered: register_job.Registered) -> dict[str, pa.Table]:
-    """What the catalog's tables and views have."""
+    """The rows of the catalog's tables and views, by name."""
     names = [one.name for one in registered.relations]
     return {name: lived.spark.table(f"shop.{name}").toArrow() for name in names}
 
@@ -283,7 +283,8 @@ def test_the_tests_of_dbts_sources_hold(lived: Place, shop: Mapping[str, pa.Tabl
 
 
 def dbts_schema() -> Any:
-    """What dbt-core says of such files. All of dbt isn't installed: it wants an older protobuf."""
+    """The JSON Schema of such files in dbt-core. Not all of dbt is installed: it wants an older
+    protobuf."""
     place = ROOT / "build" / "dbt"
     schema = place / "dbt" / "jsonschemas" / "resources" / "latest.json"
     if not schema.exists():

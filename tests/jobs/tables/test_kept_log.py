@@ -68,7 +68,7 @@ def test_a_stream_goes_on_over_all_that_upkeep_does(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Merges, checkpoints, days that go and a log that is cleaned behind it: the job has every
-    message once, and whoever reads the log itself finds what is kept."""
+    message once, and a reader of the log itself finds the kept messages."""
     monkeypatch.setattr(tiers, "FAN_IN", 4)
     monkeypatch.setattr(table_upkeep, "CHECKPOINT_COMMITS", 10)
     monkeypatch.setattr(table_upkeep, "ENTRIES_MAX", 5)

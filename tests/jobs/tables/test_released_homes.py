@@ -23,7 +23,7 @@ from distributary.jobs.materialize.materialize import once
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.verify.verify_home import verify
 
-#: What nobody has taken: a message that is due in the year 2100, and copies of "new".
+#: Subscriptions with untaken messages: one that is due in the year 2100, and copies of "new".
 WAITING = ("queue/work", "global/emptied")
 RELEASES = sorted((Path(__file__).parents[2] / "formats").glob("release_*"))
 
@@ -49,7 +49,7 @@ def released(request: pytest.FixtureRequest, tmp_path: Path) -> Released:
 
 
 def upgrade(released: Released) -> tuple[int, dict[str, Any]]:
-    """What `upgrade --check` says of the home and its settings: its exit code, and its JSON."""
+    """The exit code and the JSON of `upgrade --check` for the home and its settings."""
     folders = [folder for folder in released.settings.iterdir() if folder.name != "config"]
     files = {
         f"DISTRIBUTARY_{folder.name.replace('.', '_').upper()}": str(next(folder.iterdir()))
@@ -63,7 +63,7 @@ def upgrade(released: Released) -> tuple[int, dict[str, Any]]:
 
 
 def owed(peer: Peer, id_: str) -> list[object]:
-    """What a subscription has, settled then."""
+    """The messages of a subscription, which are settled then."""
     kind, _, name = id_.partition("/")
     if kind == "queue":
         return bodies_of(peer.receiver(unquote(name), capabilities=("queue",)))

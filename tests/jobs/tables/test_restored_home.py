@@ -57,7 +57,7 @@ def commit(log: TopicLog, count: int) -> None:
 
 
 def rows(home: Home) -> dict[str, list[object]]:
-    """What each of Spark's tables says."""
+    """The rows of each of Spark's tables."""
     return {
         name: sorted(
             tuple(row[column] for column in columns)

@@ -228,7 +228,7 @@ def test_one_of_several_makes_a_version(store: SparkSession, s3: FaultyS3) -> No
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_lost_answer_is_no_refusal(store: SparkSession, s3: FaultyS3, seed: int) -> None:
-    """What was put and repeated by the client itself is ours, once."""
+    """A version that the client puts, and puts again by itself, is ours, once."""
     s3.plan(Plan(lost=0.4, errors=0.1, hang_seconds=0.2, seed=seed))
     for number in range(4):
         put_version(store, s3, f"{seed}-{number}.json", "ours")

@@ -70,7 +70,7 @@ def test_two_in_one_process_are_two(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_the_lock_goes_with_its_block(spark: SparkSession, tmp_path: Path) -> None:
-    """Whatever ended it; then nobody is named any more."""
+    """The lock ends with the block in any way, and names no writer any more."""
     folder = f"file://{tmp_path}"
     with pytest.raises(ZeroDivisionError), writing(spark, folder, "materialize", 30):
         _ = 1 / 0

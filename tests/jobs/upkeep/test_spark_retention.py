@@ -47,7 +47,7 @@ def test_what_a_subscription_is_owed_stays(floor: int, first: str | None) -> Non
 
 
 def test_what_topic_log_has_stays() -> None:
-    """A rewind can make somebody owed whatever is still there."""
+    """By a rewind a subscription may be owed any message that is still there."""
     assert messages(table(9, 19, 29, 39, 49), logged=date(2026, 11, 18)) == "2026-11-18"
 
 

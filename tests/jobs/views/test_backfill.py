@@ -1,5 +1,5 @@
-"""What Spark says of the past and what a real gateway then delivers: rewinds that are told before
-they are done, and subscriptions that begin in the past while publishers go on."""
+"""Spark's counts of the past, and a real gateway's deliveries after them: rewinds that are told
+before they are done, and subscriptions that begin in the past while publishers go on."""
 
 import json
 import threading
@@ -119,8 +119,8 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str,
 def test_a_subscription_begins_in_the_past_while_publishers_go_on(
     lake: Gateway, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What matches of the past and of the present, each once and in order, and after a kill -9 in
-    the middle; a dry run has said how many, and touched nothing."""
+    """It gets matching messages of the past and of the present, each once and in order, also after
+    a kill -9 in the middle; a dry run has said how many, and touched nothing."""
     words = ("global/late", "--topic", "flights", "--since", "300", "--selector", RARE)
     place = ("--home", str(lake.home), "--gateway", f"127.0.0.1:{lake.port}")
     code, said = run(capsys, *words, *place, "--dry-run")

@@ -52,7 +52,7 @@ class Reader:
         }
 
     def does(self, kind: str, block: str) -> str:
-        """What a block shows. Its commands end well, or the test fails."""
+        """The output of a block. Its commands end well, or the test fails."""
         for said, here in self._said.items():
             block = block.replace(said, here)
         shown = io.StringIO()
@@ -65,7 +65,7 @@ class Reader:
         return shown.getvalue()
 
     def forgets(self) -> None:
-        """What programs left open ends with this test, and not with Python."""
+        """End objects that programs left open with this test, and not with Python."""
         self._known.clear()
 
     def types(self, command: list[str], shown: io.StringIO) -> None:
@@ -116,7 +116,7 @@ def settled(home: Home) -> int:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """What a job sets for its own process is as it was when it has ended."""
+    """Restore the settings of this process that a job changes, when it has ended."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [(number, signal.getsignal(number)) for number in numbers]
     try:

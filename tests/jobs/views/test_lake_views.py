@@ -309,7 +309,7 @@ def test_upkeep_is_of_each_log(
 def test_an_audit_is_of_each_log(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is found in one of them is said of it, and is the exit code of all."""
+    """A finding in one log is reported for that log, and decides the exit code of all."""
     lake = tmp_path / "lake"
     shutil.copytree(root, lake)
     assert audit(["--home", str(lake), "--check", "lost"]) == 0

@@ -59,7 +59,7 @@ class Run:
         self._cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
 
     def text(self, number: int) -> str:
-        """What a code cell shows as text."""
+        """The text that a code cell shows."""
         outputs = self._cells[number].outputs
         shown = (one.get("data", {}).get("text/plain") or one.get("text", "") for one in outputs)
         return "".join(shown)

@@ -1,5 +1,5 @@
-"""What is found in one home is never used against another one's gateway: two homes that are copies
-of each other and went on by themselves, so that the same sequences are other messages."""
+"""Results from one home are never used against another one's gateway: two homes that are copies of
+each other and went on by themselves, so that the same sequences are other messages."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""What a prepared transaction is about is in no table that Spark makes until its commit, and then
-in each of them once; so it is with the parts of one over several logs."""
+"""The work of a prepared transaction is in no table that Spark makes until its commit, and then in
+each of them once; so it is with the parts of a transaction over several logs."""
 
 from itertools import count
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""A client of Spark Connect asks the tables like everybody else; what needs the JVM says so."""
+"""A client of Spark Connect reads the tables like any session; a function that needs the JVM says
+so."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -140,7 +141,7 @@ def test_no_tables_is_a_sentence(remote: SparkSession, tmp_path: Path) -> None:
 
 
 def test_whose_log_lies_beside_the_tables(remote: SparkSession, story: Place) -> None:
-    """Spark reads the entry, and nobody else."""
+    """Spark alone reads the entry."""
     folder = str(story.home.cursors.parent)
     entry = (story.home.topic_log / "_delta_log" / f"{2:020d}.json").read_bytes()
     require_own(remote, folder, LogIdentity("id", 2, digest(entry)), beside=True)

@@ -1,4 +1,4 @@
-"""What keeps messages waiting in a running gateway, asked as a person and as a notebook does."""
+"""Reasons why messages wait in a running gateway, asked by the command and by a notebook."""
 
 import json
 from pathlib import Path

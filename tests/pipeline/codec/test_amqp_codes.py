@@ -26,7 +26,7 @@ NUMBERS = {*codes.CONSTRUCTORS.values(), *codes.Descriptor, *codes.Kind} - {0}
 C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 HEX = re.compile(r"\b0[xX]([0-9a-fA-F]{1,2})(?:[uU]?)\b")
 ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})")
-#: Widths by the high half of a constructor, as anybody would write them again.
+#: Widths by the high half of a constructor, in the forms in which code would repeat them.
 WIDTHS = re.compile(
     r"1, 2, 4, 8, 16\b|1, 2, 3, 5, 9, 17\b|\[4\] = 1|\[5\] = [12]|>> 4\b.*\b0x[aA]\b"
 )

@@ -220,7 +220,7 @@ class History:
         return all(between in self.model.messages for between in range(*sorted((one, other))))
 
     def nothing_better_was_left(self, messages):
-        """What a consumer got was not preferred to what it could have had."""
+        """No message that a consumer could have had comes before one that it got."""
         for got in messages[-1:]:
             for left in self.model.at("owed"):
                 entry = self.model.consumers[got.holder]
@@ -276,8 +276,8 @@ class History:
                 del entry.lost[one]
 
     def claim(self):
-        """A consumer gets back all that it names and that nobody has, whatever its turn, selector
-        or group is, and whatever time it waits for."""
+        """A consumer gets all messages that it names and no other one has, regardless of its turn,
+        selector and group, and of their times."""
         consumer = self.some_consumer()
         if consumer is None:
             return
@@ -381,7 +381,7 @@ class History:
         assert {effect.consumer for effect in effects} == {one.holder for one in ended}
 
     def sweep(self):
-        """What has expired is given up, wherever it waits."""
+        """Expired messages are given up, wherever they wait."""
         late = [one for one in self.model.at("owed") if one.expired(self.now)]
         self.give_up(late, Reason.EXPIRED)
 
@@ -455,7 +455,7 @@ class History:
         self.now += GRAIN_US
 
     def record(self, effects):
-        """What ends up in the log of these effects."""
+        """Record the parts of these effects that go to the log."""
         self.say(*effects)
         settled = [one for one in effects if isinstance(one, Settled)]
         for one in settled:
@@ -508,7 +508,8 @@ class History:
         assert owed.keys().isdisjoint(one.sequence for one in self.model.at("gone"))
 
     def end(self):
-        """In the end whoever takes all gets all that is owed, and the floor comes to the head."""
+        """In the end a consumer that takes all gets all owed messages, and the floor comes to the
+        head."""
         for consumer in list(self.model.consumers):
             self.real.detach(consumer)
             self.model.detach(consumer)

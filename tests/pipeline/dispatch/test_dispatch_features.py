@@ -1,4 +1,4 @@
-"""What the stories don't tell: counts that are asked for, views, bounds, and what is undone."""
+"""Features beside the scenarios: counts that are asked for, views, bounds, and changes undone."""
 
 from array import array
 
@@ -111,7 +111,7 @@ def test_so_much_waits_for_groups_and_no_more_is_read(monkeypatch):
 
 
 def test_switching_groups_off_frees_what_waits_for_them():
-    """What waited for the consumer of its group may go to anybody."""
+    """Messages that waited for the consumer of their group may go to any consumer."""
     dispatcher = with_consumer(credit=1)
     dispatcher.offer(0, 1, attributes=grouped(0, [7]))
     dispatcher.attach(2)
@@ -155,7 +155,7 @@ def test_an_outcome_that_no_consumer_can_say_changes_nothing():
 
 
 def test_reach_covers_what_was_read_early():
-    """What was delivered lies below it, though the position is lower."""
+    """Delivered messages lie below the reach, though the position is lower."""
     priority_index = PriorityIndex()
     dispatcher = with_consumer(credit=1, priority_index=priority_index)
     attributes = HeaderAttributes(0, priority=bytes([4, 4, 4, 9]))
@@ -165,7 +165,7 @@ def test_reach_covers_what_was_read_early():
 
 
 def test_a_late_outcome_is_late_though_locks_are_off_by_then():
-    """What a lock's end made late stays so."""
+    """An outcome that a lock's end made late stays late."""
     dispatcher = with_consumer(policy=Policy(lock_ms=10))
     dispatcher.offer(0, 1, now=1_000)
     dispatcher.wake(11_000)

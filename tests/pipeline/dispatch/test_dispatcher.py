@@ -68,8 +68,8 @@ class Model:
         return min([*self.in_place(RETURNED), self.position]) if self.line else None
 
     def offer(self, first, stop):
-        """What is delivered, as (consumer, sequence, failed attempts), in the order of the log:
-        what came back is in its old place among those that weren't read yet."""
+        """The deliveries as (consumer, sequence, failed attempts), in the order of the log:
+        messages that came back are in their old places among those that weren't read yet."""
         dealt = self.deal(self.offered(first, stop))
         if not self.offered(first, stop):
             self.move(max(stop, self.position))
@@ -96,7 +96,7 @@ class Model:
         return dealt
 
     def claim(self, consumer, run):
-        """What of the run nobody has goes to the consumer, wherever the position is."""
+        """Messages of the run that no consumer has go to this one, wherever the position is."""
         taken = [one for one in run if self.places.get(one) in (NEW, RETURNED)]
         fresh = [one for one in taken if self.places[one] == NEW]
         self.known_final |= {*fresh}
@@ -135,7 +135,7 @@ class Model:
 
 
 def dealt_by(effects):
-    """What the effects say, message by message; each consumer gets its own in ascending order."""
+    """The effects message by message; each consumer gets its own in ascending order."""
     dealt = [(e.consumer, one, e.delivery_count) for e in effects for one in e.run]
     for consumer in {consumer for consumer, _, _ in dealt}:
         own = [one for whose, one, _ in dealt if whose == consumer]
@@ -160,7 +160,7 @@ class DispatcherMachine(RuleBasedStateMachine):
 
     @initialize(credit_of=credit_lists)
     def begin(self, credit_of):
-        """Most of what can go wrong needs messages and somebody who takes them."""
+        """Most faults need messages, and consumers that take them."""
         self.publish(20, 3)
         self.arrive(credit_of)
 
@@ -289,7 +289,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         effects = self.real.detach(consumer)
         self.end(effects, consumer, held, Outcome.RELEASED, final=False, counts=False)
         if not self.model.credit:
-            self.model.mark = 0  # nobody holds anything, and all that is recorded
+            self.model.mark = 0  # no message is in flight, and all outcomes are recorded
 
     def end(self, effects, consumer, ended, outcome, final, counts):
         """The effects are these deliveries, each once, with its count; then the model follows."""
@@ -434,7 +434,7 @@ def test_a_run_is_one_effect_per_consumer(width):
 
 
 def test_a_lost_share_is_one_effect():
-    """What one of four consumers held goes back as a single run with a step."""
+    """Messages that one of four consumers held go back as a single run with a step."""
     dispatcher = Dispatcher(0)
     for consumer in range(4):
         dispatcher.attach(consumer)
@@ -465,7 +465,7 @@ def test_a_consumer_attaches_once():
 
 
 def test_a_batch_may_reach_behind_what_is_wanted():
-    """What a batch has besides what is owed is passed over: held, settled or read long ago."""
+    """Messages of a batch that are held, settled or read long ago are passed over."""
     dispatcher = Dispatcher(10, SequenceSet([range(12, 14)]))
     dispatcher.attach(1)
     dispatcher.credit(1, 3)
@@ -545,7 +545,7 @@ def test_little_credit_is_little_work():
 
 
 def test_what_was_claimed_and_came_back_is_in_its_old_place():
-    """What lies below it and wasn't read goes before it, and is not skipped."""
+    """Lower messages that weren't read go before it, and are not skipped."""
     dispatcher = Dispatcher(0)
     for consumer in (1, 2):
         dispatcher.attach(consumer)
@@ -562,7 +562,7 @@ def test_what_was_claimed_and_came_back_is_in_its_old_place():
 
 
 def test_what_is_owed_is_told_without_a_change():
-    """What consumers hold, what came back, and what wasn't read; not what is settled."""
+    """Owed are messages that consumers hold, that came back or weren't read; not settled ones."""
     dispatcher = Dispatcher(0)
     dispatcher.attach(1)
     dispatcher.credit(1, 4)

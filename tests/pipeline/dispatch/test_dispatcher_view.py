@@ -1,5 +1,5 @@
-"""What a browser sees, against the dispatcher's own model: all that could be delivered when it
-began to look, and what came after, whatever consumers do meanwhile.
+"""Messages that a browser sees, against the dispatcher's own model: all that could be delivered
+when it began to look, and those that came later, whatever consumers do meanwhile.
 """
 
 from bisect import bisect_left
@@ -61,7 +61,7 @@ TestViewMachine.settings = settings(max_examples=150, stateful_step_count=50)
 
 
 def test_a_view_is_apart():
-    """What is read and settled in a view is neither read nor settled for consumers, and the other
+    """A message read and settled in a view is neither read nor settled for consumers, and the other
     way round."""
     dispatcher = Dispatcher(10, SequenceSet([range(12, 14)]), attempts=Attempts({11: 2}, 11))
     view = dispatcher.view()

@@ -1,5 +1,5 @@
-"""What lies far back costs little memory: what is stuck, what nobody's selector matches, what is
-urgent."""
+"""Messages far back cost little memory: stuck ones, those that no selector matches, and urgent
+ones."""
 
 from array import array
 from collections.abc import Iterator

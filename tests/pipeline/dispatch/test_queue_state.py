@@ -58,7 +58,7 @@ def test_what_was_read_is_not_read_again() -> None:
 
 
 def test_what_is_not_ready_is_not_delivered_as_such() -> None:
-    """What a consumer holds is in no pool."""
+    """A message that a consumer holds is in no pool."""
     messages = queue(consumers=2)
     effects: list[Effect] = []
     messages.deliver_unread(range(10, 20), 0, 0, effects)

@@ -1,4 +1,4 @@
-"""What waits after a failure, when a consumer demands it."""
+"""Messages that wait after a failure, when a consumer demands them."""
 
 from array import array
 

@@ -18,7 +18,7 @@ CONSUMERS, TRANSACTIONS = (1, 2, 3), (-11, -12, -13)
 
 
 def delivered(dispatcher: Dispatcher, stop: int, now: int = 0) -> list[Deliver]:
-    """Offer all that there is for as long as somebody takes any of it."""
+    """Offer all messages for as long as a consumer takes any of them."""
     found: list[Deliver] = []
     while (wanted := dispatcher.wanted(stop)) is not None:
         effects = dispatcher.offer(wanted, stop, now=now)
@@ -120,7 +120,7 @@ class RetiredMachine(RuleBasedStateMachine):
         self.policy = Policy(delivery_attempts_max=attempts, dead_letter=False)
         self.real = Dispatcher(0, policy=self.policy)
         self.stop = 0
-        self.place: dict[int, int | None] = {}  #: who has it; 0: nobody, None: it is gone
+        self.place: dict[int, int | None] = {}  #: its holder; 0: none, None: it is gone
         self.failures: Counter[int] = Counter()
         self.attempts = attempts
         self.attached: set[int] = set()
@@ -166,7 +166,7 @@ class RetiredMachine(RuleBasedStateMachine):
         self.deliver()
 
     def some(self, data: st.DataObject, who: int) -> list[Run]:
-        """Runs of some of what somebody has."""
+        """Runs of some messages that a consumer or transaction has."""
         chosen = sorted(data.draw(st.sets(st.sampled_from(self.of(who)), min_size=1)))
         if data.draw(st.booleans()):
             return [range(one, one + 1) for one in chosen]

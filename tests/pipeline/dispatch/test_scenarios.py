@@ -84,7 +84,7 @@ def policy_of(words):
 
 @dataclass
 class Kind:
-    """What a published message is."""
+    """The attributes of a published message."""
 
     priority: int = 4
     expires: int = 0

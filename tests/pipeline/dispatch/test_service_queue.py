@@ -30,7 +30,7 @@ def test_prefetch_makes_no_difference(prefetch, steps):
         queue.set_credit(consumer, credit)
     got = Counter(dict.fromkeys(range(1, len(prefetch) + 1), 0))
     for count, singly in steps:
-        # So many at a time that nobody is out of credit before it is given more.
+        # So many at a time that no consumer is out of credit before it is given more.
         few = 1 if singly else min(prefetch)
         for at in range(0, count, few):
             for consumer, part in dealt(queue, range(at, min(at + few, count)), singly=singly):
@@ -42,7 +42,7 @@ def test_prefetch_makes_no_difference(prefetch, steps):
 
 
 def dealt(queue, run, *, singly):
-    """Who gets what of the run, in one deal or message by message."""
+    """Each consumer's part of the run, in one deal or message by message."""
     if not singly:
         return queue.deal(run)
     takers = [queue.next(frozenset()) for _ in run]

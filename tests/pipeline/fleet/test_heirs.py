@@ -60,7 +60,7 @@ class HandOvers(RuleBasedStateMachine):
         self.owner = NOBODY
         self.heir = NOBODY  #: as it stands in the lock file
         self.waiting = {number: Patience(number) for number in WAITERS}
-        self.free_since: float | None = 0.0  #: and since when somebody waits
+        self.free_since: float | None = 0.0  #: and a standby waits since then
 
     @rule(heir=st.sampled_from((NOBODY, *WAITERS, 99)))
     def name(self, heir: int) -> None:

@@ -317,7 +317,7 @@ class RelayedMachine(RuleBasedStateMachine):
             assert self.committed is not None
             assert len(self.committed) == self.taken  # all of it
         else:
-            assert self.committed is None or one.branch  # it was prepared, and nobody decides so
+            assert self.committed is None or one.branch  # prepared, and not decided here
 
     @invariant()
     def a_client_that_waits_has_somebody_to_wait_for(self) -> None:

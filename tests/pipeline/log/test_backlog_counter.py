@@ -47,8 +47,8 @@ def volume(messages: list[Message]) -> Volume:
 def test_counts_are_exact_from_any_sequence_on(
     groups: list[tuple[int, list[int], int]], sequence: int, trimmed: int
 ) -> None:
-    """Whatever lies between; bytes are shared out where a stretch is cut. What is trimmed is what
-    nobody asks about."""
+    """Counts are exact with any sequences between; where a stretch is cut its bytes are divided.
+    Only sequences about which no question comes are trimmed."""
     counter, plain = filled(groups)
     counter.trim(min(sequence, trimmed))
     rest = [message for message in plain if message.sequence >= sequence]

@@ -1,4 +1,4 @@
-"""What addresses mean: every way to say the kind, and every way to say it wrong."""
+"""Meaning of addresses: every way to say the kind, and every way to say it wrong."""
 
 import pytest
 

@@ -36,7 +36,7 @@ def attributes_of(first: int, of: list[Message]) -> HeaderAttributes | None:
 
 
 def told(attributes: HeaderAttributes | None, count: int) -> list[Message]:
-    """What the header attributes say of each message."""
+    """The header attributes of each message."""
     if attributes is None:
         return [PLAIN] * count
 

@@ -1,4 +1,4 @@
-"""What of a batch can go now: every message is in just one part, and in the right one."""
+"""A batch by when its messages can go: each message is in just one part, and in the right one."""
 
 from array import array
 

@@ -1,4 +1,4 @@
-"""What follows for a message that doesn't fit, by its way: the literal table."""
+"""Consequences of a misfit by the message's way: the literal table."""
 
 import pytest
 

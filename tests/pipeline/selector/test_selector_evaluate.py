@@ -1,4 +1,4 @@
-"""What a selector selects: each rule of the language as rows, then all of them at random."""
+"""Results of selectors: each rule of the language as rows, then all of them at random."""
 
 import math
 
@@ -95,7 +95,7 @@ def test_no_pattern_takes_for_ever(pattern):
 
 
 def test_a_text_that_like_looks_at_has_a_length():
-    """Beyond it nobody knows, and one text can't hold up all others."""
+    """The result for a longer text is unknown, so that one text can't hold up all others."""
     tree = parse("a LIKE '%x'").expression
     for length, known in ((TEXT_CHARS_MAX, True), (TEXT_CHARS_MAX + 1, False)):
         message = {"a": "y" * (length - 1) + "x"}

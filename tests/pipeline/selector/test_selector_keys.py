@@ -1,4 +1,4 @@
-"""What a selector requires of one property: never more than what makes it true."""
+"""Values of one property that a selector requires: never more than needed to be true."""
 
 import pytest
 from hypothesis import example, given, settings

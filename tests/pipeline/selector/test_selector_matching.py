@@ -47,7 +47,7 @@ def definition(text, topic="flights"):
 
 
 def directly(text, messages):
-    """What matches, one message at a time."""
+    """The matching sequences, one message at a time."""
     matches = compiled(parse(text))
     return [sequence for sequence, n in messages if matches({"n": n}.get)]
 
@@ -137,7 +137,7 @@ def test_what_is_known_ends_with_the_batch_at_hand():
 
 
 def test_who_lags_behind_is_evaluated_alone():
-    """Its old messages are nobody else's any more, and what is known of the newest stays known."""
+    """No other selector needs its old messages, and results for the newest ones stay known."""
     messages = [(sequence, sequence % 10) for sequence in range(100)]
     old, new = batch(messages[:50]), batch(messages[50:])
     selections = Selections()
@@ -151,7 +151,7 @@ def test_who_lags_behind_is_evaluated_alone():
 
 
 def test_a_new_selector_knows_nothing_yet():
-    """What was found out before it came says nothing of it."""
+    """Results from before it came say nothing of it."""
     messages = [(sequence, sequence % 10) for sequence in range(20)]
     selections = Selections()
     for text in TEXTS[:3]:
@@ -230,8 +230,8 @@ class Broken(Reader):
 
 
 def test_a_selector_that_fails_is_nobody_elses_failure():
-    """Though they are evaluated together: the others match what they match, and whoever asks for it
-    hears which one it is. Asked again it is the same."""
+    """Selectors are evaluated together, but the others keep their matches, and a question for the
+    failing one names it. Asked again it is the same."""
     selections = Selections(Broken)
     good, bad = definition("n = 1"), definition("broken = 1 OR n = 1")
     selections.join(good)

@@ -173,13 +173,13 @@ def test_what_is_wrong_is_told_with_its_place(text, line, column, complaint):
 
 @pytest.mark.parametrize("name", sorted(FORBIDDEN))
 def test_some_header_fields_are_refused(name):
-    """What JMS doesn't allow is an error, not a property that is never there."""
+    """A field that JMS doesn't allow is an error, not a property that is never there."""
     with pytest.raises(SelectorError, match=name):
         parse(f"a = 1 OR {name} IS NULL")
 
 
 def test_names_are_gathered():
-    """Who evaluates a selector knows what to read."""
+    """A parsed selector has the names that its evaluation reads."""
     assert parse("a = 1 AND (b IN ('x') OR NOT a LIKE 'c') AND -d > 2").identifiers == {
         "a",
         "b",
@@ -206,7 +206,7 @@ def test_a_text_has_a_length():
     ],
 )
 def test_a_tree_has_a_depth(nested):
-    """What would cost too much stack is an error with a place, however it is nested."""
+    """A tree that would cost too much stack is an error with a place, in any form of nesting."""
     assert parse(nested(10))
     for depth in (DEPTH_MAX + 1, 2_000):
         with pytest.raises(SelectorError, match=f"deeper than {DEPTH_MAX} levels"):

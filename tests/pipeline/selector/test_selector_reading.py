@@ -1,4 +1,4 @@
-"""What a message says under a name, for bytes of every kind: whole ones, odd ones and broken ones.
+"""A message's value under a name, for bytes of every kind: whole ones, odd ones and broken ones.
 
 Messages are built byte by byte here, and by a small encoder of single values.
 """
@@ -265,7 +265,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("data", "says"), BROKEN)
 def test_a_broken_section_says_nothing(data, says):
-    """What can be followed counts, the rest isn't there."""
+    """The sections before the broken one count, the rest isn't there."""
     wanted = {name: value for name, value in says.items() if name != "JMSXDeliveryCount"}
     assert read(data, *NAMES) == wanted
 

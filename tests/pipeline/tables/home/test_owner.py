@@ -227,7 +227,7 @@ def test_a_named_heir_takes_the_home_first(home: Home) -> None:
     assert taken.epoch == 2
     taken.check()
     taken.release()
-    assert other.attempt(at(0.3 + HEIR_SECONDS)) is not None, "the next owner has named nobody"
+    assert other.attempt(at(0.3 + HEIR_SECONDS)) is not None, "the next owner has named no heir"
 
 
 def test_an_heir_that_does_not_come_leaves_the_home_to_anybody(home: Home) -> None:

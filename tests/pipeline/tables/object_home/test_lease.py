@@ -21,7 +21,7 @@ from distributary.pipeline.tables.object_home.lease import (
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
 
 LEASE = 0.6
-#: Whoever waits for it is too late for its test.
+#: A process that waits for it is too late for its test.
 LONG = 600.0
 
 
@@ -203,7 +203,7 @@ def test_a_named_heir_takes_the_home_first(home: ObjectHome) -> None:
     taken.stay()
     taken.release()
     again = other.attempt(at(0.3 + HEIR_SECONDS))
-    assert again is not None, "the next owner has named nobody"
+    assert again is not None, "the next owner has named no heir"
     again.leave(99)
     again.release()
     before = time.monotonic()

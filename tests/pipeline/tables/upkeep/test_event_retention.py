@@ -118,7 +118,7 @@ def test_what_something_in_the_log_speaks_of_stays(life: Life) -> None:
     life.publish(12)
     life.commit(12, settlements=[settled(range(1), subscription="global/a", floor=1)])
     life.say(SubscriptionEvent.DELETED, "a", 11)
-    owed = life.log.upkeep(now=NOON, floor=0)  # the message is owed to somebody
+    owed = life.log.upkeep(now=NOON, floor=0)  # a subscription is owed the message
     while owed:
         owed = life.log.upkeep(now=NOON, floor=0)
     assert life.events() == [("created", "a"), ("deleted", "a")]
@@ -173,7 +173,7 @@ def test_any_life_is_found_as_it_was(tmp_path_factory: pytest.TempPathFactory, s
     before, events = life.found(), life.events()
     assert sorted(life.living) == sorted(one[0].removeprefix("global/") for one in before)
     life.upkeep()
-    first = life.log.first_sequence  # below it nothing is owed to anybody
+    first = life.log.first_sequence  # below it no subscription is owed a message
     assert life.found() == [(n, d, max(floor, first), *rest) for n, d, floor, *rest in before]
     assert len(life.events()) <= len(events)
     report = verify(life.home)

@@ -18,7 +18,7 @@ def test_verify_finds_the_cursors_of_a_random_history_right(place: Place) -> Non
 
 
 def verdict(place: Place) -> Verdict:
-    """What is said of the cursors in a home that is sound."""
+    """The verdict on the cursors in a home, which must be sound."""
     report = verify(place.home)
     assert report.sound, report
     [check] = [check for check in report.checks if check.name == "cursors"]

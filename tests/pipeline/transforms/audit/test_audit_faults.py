@@ -113,7 +113,7 @@ def settled_twice(story: Story) -> None:
 
 
 def counted_once(story: Story) -> None:
-    """What was given back once is recorded twice."""
+    """A message that was given back once is recorded twice."""
     story.settled(0, outcome="released")
     story.log.next_group()
     story.settled(0, outcome="released")
@@ -404,6 +404,6 @@ def test_the_sql_is_there_to_be_read(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_group_is_not_torn_by_events_that_are_no_subscriptions() -> None:
-    """The query says which these are, as whoever reads it should see them."""
+    """The query lists these events, so that its reader sees them."""
     [said] = re.findall(r"event NOT IN \(([^)]*)\)", check("torn").sql)
     assert {*re.findall(r"'(\w+)'", said)} == {one.value for one in NOT_OF_SUBSCRIPTIONS}

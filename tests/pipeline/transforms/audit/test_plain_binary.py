@@ -261,7 +261,7 @@ def test_a_writers_schema_is_resolved(how: str) -> None:
 
 @pytest.mark.parametrize("spoilt", [b"", b"\2", b"\0\0\0\0\4\2", b"\0\0\0\0\5\2\2\2\2"])
 def test_bytes_that_are_no_such_body_are_named(spoilt: bytes) -> None:
-    """A row of a body that can't be read is one that nobody should have made."""
+    """A body that can't be read should have no row: the audit reports the row."""
     said = record(a="int", b="string")
     version = avro(said, framing=Framing.CONFLUENT, registry_id="5")
     found = read(version, b"\0\0\0\0\5" + written(said, {"a": 1, "b": "x"}))

@@ -65,7 +65,7 @@ VALUES: list[tuple[dict[str, Any], str, object, object]] = [
 
 
 def found(node: dict[str, Any], text: str, value: object) -> list[dict[str, object]]:
-    """What the audit says of a row with this value beside a body with that text."""
+    """The audit's differences of a row with this value from a body with that text."""
     definition = json.dumps({"type": "object", "properties": {"a": node}})
     reader = row_reader(SchemaVersion("t", 1, Format.JSON, definition))
     columns = json.dumps(spark_json(reader.layout.columns))

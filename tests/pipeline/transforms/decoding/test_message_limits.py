@@ -1,4 +1,4 @@
-"""What one message may become in the table `messages`: whatever its bytes are, the job goes on."""
+"""Limits of one message in the table `messages`: with any bytes the job goes on."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What events make of cursors, before any settlement is read."""
+"""Effects of events on cursors, before any settlement is read."""
 
 from pyspark.sql import Row
 

@@ -47,8 +47,8 @@ def ended(incoming: Incoming, got: Got, body: str) -> None:
 
 
 def handed(gateway: Gateway, queue: str, attempts: int) -> Counter[str]:
-    """Everything that a client is handed until nothing is left, and what it makes of it; one
-    message expires and is handed to nobody, one is lost with its consumer."""
+    """All deliveries to a client until nothing is left, each with its outcome; one message expires
+    undelivered, one is lost with its consumer."""
     bodies = [f"{what}-{n}" for what in ("ok", "fail", "here", "reject", "once") for n in (1, 2)]
     due = Counter(bodies) + Counter({"once-1": 1, "once-2": 1, "ok-1": 1})
     due += Counter({"fail-1": attempts - 1, "fail-2": attempts - 1})

@@ -31,7 +31,7 @@ def row(**fields: object) -> Row:
 
 
 def test_standard_properties() -> None:
-    """What JMS shows of a message stands in columns of its own."""
+    """Each property that JMS shows of a message has its own column."""
     found = row(
         id="ID:a-1",
         correlation_id="c",

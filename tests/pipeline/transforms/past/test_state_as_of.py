@@ -1,4 +1,4 @@
-"""What a subscription was as of a time or a version of the log, against a model of random lives."""
+"""State of a subscription as of a time or a version of the log, against a model of random lives."""
 
 import random
 import shutil
@@ -57,8 +57,8 @@ def model_as_of(life: Life, group: int) -> Model:
 
 
 def test_any_moment_of_a_random_life_equals_the_model(place: Place) -> None:
-    """What was owed then, by time and by version; and that there was no subscription, if so. As of
-    now it is what `cursors` and `pending` say."""
+    """The messages owed then, by time and by version, or that there was no subscription. As of now
+    the state equals that of `cursors` and `pending`."""
     dice, life, versions = random.Random(5), Life(place.log, 5), {}
     while len(versions) < 12:
         life.live(groups=dice.randrange(3, 9))
@@ -169,8 +169,8 @@ def test_a_moment_that_cannot_be_told_is_one_sentence(told: Place) -> None:
 def test_rows_that_were_removed_are_an_error_and_no_smaller_number(
     told: Place, tmp_path: Path
 ) -> None:
-    """What was owed on a day that isn't there any more can't be told; what is owed now can, with
-    counts of outcomes that are null where some have gone."""
+    """Messages owed on a removed day can't be told; those owed now can, with counts of outcomes
+    that are null where some have gone."""
     shutil.copytree(told.places.tables, tmp_path / "tables")
     for name in ("messages", "acks"):
         table = DeltaTable(tmp_path / "tables" / name)

@@ -81,7 +81,7 @@ def plain(value: object) -> object:
 
 
 def whole(version: Version, known: dict[str, set[str]]) -> dict[str, object]:
-    """What a row has of a body: all that was known by then, null where the version hasn't it."""
+    """The row of a body: all columns known by then, null where the version lacks one."""
 
     def inner(key: str) -> dict[str, object]:
         has = version[key]
@@ -110,7 +110,7 @@ def names_of(kind: DataType) -> set[str]:
 
 @dataclass
 class Story:
-    """What was set, published and committed, by groups."""
+    """Versions that were set, messages published, and commits, by groups."""
 
     versions: list[tuple[int, Version | None]] = field(default_factory=list)
     rows: list[tuple[int, int, Version]] = field(default_factory=list)  #: group, sequence, version

@@ -242,7 +242,7 @@ def test_no_pattern_is_too_long_for_the_jvm(spark: SparkSession, pattern: str) -
 
 
 def test_a_column_is_never_null(spark: SparkSession) -> None:
-    """What is unknown isn't selected."""
+    """A row with an unknown result isn't selected."""
     table = rows(spark, [encoded({"a": 1}), encoded({})])
     found = table.select(column(parse("a = 1")).alias("s")).collect()
     assert [row.s for row in found] == [True, False]

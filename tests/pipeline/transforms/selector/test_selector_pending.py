@@ -1,4 +1,4 @@
-"""What a subscription with a selector is owed: Spark says what the gateway will deliver."""
+"""Messages owed to a subscription with a selector: in Spark those that the gateway will deliver."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,7 +10,7 @@ from gateway_peer import Peer, selector
 from gateway_process import Gateway
 from proton import Delivery
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from selector_rules import MESSAGE, TABLE
 from selector_sides import encoded, rows
 from spark_log import BEGIN
@@ -89,7 +89,7 @@ def sequences(place: Place, subscription: str) -> list[int]:
 
 
 def test_what_waits_and_what_is_over_is_said(place: Place) -> None:
-    """Both are owed until they are settled; who asks sees which of them nobody gets now."""
+    """Both are owed until they are settled; the columns show which are not delivered now."""
     place.log.next_group()
     place.log.subscribe("global/all", "flights")
     later = BEGIN + timedelta(days=365 * 100)

@@ -1,4 +1,4 @@
-"""Bodies in columns are bodies read one by one, whatever they are and whoever reads them."""
+"""Bodies in columns are equal to bodies read one by one, for all bodies and both readers."""
 
 import json
 import os

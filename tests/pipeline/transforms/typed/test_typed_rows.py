@@ -73,7 +73,7 @@ def log_rows(said: list[tuple[str, bytes]]) -> pa.RecordBatch:
 
 
 def fits(body: dict[str, object], said: dict[str, str]) -> bool:
-    """What a plain reader of the schema would say of a body."""
+    """Whether a body fits the schema, by a plain reader."""
     for name, kind in said.items():
         if name not in body:
             continue
@@ -88,7 +88,7 @@ def fits(body: dict[str, object], said: dict[str, str]) -> bool:
 
 
 def as_column(value: object, kind: str) -> object:
-    """What a column has of a value that fits: of a number the nearest double."""
+    """The column's value of a fitting value: of a number the nearest double."""
     return float(value) if kind == "number" and isinstance(value, int) else value
 
 

@@ -1,4 +1,4 @@
-"""What `backlog` and `consumers` say of homes where something is missing or there is very much."""
+"""Rows of `backlog` and `consumers` for homes that lack something or have very much."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_bitmaps_of_much_that_is_settled_stay_where_they_are(tables: Tables) -> 
 
 @pytest.mark.parametrize("near", [True, False])
 def test_too_many_buckets(tables: Tables, *, near: bool) -> None:
-    """One sentence, whoever has found it out."""
+    """The sentence is the same, whether the driver or a task finds it out."""
     some = tables if near else far(tables)
     narrow = timedelta(milliseconds=1)
     with pytest.raises(InvalidRequest, match="has more than 10000 buckets of"):

@@ -1,4 +1,4 @@
-"""What is brought to rows in blocks says of each sequence what it was made of, and of no other."""
+"""Blocks that are brought to rows have the values of each of their sequences, and of no other."""
 
 import random
 

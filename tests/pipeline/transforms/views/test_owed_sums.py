@@ -1,5 +1,5 @@
-"""What is owed, summed up in Arrow, is what a walk over all pairs of messages and incarnations
-says."""
+"""Owed messages, summed up in Arrow, are those of a walk over all pairs of messages and
+incarnations."""
 
 import random
 from collections import defaultdict
@@ -95,7 +95,7 @@ class Home:
             write_deltalake(self.folder / "acks", rows, mode="append")
 
     def known(self, first: int) -> pa.RecordBatch:
-        """What selectors select comes in several parts; one of them selects nothing."""
+        """Selected sequences come in several parts; one selector selects nothing."""
         selected = [
             {"selector": text, "sequences": BitMap64(some).serialize()}
             for text, of in SELECTORS.items()
@@ -177,7 +177,7 @@ def test_sums_equal_a_walk(
 
 
 def test_nothing_is_owed_where_there_is_nobody_or_no_message(tmp_path: Path) -> None:
-    """No table is read for nobody; a table without rows is one without messages."""
+    """Without subscriptions no table is read; a table without rows is one without messages."""
     home = Home(tmp_path, 5)
     home.messages, home.acks = [], []
     sums = OwedSums(str(tmp_path), Clip(WIDTH, None, clipped=False))

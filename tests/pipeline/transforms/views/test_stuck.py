@@ -67,7 +67,7 @@ def tables(place: Place) -> Tables:
 
 
 def said(state: str) -> LiveSubscription:
-    """What a gateway says of a subscription; its one consumer holds message 2."""
+    """A gateway's answer about a subscription; its one consumer holds message 2."""
     credit = 0 if state == "dry" else 5
     consumer = LiveConsumer("w/orders", credit, active=True, in_flight=1, oldest_delivered_at=None)
     held = Held(2, "w/orders", int(SINCE.timestamp() * 1e6), 0)
@@ -94,8 +94,8 @@ def by_subscription(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def test_each_message_has_the_reason_that_comes_first(tables: Tables) -> None:
-    """What is true of the message alone, then what holds its whole subscription up, then what
-    holds it up for a while. The reason is told in words, and counted."""
+    """First come reasons of the message alone, then those that hold its whole subscription up, then
+    those that hold it up for a while. The reason is told in words, and counted."""
     found = by_subscription(stuck(tables, LIVE).collect())
     reasons = {name: [row.reason for row in rows] for name, rows in found.items()}
     first = [Reason.EXPIRED, Reason.DELAYED]

@@ -25,7 +25,8 @@ STEP = 2 ** (1 / 64)
 
 
 def test_a_settlement_is_of_the_incarnation_that_began_before_it() -> None:
-    """Groups end an incarnation with the event that ends it, and nobody has what is between."""
+    """The event that ends an incarnation ends it with its group; settlements between two belong to
+    none."""
     said = [("a", 1, 5), ("b", 3, None), ("a", 5, 9), ("a", 12, None)]
     rows = [
         {"subscription": name, "floor": 0, "began": began, "ended": ended}

@@ -25,8 +25,8 @@ WIDTH, BACK = timedelta(seconds=20), timedelta(seconds=130)
 
 
 def buckets(steps: list[Step], end: datetime) -> Iterator[tuple[object, ...]]:
-    """What `backlog` must say: every bucket that a subscription lived in, by a walk over all steps
-    for each of them."""
+    """The expected rows of `backlog`: every bucket in which a subscription lived, by a walk over
+    all steps for each of them."""
     first = min(step.at for step in steps)
     for name in {step.subscription for step in steps}:
         mine = [step for step in steps if step.subscription == name]
