@@ -1,8 +1,8 @@
-"""What goes in must come out: judges a history, in the manner of Jepsen's total-queue.
+"""Judges a history, in the manner of Jepsen's total-queue: each accepted message must come out.
 
-Pure: the same history gives the same report. A message that was sent again because nobody knew
-what had become of it may be there as often as it was sent, unless the topic detects duplicates; any
-other is there once.
+Pure: the same history gives the same report. A message that was sent again because its outcome was
+unknown may be there as often as it was sent, unless the topic detects duplicates; any other is
+there once.
 """
 
 from collections import Counter
@@ -48,7 +48,7 @@ class Report:
     lost: tuple[tuple[str, str], ...] = ()  #: accepted, owed, and never came to an end
     wrong: tuple[tuple[str, str], ...] = ()  #: came to a subscription of another topic
     settled_then_redelivered: tuple[tuple[str, str], ...] = ()  #: confirmed, and it came again
-    never_sent: tuple[tuple[str, str], ...] = ()  #: nobody published it
+    never_sent: tuple[tuple[str, str], ...] = ()  #: no client published it
     doubled: tuple[tuple[str, str], ...] = ()  #: two consumers, or one twice, at the same time
     reordered: tuple[tuple[str, str], ...] = ()  #: first came behind a later one of its publisher
     unmarked: tuple[tuple[str, str], ...] = ()  #: seen before an end, came again as if new
@@ -81,11 +81,11 @@ class Report:
 
 @dataclass(slots=True)
 class _Delivery:
-    """What one subscription has seen of one message."""
+    """The deliveries of one message to one subscription."""
 
     count: int = 0
     holders: Counter[str] = field(default_factory=Counter)
-    at_hand: Counter[str] = field(default_factory=Counter)  #: likewise, whoever owns the log now
+    at_hand: Counter[str] = field(default_factory=Counter)  #: likewise, with any owner of the log
     said: int = 0  #: final outcomes given
     confirmed: int = 0  #: final outcomes that the gateway has confirmed
     must_be_marked: bool = False  #: held by a consumer when the gateway ended, however it did
@@ -267,10 +267,10 @@ class Checker:
             message.may_be_marked = True
 
     def _end(self, event: Ended) -> None:
-        """What consumers held may have been delivered: it must be marked, as the gateway ended
-        their connections; unless a consumer had asked to go: it may have gone before, and what is
-        given back isn't marked. What was on its way to them, nobody has seen: as many as they had
-        credit for may be marked; after a power cut all that was published until then."""
+        """Messages that consumers held may have been delivered: they must be marked, as the gateway
+        ended their connections; unless a consumer had asked to go: it may have gone before, and
+        messages given back aren't marked. Of messages on their way, which no consumer has seen, as
+        many as there was credit for may be marked; after a power cut all published until then."""
         for delivery in self._deliveries.values():
             delivery.must_be_marked |= self._held(delivery) > 0
             delivery.holders.clear()
@@ -282,7 +282,7 @@ class Checker:
                 self._may_be_marked[name] = self._may_be_marked.get(name, 0) + credit
 
     def report(self) -> Report:
-        """What the history was like."""
+        """The counts and violations of the history."""
         found = {kind: tuple(where) for kind, where in self._found.items()}
         found["marked"] = tuple(
             where

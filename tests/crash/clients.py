@@ -94,13 +94,13 @@ class Subscription:
         return [f"DLQ.log/{log}/{self.id}" if log else f"DLQ.{self.id}" for log in logs]
 
     def container(self, number: int) -> str:
-        """An exclusive subscription belongs to its container, whoever consumes from it."""
+        """The container of a consumer: an exclusive subscription belongs to its container."""
         return f"{self.name}-{number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Ear:
-    """A connection that nobody uses any more, and what its gateway may still say on it."""
+    """A connection that its client has left, and outcomes that its gateway may still send on it."""
 
     peer: Peer
     said: list[tuple[Event, Delivery]]
@@ -395,8 +395,8 @@ class Consumer:
 
 
 class Whisperer:
-    """Sends itself messages by a temporary queue: they stay in memory, and nothing is promised of
-    them but that nobody else notices. What comes is in the order in which it was sent."""
+    """Sends itself messages by a temporary queue: they stay in memory, and the only promise is that
+    no other client notices. Messages come in the order in which they were sent."""
 
     def __init__(self, name: str) -> None:
         self.name = name

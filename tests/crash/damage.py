@@ -90,7 +90,8 @@ def newest_version(home: Path) -> int:
 
 
 def leave_temporary_files(home: Path) -> list[Path]:
-    """What a crash may leave at every place where something is made; some of it garbage."""
+    """Leave the temporary files that a crash may leave at every place where files are made, some of
+    them garbage."""
     log = _log(home)
     entry = (log / f"{newest_version(home):020d}.json").read_bytes()
     days = list(log.parent.glob("record=*/day=*"))

@@ -1,4 +1,4 @@
-"""What disks do to a home, by name: they can't sync, lose power with what wasn't synced, or have
+"""Harms that disks do to a home, by name: they can't sync, lose power and unsynced bytes, or have
 no room. Scenarios like the others.
 """
 

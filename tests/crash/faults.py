@@ -44,7 +44,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens at the `nth` time, and at `times` in a row (0: at all that follow).
+    """A fault at the `nth` call, and at `times` calls in a row (0: at all that follow).
 
     `action` is kill, pause, errno (with `error` EIO or ENOSPC) or short, which tears a write.
     """
@@ -75,7 +75,7 @@ class Call:
 
 @cache
 def library() -> Path:
-    """The compiled layer; made once for each state of its source, whoever comes first."""
+    """The compiled layer; made once for each state of its source, by the first process."""
     digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
     made = Path(tempfile.gettempdir()) / f"distributary-faults-{os.getuid()}-{digest}.so"
     if not made.exists():
@@ -109,7 +109,7 @@ class Layer:
 
     @property
     def boot_id(self) -> str:
-        """What the kernel says to be this boot."""
+        """The kernel's id of this boot."""
         return (self.folder / "boot_id").read_text().strip()
 
     @boot_id.setter
@@ -118,7 +118,7 @@ class Layer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process must be started with."""
+        """The environment with which a process must be started."""
         return {
             "LD_PRELOAD": str(library()),
             "FAULTS_HOME": str(self.home.resolve()),
@@ -154,7 +154,7 @@ class Layer:
         return int(struct.unpack_from("<Q", self._control, at)[0])
 
     def calls(self, path: str = "") -> list[Call]:
-        """What was called since the start or the last `forget_calls`, on paths with that in it."""
+        """The calls since the start or the last `forget_calls`, on paths with this text."""
         found = []
         for line in self._calls.read_text(errors="replace").splitlines():
             thread, name, *words, result, error = line.split(" ")

@@ -21,8 +21,8 @@ SILENT_SECONDS = 15.0
 
 @dataclass(slots=True)
 class _Ear:
-    """What a gateway that its client has left may still say. `place` stands at the moment at which
-    it lost the log that this client uses, if it is known."""
+    """A connection to a gateway that its client has left, with outcomes that may still come.
+    `place` is the moment at which the gateway lost the client's log, if it is known."""
 
     ear: Ear
     node: Node
@@ -128,7 +128,7 @@ def _over(peer: Peer | None) -> bool:
 
 
 def _hear(one: _Ear, history: History) -> None:
-    """What the other end has confirmed is a promise, however late it comes."""
+    """A confirmation of the other end is a promise, however late it comes."""
     said: list[tuple[Event, Delivery]] = one.ear.said
     for event, delivery in said:
         if not delivery.settled:

@@ -1,4 +1,4 @@
-"""What is done to a fleet (`Harm`), and how soon it is back."""
+"""Harms to a fleet (`Harm`), and the time until it is back."""
 
 import signal
 import subprocess
@@ -21,7 +21,7 @@ END_SECONDS_MAX = 60.0
 #: An owner keeps what it sent to a gateway that it hears no more for at most so long, 1.5 leases
 #: (`gateway_login`). Until then no other consumer gets it, and then it comes marked.
 UNHEARD_SECONDS = 4.5
-#: How a command to move a log ends: it is there, or nobody was ready in time.
+#: Exit codes of a command to move a log: it is there, or no gateway was ready in time.
 MOVE_CODES = (0, 4)
 
 
@@ -89,8 +89,8 @@ class HarmedFleet(FleetWorld):
         self.backs.append(Back(harm, seconds, time.monotonic() - since))
 
     def _desert(self, node: Node) -> None:
-        """It answers nobody any more, so its clients leave it. What it confirms of its own log must
-        have been so now."""
+        """The node answers no client any more, so they leave it. Its late confirmations about its
+        own log must be true as of now."""
         place, log = self.history.events[-1], node.serves
         for one in self.travellers:
             if one.at is node:
@@ -127,7 +127,7 @@ class HarmedFleet(FleetWorld):
         self._back(Harm.STOPPED, since)
 
     def moved(self, owner: Node) -> None:
-        """What can't be done in time, on a busy machine, stays as it was."""
+        """Move a log. On a busy machine a move may not be done in time, and is tried again."""
         since, log, [heir] = time.monotonic(), owner.serves, self._waiting()
         for left in range(3, -1, -1):
             said = self._said(self._asked(log, heir))
@@ -151,7 +151,7 @@ class HarmedFleet(FleetWorld):
         return self.command("log", "move", log, f"{heir.host}:{heir.port}")
 
     def _said(self, asked: "subprocess.Popen[str]") -> str:
-        """What the command for a move says when it has ended, however it went."""
+        """The output of the command for a move, with or without success."""
         self.until(lambda: asked.poll() is not None, "the command ends")
         said, _ = asked.communicate()
         assert asked.returncode in MOVE_CODES, said

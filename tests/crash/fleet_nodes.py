@@ -69,7 +69,7 @@ class Node:
         return self.gateway.port
 
     def _does(self, role: str) -> dict[str, object]:
-        """What its gateway said when it began to do this; {} if it does something else."""
+        """The gateway's event of its present role; {} if that is another one."""
         said = self.gateway.latest(ROLES) if self.gateway.running else {}
         return said if said.get("event") == role else {}
 

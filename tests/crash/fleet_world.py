@@ -58,7 +58,7 @@ HOT, HOT_QUEUE = "hot.now", "hot.work"
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "journal": {"put_ms_max": 1_000, "put_linger_ms": 2, "put_settlement_linger_ms": 5},
     "commit": {"interval_ms": 200},
-    "security": {"anonymous": True},  # of namespaces that nobody else is in
+    "security": {"anonymous": True},  # in namespaces of this test alone
     # What clients and gateways send again isn't kept twice.
     "topic": {"duplicates_messages": 100_000},
 }
@@ -194,7 +194,7 @@ class FleetWorld:
 
     @property
     def whole(self) -> bool:
-        """Each log has an owner, somebody stands by, one relays, and each client has its links."""
+        """Each log has an owner, a gateway stands by, one relays, and clients have their links."""
         return (
             self.served() == set(LOGS)
             and any(node.waits for node in self.nodes)
@@ -220,7 +220,7 @@ class FleetWorld:
         time.sleep(TURN_SECONDS)  # the stimulus: clients' turns, not as fast as they can
 
     def _look(self, now: float) -> None:
-        """Who has ended is started again, a moment later, as a standby."""
+        """Start each gateway that has ended again, a moment later, as a standby."""
         for node in self.nodes:
             if (code := node.reaped()) is not None:
                 assert code in node.codes, f"{node}: {code}\n{node.gateway.log[-1500:]}"
@@ -318,8 +318,8 @@ class FleetWorld:
         return Checker(once=True).read(self.history).report()
 
     def _audit(self) -> None:
-        """All the money is there: soon, as a transaction whose end nobody has said holds coins
-        until its logs have asked one another."""
+        """Wait until all the money is there: a transaction without a known end holds coins until
+        its logs have asked one another."""
         self._bank_rests.set()
         self._banking.join()
         assert self.bank.committed
@@ -354,7 +354,7 @@ class FleetWorld:
                 return
 
     def verify(self) -> None:
-        """What `distributary verify` says of the lake; it must be sound."""
+        """Run `distributary verify` on the lake, which must be sound."""
         done = self.command("verify", "--deep")
         said, _ = done.communicate()
         assert done.returncode == 0, f"verify says:\n{said}"

@@ -1,8 +1,8 @@
-"""What the clients of a crash test did and saw, in the order in which they did and saw it.
+"""Events of the clients of a crash test, in the order in which they happened.
 
-A client writes down what it is about to do (`Publish`, `Settle`) before it does it, and that it
-was done (`Published`, `Settled`) when the gateway said so. What was begun and never answered is
-unknown: it may have happened or not.
+A client records an action (`Publish`, `Settle`) before it does it, and its confirmation
+(`Published`, `Settled`) when the gateway gives it. An action that was never answered is unknown: it
+may have happened or not.
 """
 
 import json
@@ -139,8 +139,8 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Harmed:
-    """Some gateways of a fleet may lose their logs from here on, or what they hold at others, and
-    nobody knows when: who holds which message isn't known until `Recovered`."""
+    """Some gateways of a fleet may lose their logs from here on, or their links at others, at an
+    unknown time: the holders of messages are unknown until `Recovered`."""
 
     what: str
 
@@ -208,6 +208,6 @@ class History:
         return iter(self.events)
 
     def save(self, path: Path) -> None:
-        """One JSON object a line, for whoever looks for the cause of a failure."""
+        """Write one JSON object a line, to find the cause of a failure."""
         lines = [json.dumps({"event": type(e).__name__, **asdict(e)}) for e in self.events]
         path.write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""What goes on in each log after a moment: read from the history as it grows."""
+"""Progress of each log after a moment, read from the history as it grows."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,5 +1,5 @@
-"""What is done to a home, by name. Each scenario starts with a gateway that works and leaves one
-that works; in between it harms it. The same draw gives the same harm, though not the same moment.
+"""Harms to a home, by name. Each scenario starts with a gateway that works and leaves one that
+works; in between it harms it. The same draw gives the same harm, though not the same moment.
 """
 
 import random
@@ -219,7 +219,7 @@ def torn_writes(times: int) -> Scenario:
 def killed_jobs(times: int) -> Scenario:
     """The job that turns the log into tables is killed while the gateway works: its JVM at some
     call that changes a file, then all of it at some time. The next run converges: its tables are
-    those of a job that nobody has disturbed."""
+    those of an undisturbed job."""
 
     def killed(world: World, layer: Layer, seconds_max: float) -> None:
         world.work_for(100)
@@ -312,7 +312,7 @@ def handed_over(times: int) -> Scenario:
 def torn_frames(times: int) -> Scenario:
     """The last frame was written and not synced; one of its bytes is another, or it is cut off.
 
-    The gateway cuts it: nobody was told that it was accepted.
+    The gateway cuts it: no client was told that it was accepted.
     """
 
     def harm(world: World) -> None:

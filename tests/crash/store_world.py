@@ -189,7 +189,7 @@ class StoreWorld(World):
         self.work(done, "the next owner has merged")
 
     def _harm(self, owner: Gateway, pid: int, harm: str) -> None:
-        """What is done to the owner; its clients go on as long as it may hear them."""
+        """Harm the owner; its clients go on as long as it may hear them."""
         match harm:
             case "killed":
                 os.kill(pid, signal.SIGKILL)
@@ -233,7 +233,8 @@ class StoreWorld(World):
         return True
 
     def settle_down(self) -> None:
-        """Nobody waits for the home any more, and its owner has patience with the machine."""
+        """End with one gateway: none waits for the home, and its owner has patience with the
+        machine."""
         assert self.waiting is not None
         self.waiting.stop()
         former, self.gateway = self.gateway, self.waiting

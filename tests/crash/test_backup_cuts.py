@@ -100,8 +100,8 @@ EVERY_OF_LAKE = 12
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
 def test_a_cut_restore_of_a_lake_is_repeated(tmp_path: Path, power: bool) -> None:
-    """Until all of it is there each log has the mark, by which nobody serves it, or nothing; and
-    lake.json comes when all are whole."""
+    """Until all of it is there each log has the marker, with which no gateway serves it, or
+    nothing; and lake.json comes when all are whole."""
     copy, root = tmp_path / "copy", tmp_path / "restored"
     backed_up_lake(tmp_path / "lake", copy)
     homes = (root, root / "logs" / "orders")

@@ -24,8 +24,8 @@ KILLED_AT = (
 
 @pytest.mark.parametrize("durability", ["journal", "delta"])
 def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, durability: str) -> None:
-    """Killed at each named point and at random moments: every coin is there once, and each version
-    of the log that anybody can read has all of the money."""
+    """Killed at each named point and at random moments: every coin is there once, and each readable
+    version of the log has all of the money."""
     draw = random.Random(f"{crash_seed}/bank/{durability}")
     settings = {**SETTINGS, "journal": {**SETTINGS["journal"], "durability": durability}}
     gateway = Gateway(tmp_path, settings)

@@ -30,7 +30,7 @@ def test_a_fleet_goes_on_when_it_loses(tmp_path: Path, crash_seed: int, kind: st
 
 
 def test_a_log_goes_on_when_new_messages_pass_through_it() -> None:
-    """What was sent or settled before says nothing of the time after."""
+    """Messages sent or settled before prove nothing about the time after."""
     history = History()
     history.add(Publish("rain/p/0", "rain", "p", 0, kept=True))
     progress = Progress(history, LOG_OF)

@@ -65,7 +65,7 @@ class PreparedBank(Bank):
         self._balance[ACCOUNTS[0]] = COINS
 
     def _done(self) -> None:
-        """What was decided is true."""
+        """Apply the decided transfer to the expected balances."""
         if self._decided is not None:
             _, giver, taker, count = self._decided
             self._balance[giver] -= count

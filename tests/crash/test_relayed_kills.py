@@ -54,7 +54,7 @@ def fleet(tmp_path: Path, placement: Placement) -> Fleet:
 
 
 class Load:
-    """What was accepted, what came and when, and when the owner was killed and there again."""
+    """Messages accepted, messages that came with their times, and times of the owner's kills."""
 
     def __init__(self, fleet: Fleet, chance: random.Random) -> None:
         self.fleet, self.chance = fleet, chance
@@ -171,7 +171,7 @@ def test_an_owner_is_lost_under_load(
     async def work() -> None:
         async with at(fleet.main, container_id="load") as first:
             consuming = asyncio.create_task(load.consume(subscribe))
-            await load.consuming.wait()  # what a topic gets before, nobody is owed
+            await load.consuming.wait()  # no subscription is owed earlier messages of a topic
             publishing = [load.publish(str(nth), address) for nth in range(PUBLISHERS)]
             await asyncio.gather(load.harm(change), *publishing)
             deadline = time.monotonic() + 60

@@ -72,8 +72,8 @@ def rows_of(home: Path) -> list[dict[str, Any]]:
 
 
 def by_transaction(home: Path) -> tuple[dict[str, Counter[str]], Counter[str], Counter[str]]:
-    """What each transaction of several logs does to the accounts of this log, by the unique part
-    of its id; what all others do; and how often each event is there."""
+    """Changes of this log's accounts by each transaction of several logs, by the unique part of its
+    id; changes by all others; and the number of each event."""
     shared: dict[str, Counter[str]] = {}
     own, events = Counter[str](), Counter[str]()
     groups: dict[int, list[dict[str, Any]]] = {}
@@ -119,8 +119,8 @@ def check(home: Path) -> int:
 
 @pytest.mark.parametrize("client", ["main", "other", "third"])
 def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, client: str) -> None:
-    """No coin is lost or made, each transfer is in both logs or in none, and in the end nothing
-    waits: who was killed hears what was decided, whoever decided."""
+    """No coin is lost or made, each transfer is in both logs or in none, and in the end no
+    transaction waits: a killed gateway hears the decision, whichever log decided."""
     draw = random.Random(f"{crash_seed}/shared/{client}")
     lake = Lake(tmp_path, client)
     bank = Bank(draw, lake.killed)

@@ -46,11 +46,11 @@ class Moment(NamedTuple):
 #: The client is at `main`, which decides: the coin goes to its queue.
 OWN = (
     Moment("orders", NOT_WRITTEN, 1, UNKNOWN, False),  # it was asked to prepare
-    Moment("orders", SYNCED, 1, UNKNOWN, False),  # it has, and nobody heard
+    Moment("orders", SYNCED, 1, UNKNOWN, False),  # it has, and has told no other
     Moment("main", NOT_WRITTEN, 1, NOTHING, False),  # the other one has prepared
-    Moment("main", SYNCED, 1, NOTHING, True),  # it is decided, and nobody heard
+    Moment("main", SYNCED, 1, NOTHING, True),  # it is decided, and not told
     Moment("orders", NOT_WRITTEN, 2, "", True),  # it was told
-    Moment("orders", SYNCED, 2, "", True),  # it has committed, and nobody heard
+    Moment("orders", SYNCED, 2, "", True),  # it has committed, and has told no other
     Moment("main", NOT_WRITTEN, 2, "", True),  # all have it, and that isn't written
 )
 #: The client is at `main`, the coin goes to `prices`, and `orders` decides, by its name.
@@ -65,7 +65,7 @@ BETWEEN = (
 
 
 def rows(manager: Manager) -> list[dict[str, Any]]:
-    """What a gateway lists of all logs that there are."""
+    """The transactions of all logs that a gateway lists."""
     part = manager.done("QUERY", TRANSACTION)
     return [dict(zip(part["attributeNames"], row, strict=True)) for row in part["results"]]
 
@@ -161,7 +161,7 @@ def working(lake: Lake, user: str = "") -> Iterator[Transacted]:
 
 
 def heard(session: Transacted, discharge: int) -> str:
-    """What the client hears."""
+    """The condition in the client's answer to its discharge; NOTHING if the link ends first."""
     session.jms.socket.settimeout(PATIENCE)
     while discharge not in session.states:
         try:
@@ -217,7 +217,7 @@ def test_the_gateway_of_the_client_is_lost_between_two_other_logs(tmp_path: Path
 
 
 def test_the_client_is_lost_when_it_is_being_decided(tmp_path: Path) -> None:
-    """All of it is done, without anybody who waits."""
+    """All of its work is done, without a client that waits."""
     lake = Lake(tmp_path, "main")
     with working(lake) as session:
         paused(lake, session, "main", NOT_WRITTEN, 1)
@@ -244,7 +244,7 @@ def test_another_owner_takes_over_what_was_prepared(tmp_path: Path) -> None:
 
 
 def test_the_client_waits_no_longer_than_a_link_does(tmp_path: Path) -> None:
-    """What is decided is answered so, though a log that has prepared stays away: it will be."""
+    """A decided commit is answered as done, though a prepared log stays away: it will commit."""
     lake = Lake(tmp_path, "main", DISTRIBUTARY_FLEET_OWNER_WAIT_MS="1000")
     with working(lake) as session:
         lake.layers["orders"].arm(Fault(POINTS[NOT_WRITTEN], "kill", 2))

@@ -22,7 +22,7 @@ from test_shared_moments import (
     working,
 )
 
-#: So long a gateway may stand still, and nobody misses it.
+#: A gateway may stand still so long without being taken for lost.
 PATIENT = {"DISTRIBUTARY_OWNER_LEASE_MS": "30000"}
 
 
@@ -94,7 +94,7 @@ def test_a_log_moves_where_another_log_decides(tmp_path: Path, move: Move) -> No
 def test_the_log_that_decided_moves_while_another_is_away(
     tmp_path: Path, to: str, decides: str, other: str, hears: str
 ) -> None:
-    """Nobody but the next owner can tell it."""
+    """Only the log's next owner can tell the decision."""
     lake = Lake(tmp_path, to, **PATIENT)
     with working(lake) as session, ExitStack() as ends:
         discharge = paused(lake, session, decides, SYNCED, 1)

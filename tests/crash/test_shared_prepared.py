@@ -27,7 +27,7 @@ class Moment(NamedTuple):
 WHILE_PREPARED = {NOT_WRITTEN: False, SYNCED: True}
 WHILE_ENDED = (
     Moment("main", NOT_WRITTEN),
-    Moment("main", SYNCED),  # and nobody has heard
+    Moment("main", SYNCED),  # and no other was told
     Moment("orders", NOT_WRITTEN),  # it was told
     Moment("orders", SYNCED),
 )
@@ -49,7 +49,7 @@ def waits(lake: Lake) -> bool:
 
 
 def ended(lake: Lake, verb: str) -> Answer:
-    """What a transaction manager hears that says so once more after a kill."""
+    """The answer to a transaction manager that repeats its request after a kill."""
     return asking(lake).ask(verb, TRANSACTION, ID)
 
 
@@ -74,7 +74,7 @@ def test_the_log_that_decides_is_killed_while_it_prepares(tmp_path: Path, point:
 @pytest.mark.parametrize("verb", ["COMMIT", "ROLLBACK"])
 @pytest.mark.parametrize("moment", WHILE_ENDED, ids=lambda one: f"{one.log} {one.point}")
 def test_a_gateway_is_killed_while_it_ends(tmp_path: Path, moment: Moment, verb: str) -> None:
-    """What the transaction manager said is done in both logs, if it says so until it is heard."""
+    """The transaction manager's word is done in both logs, if it repeats it until it is heard."""
     lake = Lake(tmp_path, "main", DISTRIBUTARY_FLEET_OWNER_WAIT_MS="1000")
     with working(lake) as session:
         mark(lake, session)
@@ -86,7 +86,7 @@ def test_a_gateway_is_killed_while_it_ends(tmp_path: Path, moment: Moment, verb:
         manager.peer.turn()
         lake.killed(moment.log)
         lake.start(moment.log)
-        # The owner of a third log is away: what isn't found may be there, so nobody says 404.
+        # The owner of a third log is away: the id may be there, so the answer isn't 404.
         assert ended(lake, verb).status in (204, 500)
         lake.ends()
         assert lake.coins() == ((0, 1) if verb == "COMMIT" else (1, 0))

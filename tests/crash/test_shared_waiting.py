@@ -1,4 +1,4 @@
-"""What of transactions over several logs waits is seen: for which log, since when, and by whom."""
+"""Waiting transactions over several logs are listed: for which log, since when, and whose."""
 
 import json
 import time
@@ -36,7 +36,7 @@ manage = ["*", "queue://*"]
 
 
 def listed(log: str, lake: Lake, *, code: int = 0) -> list[Row]:
-    """What the command lists by a gateway."""
+    """The rows that the command lists at a gateway."""
     address = f"amqp://127.0.0.1:{lake.gateways[log].port}"
     done = CliRunner().invoke(transaction, ["list", "--json", "--gateway", address])
     assert done.exit_code == code, done.output
@@ -127,7 +127,7 @@ def test_who_manages_everything_sees_what_is_decided(tmp_path: Path) -> None:
             other = manager(user)
             assert rows(other) == []
             for verb in ("READ", "COMMIT", "ROLLBACK"):
-                # Another log, which is away, may have it: nobody says that it isn't there.
+                # Another log, which is away, may have it: the answer isn't that it is unknown.
                 said = other.ask(verb, TRANSACTION, name)
                 assert said.status >= 400, verb
                 assert "decided" not in said.text

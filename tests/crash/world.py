@@ -146,7 +146,7 @@ class World:
         return not self.gateway.running
 
     def set_schema(self, topic: str, definition: str) -> None:
-        """The topic has this JSON Schema from now on; nobody is refused for it."""
+        """The topic has this JSON Schema from now on; no publisher is refused for it."""
         with Peer(self.gateway.port) as peer:
             Manager(peer).done("UPDATE", "schema", topic, format="json", definition=definition)
 
@@ -300,7 +300,7 @@ class World:
         standby is gone and the first one serves again."""
         standby = self._standby()
         standby.spawn()
-        self.restless = False  # an owner that is paused answers nobody
+        self.restless = False  # a paused owner answers no client
         self.work(lambda: bool(standby.events("standby.waiting")), "a standby waits")
         fired = self.layer.fired
         self.arm(fault)
@@ -349,7 +349,7 @@ class World:
         until(lambda: bool(standby.events("listening")), "the standby serves", PATIENCE)
         assert self._ended(former, How.STOPPED) == 0, former.log[-1500:]
         assert not [bug for name in Gateway.BUGS for bug in former.events(name)], former.log
-        assert former.events("owner.leaves"), "it knew of nobody who waits"
+        assert former.events("owner.leaves"), "it knew of no standby that waits"
         assert self.connect()
 
     def _standby(self) -> Gateway:
@@ -400,7 +400,7 @@ class World:
         return (self.home / "dispatch").exists()
 
     def verify(self) -> None:
-        """What `distributary verify` says of the home; it must be sound."""
+        """Run `distributary verify` on the home, which must be sound."""
         words = ("verify", "--home", str(self.home))
         if self._inside:
             command = [*self._inside, *Gateway.COMMAND, *words]
