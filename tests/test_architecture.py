@@ -147,7 +147,7 @@ OURS = frozenset(named(path) for path in files())
 
 
 def file_of(name: str) -> str | None:
-    """The file of ours that a dotted name lies in; None if it is somebody else's."""
+    """The file of ours that a dotted name lies in; None if it isn't ours."""
     parts = name.split(".")
     if parts[0] == "distributary":
         parts = parts[1:]
@@ -163,7 +163,7 @@ def file_of(name: str) -> str | None:
 
 
 def imports(tree: ast.AST) -> Iterator[Import]:
-    """What a file imports, wherever in it the import stands."""
+    """The imports of a file, at any place in it."""
     for node in ast.walk(tree):
         match node:
             case ast.Import():
@@ -244,7 +244,7 @@ def arrows() -> dict[str, dict[str, str]]:
 
 
 def circles(edges: Mapping[str, Iterable[str]]) -> list[frozenset[str]]:
-    """What is in a circle with something else: strongly connected parts of two and more."""
+    """Circles: strongly connected parts of two nodes and more."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -331,12 +331,12 @@ def test_the_arrows_are_those_of_the_code() -> None:
 
 
 def test_no_rooms_go_in_a_circle() -> None:
-    """What imports each other is one room."""
+    """Rooms that import each other would be one room."""
     assert not circles(arrows())
 
 
 def test_no_files_go_in_a_circle() -> None:
-    """What imports each other is one file; imports for types count, too."""
+    """Files that import each other would be one file; imports for types count, too."""
     edges = {
         named(path): {
             one.file
@@ -380,8 +380,8 @@ def test_file_names_are_there_once() -> None:
 
 
 def late_calls(tree: ast.AST) -> Iterator[str]:
-    """What is filled in after a thing was made: attributes without a value until later, callbacks
-    that somebody else assigns, `bind`; and constructors that take too much to be read."""
+    """Parts of an object that are filled in later: attributes without a value at first, callbacks
+    that other code assigns, `bind`; and constructors with too many arguments to be read."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == "bind":
             yield f"{node.lineno} {node.name}: what a thing needs it gets when it is made"
@@ -423,8 +423,8 @@ def assigned_from_outside(tree: ast.AST, names: Iterable[str]) -> Iterator[str]:
 
 
 def test_nothing_is_filled_in_later(trees: dict[str, ast.Module]) -> None:
-    """Whoever reads a constructor knows what the thing has, and "go to definition" finds who is
-    called (`ingest.gateway.message_loop` is where the parts meet)."""
+    """A constructor shows all parts of its object, and "go to definition" finds the called function
+    (the parts meet in `ingest.gateway.message_loop`)."""
     slots = {name for tree in trees.values() for name in callable_attributes(tree)}
     bad = [
         f"{path}:{what}"

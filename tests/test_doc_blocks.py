@@ -26,7 +26,8 @@ from distributary.pipeline.subscriptions import owned_names, permission, policy_
 
 SHOWN = "shows what a command says"
 DRAWN = "is a picture"
-#: Whoever changes the machine, starts a cluster or takes hours isn't run; what it uses is checked.
+#: A block that changes the machine, starts a cluster or takes hours isn't run; its parts are
+#: checked.
 SAME = "the same is done by "
 #: The blocks that are read here.
 READ = "tests/test_doc_blocks.py::test_settings_are_what_their_reader_takes"
@@ -285,7 +286,7 @@ TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 
 
 def by_of(block: Block) -> str | None:
-    """What the table says of a block: the longest beginning that fits, then its kind."""
+    """The table's word on a block: by the longest beginning that fits, else by its kind."""
     rows = RUN.get(block.page, {})
     fits = [said for said in rows if not said.endswith(":") and block.first.startswith(said)]
     if fits:

@@ -1,4 +1,4 @@
-"""What the documents say of tests, settings, files and names is so."""
+"""Statements of the documents about tests, settings, files and names are true."""
 
 import ast
 import re
@@ -85,7 +85,7 @@ def test_every_default_on_the_page_of_limits_is_the_settings() -> None:
 
 
 def test_every_limit_of_the_settings_is_on_the_page() -> None:
-    """What ends in `_max` is a limit; those of a redelivery's delay bound no memory."""
+    """A setting that ends in `_max` is a limit; that of a redelivery's delay bounds no memory."""
     gateway, jobs, console = limits_page()
     ours = tomllib.loads((ROOT / "conf" / "console.toml").read_text())
     named = set(re.findall(r"\w+", console))

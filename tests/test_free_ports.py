@@ -1,4 +1,4 @@
-"""Ports that tests choose and listen at later are nobody else's."""
+"""Ports that tests choose and listen at later are taken by no other process."""
 
 import subprocess
 import sys

@@ -1,6 +1,6 @@
 """Docstrings, comments and messages name the thing they speak of: no "whoever", no "nobody".
 
-A sentence such as "nobody knows whether somebody waits" is a riddle to a reader who doesn't know
+A sentence such as `nobody knows whether somebody waits` is a riddle to a reader who doesn't know
 that it is about consumers and a gateway.
 """
 
@@ -15,8 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("pipeline", "ingest", "jobs", "client", "examples")
-#: Parts of the tests. Of their strings only docstrings and messages of assertions are prose.
-TESTS = ("tests/conftest.py", "tests/support", "tests/ingest")
+#: Of strings of tests only docstrings and messages of assertions are prose; the others are data.
+TESTS = ("tests",)
 RIDDLES = re.compile(r"\b([Ww]ho(?:m|se)?ever|[Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybody)\b")
 #: A docstring begins with a noun or a verb.
 NO_NOUN = re.compile(r"\s*(What|Who|Whom|Whoever|Nobody|Somebody)\b")

@@ -44,7 +44,7 @@ def test_the_client_needs_neither_gateway_nor_tables_nor_spark() -> None:
 
 
 def test_types_and_values_are_the_same() -> None:
-    """What a type checker sees is what is imported when a name is asked for."""
+    """A type checker sees the same names as an import that asks for them."""
     tree = ast.parse(Path(distributary.__file__).read_text())
     seen = {
         alias.asname or alias.name: (node.module, alias.name)

@@ -1,5 +1,5 @@
-"""What tests wait for: a state, for as long as a busy machine takes. A test that can't hold on one
-is red by chance, and costs the work of all. Each rule names every offender with its line.
+"""Tests wait for a state, for as long as a busy machine takes. A test that can't hold on one is red
+by chance, and costs the work of all. Each rule names every offender with its line.
 
 Where time itself is what a test is about, its line says so: `# the stimulus: ...`. It must hold
 then however late the line is reached, and however late it goes on behind it.

@@ -1,4 +1,4 @@
-"""What attackers say, frame by frame, and how long they listen."""
+"""Frames of attackers, and the time for which they listen."""
 
 import struct
 import sys

@@ -1,7 +1,7 @@
-"""What hostile peers do to a gateway beside its witness: each attack by a name.
+"""Attacks of hostile peers on a gateway beside its witness: each by a name.
 
-An attack connects, says what it has to say and reads what comes; a gateway that ends it is right.
-Everything is laid out before it is sent, so that the attacker's own work is little.
+An attack connects, sends its frames and reads the answers; a gateway that ends it is right. All
+frames are laid out before they are sent, so that the attacker's own work is little.
 """
 
 import struct
@@ -52,14 +52,14 @@ from tests.bench.attack_frames import (
 
 #: A number that stands for a delivery's in a frame that is sent many times.
 NUMBER = 0x7E57AB1E
-#: A permission that lets nobody see anything.
+#: Permissions by which no user sees anything.
 BLIND = '["*"]\npublish = ["*"]\nconsume = ["*"]\ncreate = ["*"]\n'
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What is done to the gateway on this port; `before` is done before the witness begins, and
-    what it gives is held until the end. `settings` are the gateway's."""
+    """An attack: `run` is done to the gateway on a port; `before` is done before the witness
+    begins, and its result is held until the end. `settings` are the gateway's."""
 
     run: Callable[[int, object], None]
     before: Callable[[int], object] | None = None
@@ -104,7 +104,7 @@ def command_of_nulls(port: int, _held: object) -> None:
 
 
 def disposition_of_nulls(port: int, _held: object) -> None:
-    """A state that nobody knows, and an error with such an info."""
+    """An unknown state, and an error with such an info."""
     error = make("rejected", error=make("error", condition="x:y", info={symbol("i"): nulls(1_000)}))
     say(
         port,
@@ -264,7 +264,7 @@ def with_subscriptions(port: int) -> object:
 
 
 def query_of_nothing(port: int, _held: object) -> None:
-    """Queries by somebody who sees nothing of it all."""
+    """Queries by a user who sees none of the subscriptions."""
     ask(port, *[request("QUERY", "subscription", "x", {})] * 30)
 
 

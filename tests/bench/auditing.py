@@ -1,4 +1,4 @@
-"""What the audit costs: all checks over a home of a million messages, and a tenth of it.
+"""Cost of the audit: all checks over a home of a million messages, and a tenth of it.
 
 The tables are made by Spark as `materialize` would leave them: a shared subscription whose four
 workers settled everything in turns, and one with a selector that is true of half. Nothing is at
@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - how everybody who knows Spark writes it
+from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 
 from distributary.jobs.session.session import session
 from distributary.jobs.views.audit_run import Settings, build
@@ -172,7 +172,7 @@ def _highest_mb(spark: SparkSession) -> float:
 
 
 def _cpu_seconds(spark: SparkSession) -> float:
-    """What the JVM has used of the processors: on a machine that others load time says little."""
+    """The JVM's processor time: on a machine with other load, elapsed time says little."""
     pid = spark._jvm.java.lang.ProcessHandle.current().pid()
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

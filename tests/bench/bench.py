@@ -1,4 +1,4 @@
-"""What the cases are made of: a server, numbers to scale with, and loads that are run on it."""
+"""Parts of the cases: a server, numbers to scale with, and loads that are run on it."""
 
 import itertools
 import json
@@ -39,9 +39,9 @@ class Settings:
 
 @dataclass(slots=True)
 class Measurement:
-    """What one or more runs of a case gave; `messages` is what the CPU is divided by.
+    """Results of one or more runs of a case; the CPU time is divided by `messages`.
 
-    `facts` are what only this case measures, each by a name that ends in its unit.
+    `facts` are figures of this case alone, each by a name that ends in its unit.
     """
 
     rates: list[float] = field(default_factory=list)
@@ -127,7 +127,7 @@ class Bench:
         return Spec(**(base | more))
 
     def subscribe(self, subscriptions: Sequence[str], topic: str) -> None:
-        """Make durable subscriptions that nobody consumes: from now on they are owed."""
+        """Make durable subscriptions without consumers: from now on they are owed messages."""
         for subscription in subscriptions:
             peer = Peer(self.server.endpoint)
             peer.attach(frames.shared_durable(subscription, topic))

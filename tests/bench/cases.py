@@ -58,14 +58,14 @@ HOSTILE_GROWN_MB_MAX = 400
 
 
 def hostile_rss_mb() -> int:
-    """What docs/limits.md adds up to, with the gateway's own."""
+    """The sum of the limits in docs/limits.md and the gateway's own memory."""
     most = together(load(environment={}))
     return OWN_MB + (most.gateway + HOSTILE_CONNECTIONS * most.connection) // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a case must reach; None where nothing is asked."""
+    """The limits that a case must keep; None where there is none."""
 
     messages_per_second_min: float | None = None
     p50_ms_max: float | None = None

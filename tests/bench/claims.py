@@ -1,5 +1,5 @@
-"""What subscriptions cost a publisher and each other: ten selectors on one topic, a thousand
-subscriptions that nobody consumes, ten thousand patterns, and messages with header attributes."""
+"""Costs of subscriptions for a publisher and each other: ten selectors on one topic, a thousand
+subscriptions without consumers, ten thousand patterns, and messages with header attributes."""
 
 import statistics
 import time
@@ -13,9 +13,9 @@ from tests.bench.server import fresh_home
 
 #: Subscriptions with selectors, of which each matches one in so many messages.
 SELECTED: Final = 10
-#: Subscriptions that nobody consumes, and the messages of a round that they are owed.
+#: Subscriptions without consumers.
 IDLE: Final = 1_000
-#: So few of them.
+#: A few of such subscriptions.
 FEW: Final = 50
 #: Subscriptions of patterns that the topic doesn't match.
 PATTERNS: Final = 10_000
@@ -63,8 +63,8 @@ def _consumed_by_ten(bench: Bench, measurement: Measurement, *, selecting: bool)
 
 
 def idle_1000(bench: Bench) -> Measurement:
-    """Publishing to a topic with a thousand durable subscriptions that nobody consumes, against
-    one with a single one; and a start with them."""
+    """Publishing to a topic with a thousand durable subscriptions without consumers, against a
+    topic with a single one; and a start with them."""
     measurement, count = Measurement(), bench.settings.count(ROUND)
     with fresh_home(bench.folder) as home:
         with bench.gateway(home):
@@ -85,8 +85,8 @@ def idle_1000(bench: Bench) -> Measurement:
 
 
 def idle_50(bench: Bench) -> Measurement:
-    """Memory of a gateway whose topic has so many durable subscriptions that nobody consumes, while
-    it is published to; and with a single one."""
+    """Memory of a gateway whose topic has fifty durable subscriptions without consumers, while it
+    is published to; and with a single one."""
     measurement, count = Measurement(), bench.settings.count(ROUND)
     for fact, subscriptions in (("one_mb", 1), ("many_mb", FEW)):
         with bench.fresh():

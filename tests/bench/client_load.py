@@ -48,7 +48,7 @@ async def _consumed(messages: Subscription, count: int) -> None:
 
 
 async def run(port: int, topic: str, count: int) -> dict[str, list[float]]:
-    """What each part took: seconds, and CPU seconds of this process."""
+    """Seconds of each part, and CPU seconds of this process."""
     found = {}
     count -= count % TASKS
     async with connect(f"amqp://127.0.0.1:{port}") as client:

@@ -22,7 +22,7 @@ from tests.bench.claims import subscribe_many
 from tests.bench.server import Server, free_port
 
 MANY: Final = 10_000
-#: Seconds for which a browser looks, and for which nobody does.
+#: Seconds for which a browser looks, and for which none does.
 LOOKED_SECONDS: Final = 30.0
 #: Seconds after which the console asks nothing more, with its connections closed.
 QUIET_SECONDS: Final = 45.0
@@ -69,7 +69,7 @@ def console(bench: Bench) -> Measurement:
 
 
 def _busy(server: Server, wait: Callable[[float], None]) -> float:
-    """What the gateway takes of a core for a while, in per cent."""
+    """The gateway's share of a core for a while, in per cent."""
     began, cpu = time.monotonic(), server.cpu().total
     wait(LOOKED_SECONDS)
     return (server.cpu().total - cpu) / (time.monotonic() - began) * 100

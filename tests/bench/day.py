@@ -33,7 +33,7 @@ HANDED_BACK: Final = 60
 
 @dataclass(slots=True)
 class Log:
-    """What of one log isn't done: at publishers, who wait for accepts, and in Spark's tables."""
+    """Undone messages of one log: at publishers, who wait for accepts, and in Spark's tables."""
 
     region: int
     waiting: float = 0.0
@@ -89,8 +89,8 @@ class Day:
         return accepted
 
     def _carries(self, at: int, log: Log, whole: int, begun: int, back: int) -> float:
-        """What the machine of a log carries of it, of `whole`: another machine has it `begun`
-        seconds after the region went, and its own one `back` seconds after it came."""
+        """The rate that the machine of a log carries, of `whole`: another machine has the log
+        `begun` seconds after the region went, and its own one `back` seconds after it came."""
         out = BEGIN <= at < BEGIN + OUT
         if self.store_out:
             return 0.0 if out else whole
@@ -113,7 +113,7 @@ def offered_at(at: int) -> float:
 
 
 def rows(day: list[Second]) -> Iterator[tuple[str, str]]:
-    """What a person asks of the day."""
+    """Answers to a person's questions about the day."""
     longest, stalest = max(s.waits_s for s in day), max(s.stale_s for s in day)
     served = max((s.at for s in day if s.waits_s >= 1.5), default=0)
     fresh = max((s.at for s in day if s.stale_s >= 5), default=0)
@@ -130,7 +130,7 @@ def rows(day: list[Second]) -> Iterator[tuple[str, str]]:
 
 def draw(days: dict[str, list[Second]], file: str) -> None:
     """Rates, and below them how long accepts wait and tables lag, of each day side by side."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 (half a second, for whoever draws)
+    from matplotlib.figure import Figure  # noqa: PLC0415 (half a second, only to draw)
 
     figure = Figure(figsize=(11, 5.5), layout="constrained")
     plots = figure.subplots(2, len(days), sharex=True, squeeze=False)

@@ -1,4 +1,4 @@
-"""What decoding costs a message in this process: in columns, and one by one beside it."""
+"""Cost of decoding a message in this process: in columns, and one by one beside it."""
 
 import random
 import time

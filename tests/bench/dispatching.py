@@ -1,4 +1,4 @@
-"""What dispatch and settlement cost a delivery, by themselves: plain messages, and each feature."""
+"""Cost of dispatch and settlement for a delivery, alone: plain messages, and each feature."""
 
 import random
 import time

@@ -1,6 +1,6 @@
 """The two ends of the load: a link that publishes what was laid out before, and one that drains.
 
-Both are driven by whoever owns the poll loop: `on_readable` and `on_writable` never block, `wants`
+Both are driven by the owner of the poll loop: `on_readable` and `on_writable` never block, `wants`
 says which events they wait for. Neither looks at a message; they count.
 """
 
@@ -31,7 +31,7 @@ class Sender:
         self._at = 0
         self._credit_to = 0  #: how many messages the link may have sent in all
         self.accepted = 0
-        #: How many of the messages are due; all of them unless somebody sets the pace.
+        #: Number of messages that are due; all of them unless a case sets the pace.
         self.due = self.count
         self.peer = Peer(endpoint)
         self._window_to = self.peer.window

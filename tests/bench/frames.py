@@ -394,7 +394,7 @@ def number(value: object) -> int | None:
 
 
 def error_text(fields: Sequence[object]) -> str:
-    """What a detach, end or close says went wrong; '' if it says nothing."""
+    """The error in a detach, end or close as a text; '' if it has none."""
     for value in fields:
         if isinstance(value, Described) and value.code == ERROR and isinstance(value.value, list):
             return ": ".join(str(part) for part in value.value[:2] if part)

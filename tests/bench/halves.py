@@ -1,9 +1,9 @@
-"""What two gateways on half a core each carry, against one: each has a log of its own in one lake,
-and publishes to and drains a durable subscription. In turns, as the machine isn't alike all the
-time.
+"""Throughput of two gateways on half a core each, against one: each has a log of its own in one
+lake, and publishes to and drains a durable subscription. In turns, as the machine isn't alike all
+the time.
 
 Linux gives each gateway, with its children, half a core by a control group of its own. That needs
-root; who isn't is told so.
+root; without it the case says so.
 """
 
 from collections.abc import Iterator, Sequence

@@ -140,7 +140,7 @@ def _run(chance: random.Random, size: int, count: int) -> PublishBatch:
 def _settlements(
     backlog: Backlog, settled: list[list[range]], first: int, stop: int, at: int
 ) -> Iterator[Settlement]:
-    """What was settled of the messages `first .. stop - 1`, and begins there."""
+    """Settlements whose runs begin among the messages `first .. stop - 1`."""
     for key, runs in zip(backlog.keys, settled, strict=True):
         own = runs[max(-(-first // STRETCH), 0) : -(-max(stop, 0) // STRETCH)]
         per_row = SETTLED_AT_ONCE * EVERY // STRETCH

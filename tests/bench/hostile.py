@@ -1,4 +1,4 @@
-"""Hostile peers beside a witness: what each attack costs somebody who does nothing wrong.
+"""Hostile peers beside a witness: the cost of each attack for a client that does nothing wrong.
 
 The witness publishes 1,000 messages a second and consumes them, twice: by itself, then with the
 attacker beside it. `stall ms` is the longest that one of its messages took under attack, `quiet_ms`
@@ -31,7 +31,7 @@ LOOK_SECONDS: Final = 0.004
 
 
 def hostile(attack: Attack) -> Callable[[Bench], Measurement]:
-    """The case of this attack, or of something large that somebody may ask for."""
+    """The case of this attack, or of a large operation that a user may ask for."""
 
     def run(bench: Bench) -> Measurement:
         settings = dict(attack.settings)
@@ -104,7 +104,7 @@ def _witnessed(bench: Bench, meanwhile: Callable[[], None]) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What the loop's thread had used by then, in seconds: of a core, and of waiting for one."""
+    """Seconds that the loop's thread had used by then: of a core, and of waiting for one."""
 
     at: float
     core: float
@@ -113,7 +113,7 @@ class _Used:
 
 @contextmanager
 def _watched(server: Server) -> Iterator[list[_Used]]:
-    """What the loop's thread uses meanwhile, look by look."""
+    """The use of the loop's thread meanwhile, look by look."""
     path = Path(f"/proc/{server.pid}/task/{server.pid}/schedstat")
     seen: list[_Used] = []
     over = threading.Event()
@@ -133,7 +133,7 @@ def _watched(server: Server) -> Iterator[list[_Used]]:
 
 
 def _in_the_worst(witness: Outcome, seen: Sequence[_Used]) -> dict[str, float]:
-    """What the loop used while the message that took longest was under way."""
+    """The loop's use while the message that took longest was under way."""
     worst = max(range(len(witness.latencies_ms)), key=witness.latencies_ms.__getitem__)
     begin = witness.started + worst / RATE
     end = begin + witness.latencies_ms[worst] / 1_000

@@ -1,5 +1,5 @@
-"""What a user may rightly ask for and is much at once, beside the hostile bench's witness: the end
-of a large transaction, a rewind, a skip and a purge of much, a redrive."""
+"""Large operations to which a user has the right, beside the hostile bench's witness: the end of a
+large transaction, a rewind, a skip and a purge of many messages, a redrive."""
 
 import sys
 from collections.abc import Mapping

@@ -23,7 +23,7 @@ from tests.bench.peer import Endpoint, LoadError
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What one client shall do.
+    """The work of one client.
 
     kind      publish | one-at-a-time | steady | drain | relay
     count     messages in all: published, or to be received over all connections
@@ -67,7 +67,7 @@ class Spec:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the client saw. Times are of the monotonic clock, in seconds; latencies in ms."""
+    """Results of a client. Times are of the monotonic clock, in seconds; latencies in ms."""
 
     count: int = 0
     started: float = 0.0

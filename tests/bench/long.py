@@ -1,9 +1,9 @@
-"""What lies far back: a hundred million messages of which each subscription has one stuck, or some
-stuck here and there, or of all priorities: until the first delivery, and memory. And a queue whose
-consumer's selector matches its last message alone: until that one comes, and memory.
+"""Messages far back: a hundred million of which each subscription has one stuck, or some stuck here
+and there, or of all priorities: time until the first delivery, and memory. And a queue whose
+consumer's selector matches its last message alone: time until that one comes, and memory.
 
-The messages are real ones, written through the table's own commits; the settlements are those that
-Spark's table `cursors` says, as after a job that has folded the whole log.
+The messages are real ones, written through the table's own commits; the settlements are those in
+Spark's table `cursors`, as after a job that has folded the whole log.
 """
 
 import random

@@ -1,5 +1,5 @@
-"""What a subscription that stands still costs those that don't: a live publisher and consumer
-alone, with a stuck subscriber beside them, and with one that is offline and owed a million.
+"""Cost of a subscription that stands still for others: a live publisher and consumer alone, with a
+stuck subscriber beside them, and with one that is offline and owed a million.
 
 The rounds take turns, so that a machine that gets slower gets slower for all.
 """

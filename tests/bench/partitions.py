@@ -1,4 +1,4 @@
-"""What it costs to publish to a topic that is divided over three logs, and to consume from it, at a
+"""Cost of publishing to a topic that is divided over three logs, and of consuming from it, at a
 gateway that owns one of them: CPU of all gateways for a message, against a topic of its own log and
 one of another log. In turns, as the machine isn't alike all the time."""
 

@@ -117,8 +117,8 @@ class Peer:
             raise LoadError(f"the server answers {found!r} where {header!r} was asked for")
 
     def _expect(self, code: int) -> list[object]:
-        """The fields of the next performative of that kind; flows and transfers are kept, an end
-        that nobody asked for is an error."""
+        """The fields of the next performative of that kind; flows and transfers are kept, an
+        unexpected end is an error."""
         kept: list[frames.Frame] = []
         while True:
             self._frames.extend(frames.split(self.pending))

@@ -1,5 +1,5 @@
-"""What it costs to publish and consume through a gateway that doesn't own the topic's log: CPU of
-both gateways for a message, against the owner alone. In turns, as the machine isn't alike all the
+"""Cost of publishing and consuming through a gateway that doesn't own the topic's log: CPU of both
+gateways for a message, against the owner alone. In turns, as the machine isn't alike all the
 time."""
 
 from collections.abc import Iterator

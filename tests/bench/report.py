@@ -100,7 +100,7 @@ def screen(rows: Sequence[tuple[Case, Row]]) -> Table:
 
 
 def facts(rows: Sequence[tuple[Case, Row]]) -> Table:
-    """What only single cases measure."""
+    """The figures that only single cases measure."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("case")
     table.add_column("measured")

@@ -1,4 +1,4 @@
-"""What a gateway costs before it has anything to do: its start on an empty home, and rest."""
+"""Cost of a gateway without work: its start on an empty home, and rest."""
 
 import re
 import subprocess
@@ -72,7 +72,7 @@ def _imports() -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What all threads of a process have used up: CPU seconds, and how often they were woken."""
+    """The use of all threads of a process: CPU seconds, and how often they were woken."""
 
     cpu_seconds: float
     wakes: int
@@ -80,7 +80,7 @@ class _Used:
 
 
 def resting(bench: Bench) -> Measurement:
-    """A gateway that nobody is connected to, on a home with nothing in it."""
+    """A gateway without connections, on an empty home."""
     measurement = Measurement()
     with bench.fresh() as server:
         server.wait_quiet()

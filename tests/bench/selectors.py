@@ -1,4 +1,4 @@
-"""What selectors cost a message: one, ten different, ten equal, and ten that take turns."""
+"""Cost of selectors for a message: one, ten different, ten equal, and ten that take turns."""
 
 import time
 from array import array

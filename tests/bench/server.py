@@ -151,7 +151,7 @@ def gateway(template: str, home: Path, settings: Mapping[str, object] = {}) -> I
 
 
 def log_of(home: Path) -> Path:
-    """What the last gateway on that home said."""
+    """The file with the log lines of the last gateway on that home."""
     return home.parent / "server.log"
 
 

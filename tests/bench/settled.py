@@ -1,5 +1,5 @@
-"""The space of a log whose messages everybody has acknowledged, by what its retention says: twenty
-simulated minutes of commits, one a second, all of it settled twenty commits later."""
+"""The space of a log whose messages are all settled, by its retention: twenty simulated minutes of
+commits, one a second, each settled twenty commits later."""
 
 from collections.abc import Iterable
 from typing import Final

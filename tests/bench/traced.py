@@ -1,5 +1,5 @@
-"""What traces cost a publisher and a consumer: CPU of the gateway for a message, against a gateway
-that traces nothing. In turns, as the machine isn't alike all the time."""
+"""Cost of traces for a publisher and a consumer: CPU of the gateway for a message, against a
+gateway that traces nothing. In turns, as the machine isn't alike all the time."""
 
 import statistics
 import threading

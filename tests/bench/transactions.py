@@ -1,7 +1,7 @@
-"""What transactions cost: 1, 10, 100 messages in each, published alone, or consumed and produced.
+"""Cost of transactions: 1, 10, 100 messages in each, published alone, or consumed and produced.
 
 The same client does the same without transactions, and waits as often: until all that it published
-is accepted. What is compared is the CPU of the gateway for each message.
+is accepted. The compared figure is the CPU of the gateway for each message.
 """
 
 import select

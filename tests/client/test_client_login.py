@@ -76,7 +76,7 @@ def test_a_false_challenge_is_refused(challenge: bytes) -> None:
 
 
 def test_a_server_that_skips_its_proof_is_not_trusted() -> None:
-    """It may be anybody's."""
+    """Any host may have sent its answer."""
     with pytest.raises(LoginRefused, match="didn't show"):
         begun("SCRAM-SHA-256").feed(outcome(0))
     with pytest.raises(LoginRefused, match="proof is wrong"):

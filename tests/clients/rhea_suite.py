@@ -30,7 +30,7 @@ class SuiteFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one test; `skipped` and `failure` hold the reason, if there is one."""
+    """The result of one test; `skipped` and `failure` hold the reason, if there is one."""
 
     name: str
     failure: str = ""

@@ -36,7 +36,7 @@ def programs(page: Path, language: str) -> list[str]:
 
 
 def run(*command: str | Path, at: Gateway, program: str = "", folder: Path = ROOT) -> str:
-    """What a program says, with the gateway's port for the usual one; it must end well."""
+    """The output of a program, with the gateway's port for the usual one; it must end well."""
     done = subprocess.run(
         command,
         input=_placed(program, at),
@@ -56,7 +56,7 @@ def _placed(program: str, gateway: Gateway) -> str:
 
 
 def made_once(gateway: Gateway) -> bool:
-    """What all the programs call `billing` is one subscription, whoever made it."""
+    """Whether the subscription `billing` of all programs was made once."""
     made = [event["subscription"] for event in gateway.events("subscription.created")]
     return made.count("global/billing") == 1
 

@@ -19,7 +19,7 @@ SOON = PATIENCE
 
 
 class Capabilities(LinkOption):
-    """What a source or a target is to be able to do: `shared`, `global`, `queue`..."""
+    """Capabilities of a source or a target: `shared`, `global`, `queue`..."""
 
     def __init__(self, *words: str) -> None:
         self.words = words

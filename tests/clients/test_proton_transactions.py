@@ -28,7 +28,7 @@ class Moving(Program, TransactionHandler):
         self.receiver = container.create_receiver(self.connection, f"queue://{self.topic}")
 
     def on_sendable(self, event: Event) -> None:
-        """What is sent without credit would go behind the discharge."""
+        """Begin with credit: messages sent without it would go behind the discharge."""
         if event.sender == self.sender and not self.begun:
             self.begun = True
             self._declare()

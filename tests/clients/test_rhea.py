@@ -58,7 +58,7 @@ def _with_users(folder: Path) -> Settings:
 
 
 def _with_certificates(folder: Path) -> Settings:
-    """TLS, and nobody without a certificate of the authority; that of ann is there."""
+    """TLS, and no client without a certificate of the authority; there is one of ann."""
     authority = Authority(folder)
     authority.issue("ann", "ann")
     certificate, key = authority.issue("server", "localhost")
@@ -68,7 +68,7 @@ def _with_certificates(folder: Path) -> Settings:
 
 @pytest.mark.parametrize("name", listed())
 def test_with_rhea(name: str, results: Mapping[str, Result]) -> None:
-    """What the JavaScript test's own sentence says."""
+    """The JavaScript test's own sentence holds."""
     result = results[name]
     if result.skipped:
         pytest.skip(result.skipped)
@@ -76,7 +76,7 @@ def test_with_rhea(name: str, results: Mapping[str, Result]) -> None:
 
 
 def test_every_javascript_test_is_one_here(results: Mapping[str, Result]) -> None:
-    """What ran is what the sources name: none is forgotten, none runs unseen."""
+    """The tests that ran are those in the sources: none is forgotten, none runs unseen."""
     assert sorted(results) == sorted(listed())
     assert all(
         result.skipped.startswith("pending: ") for result in results.values() if result.skipped

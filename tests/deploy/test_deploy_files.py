@@ -1,4 +1,4 @@
-"""What `deploy/` has is what systemd, Compose and Kubernetes take, and names what there is."""
+"""Files in `deploy/` are valid for systemd, Compose and Kubernetes, and name existing things."""
 
 import copy
 import re
@@ -106,7 +106,7 @@ def test_the_container_has_what_it_copies_and_runs() -> None:
 
 
 def resources(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """What a kustomization names, by kind and name."""
+    """The resources that a kustomization names, by kind and name."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for name in yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]:
         place = folder / name

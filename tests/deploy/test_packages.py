@@ -1,4 +1,4 @@
-"""What `make dist` builds, on a machine without a compiler: the wheels in a clean environment, and
+"""Products of `make dist`, on a machine without a compiler: the wheels in a clean environment, and
 the one file from an empty folder."""
 
 import os

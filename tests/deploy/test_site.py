@@ -36,7 +36,7 @@ build_site = imported()
 
 @pytest.fixture(scope="module")
 def site() -> Path:
-    """As whoever wants it makes it; the first time that installs the builder."""
+    """The site, made by `make docs`; the first time this installs the builder."""
     done = subprocess.run(
         ["make", f"PYTHON={sys.executable}", "docs"],
         cwd=ROOT,

@@ -61,7 +61,7 @@ def node() -> Programs:
 
 @cache
 def go() -> Programs:
-    """Built by whatever Go is there: nobody is asked to have one."""
+    """The programs, built by any Go that is there: the tests don't require one."""
     if (missing := go_missing()) is not None:
         pytest.skip(missing)
     folder = BUILT / "go"

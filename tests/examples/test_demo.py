@@ -40,7 +40,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stayed(home):
-    """What the demo says with --json, and a page of its console while it stays open."""
+    """The demo's output with --json, and a page of its console while it stays open."""
     demo = subprocess.Popen(
         [*COMMAND, "--home", home, "--flights", str(FLIGHTS), "--json", "--stay"],
         stdout=subprocess.PIPE,

@@ -1,10 +1,10 @@
 """The examples of client libraries, built and run as a person runs them, with one real gateway.
 
-Goal: whoever copies an example gets a program that loses nothing, comes back by itself, and stops
-when it is told to.
+Goal: a copied example is a program that loses nothing, comes back by itself, and stops when it is
+told to.
 Method: billing subscribes, the gateway is started anew, the shop publishes ten orders of which one
-can't be billed. Then the gateway is asked: what was published, what is owed, what is a dead letter;
-a second subscription, which nobody consumes from, counts what was published.
+can't be billed. Then the gateway is asked for published and owed messages and dead letters; a
+second subscription, without consumers, counts the published ones.
 """
 
 import os
@@ -87,7 +87,7 @@ def shop(programs: Programs, port: int) -> "subprocess.CompletedProcess[str]":
 
 
 def row(manager: Manager, kind: str, name: str) -> dict[str, Any]:
-    """What the gateway says of a subscription or queue; nothing when there is none."""
+    """The gateway's row of a subscription or queue; empty if there is none."""
     answer = manager.ask("READ", kind, name)
     return answer.body if answer.status == 200 else {}
 
@@ -188,7 +188,7 @@ def test_the_spark_jobs(gateway: Gateway, tmp_path: Path) -> None:
 
 
 def submitted(gateway: Gateway, folder: Path) -> str:
-    """What the Spark examples print; they must end well."""
+    """The output of the Spark examples, which must end well."""
     jobs = str(Path(__file__).with_name("spark_jobs.py"))
     words = [sys.executable, jobs, str(gateway.home), str(folder)]
     command, variables = lent(words, environment(gateway.port))

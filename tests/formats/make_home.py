@@ -72,7 +72,7 @@ def _subscriptions(manager: Manager) -> None:
 
 
 def _first_life(gateway: Gateway) -> None:
-    """What is in the table, with all that a row can have."""
+    """Make the rows of the table, with all that a row can have."""
     with gateway, Peer(gateway.port, "worker") as peer:
         manager = Manager(peer)
         _subscriptions(manager)
@@ -97,7 +97,7 @@ def _first_life(gateway: Gateway) -> None:
 
 
 def _second_life(gateway: Gateway) -> None:
-    """What only the journal has, and a delivery without an outcome."""
+    """Make records that only the journal has, and a delivery without an outcome."""
     with gateway, Peer(gateway.port, "worker") as peer:
         orders = peer.sender("orders")
         for body, amount in (("d", 40), ("e", 50)):

@@ -1,7 +1,7 @@
 """The table that a run must walk: each performative in each state of what it names.
 
-A cell is a performative and where it is said. `legal` says what AMQP says of it (parts 2.4 to 2.7);
-what isn't legal ends somebody's link, session or connection, and nothing else.
+A cell is a performative and its place. `legal` has AMQP's rule for it (parts 2.4 to 2.7); an
+illegal frame ends the sender's link, session or connection, and nothing else.
 """
 
 from dataclasses import dataclass

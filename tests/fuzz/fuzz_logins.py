@@ -1,4 +1,4 @@
-"""What peers of random conversations say before AMQP begins: headers and logins."""
+"""Bytes of random conversations before AMQP begins: headers and logins."""
 
 import random
 import subprocess
@@ -17,7 +17,7 @@ HEADERS = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(64)),
 ]
 MECHANISMS = ["ANONYMOUS"] * 6 + ["PLAIN", "X", "SCRAM-SHA-256"]
-#: Steps of SCRAM (RFC 5802) that are no login: of nobody, of ours with a wrong proof, broken ones.
+#: Steps of SCRAM (RFC 5802) that are no login: of an unknown user, with a wrong proof, broken ones.
 SCRAM = [
     *(b"n,,n=u,r=x", f"n,,n={USER},r=abc".encode(), b"y,,n=fuzz,r=", b"p=tls-unique,,n=fuzz,r=x"),
     *(b"n,a=other,n=fuzz,r=x", b"n,,n==2C=3D,r=x", b"n,,m=x,n=fuzz,r=x", b",,,", b"n", b""),

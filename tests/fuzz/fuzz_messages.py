@@ -1,5 +1,5 @@
-"""What random conversations send inside of transfers: messages, requests to `$management`,
-commands to the coordinator.
+"""Payloads of transfers in random conversations: messages, requests to `$management`, commands to
+the coordinator.
 
 `TRANSACTION` and `TEMPORARY` stand where a value belongs that only the gateway's answers say: the
 player puts in the one that came, which is as long.

@@ -48,7 +48,7 @@ CHANNELS, HANDLES = 3, 6
 
 @dataclass
 class Session:
-    """What the peer has on a channel."""
+    """The peer's state of a channel."""
 
     links: dict[int, Wanted] = field(default_factory=dict)
     detached: set[int] = field(default_factory=set)

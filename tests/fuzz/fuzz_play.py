@@ -90,8 +90,8 @@ class Line:
 
 
 def play(port: int, acts: list[Act]) -> None:
-    """Play them. Raises Stuck; a connection that the gateway ends is no failure. OSError if nobody
-    listens."""
+    """Play them; a connection that the gateway ends is no failure. Raises Stuck, and OSError if no
+    gateway listens."""
     lines: dict[int, Line] = {}
     made: list[bytes] = []
     try:
@@ -114,7 +114,7 @@ def play(port: int, acts: list[Act]) -> None:
 
 
 def batches(acts: list[Act]) -> list[tuple[int, bytes, Act | None]]:
-    """What each connection says in one go, and what it does then."""
+    """The bytes that each connection sends in one go, and its act then."""
     found: list[tuple[int, bytes, Act | None]] = []
     connection, data = -1, bytearray()
     for act in acts:

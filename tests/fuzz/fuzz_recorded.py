@@ -1,4 +1,4 @@
-"""What real clients have sent, recorded once through a proxy, with damage drawn by a seed."""
+"""Bytes of real clients, recorded once through a proxy, with damage drawn by a seed."""
 
 import random
 import struct

@@ -36,7 +36,7 @@ async def record(listen: int, gateway: int, path: Path) -> None:
             _pass(reader, onward[1], heard[number]), _pass(onward[0], writer, bytearray())
         )
         acts: list[Act] = [Say(n, one) for n, said in heard.items() for one in frames(bytes(said))]
-        path.write_text(text(acts))  # noqa: ASYNC240 (a tool; nobody else waits)
+        path.write_text(text(acts))  # noqa: ASYNC240 (a tool; no other task waits)
 
     server = await asyncio.start_server(connected, "127.0.0.1", listen)
     await server.serve_forever()

@@ -64,7 +64,7 @@ CLIENTS = Path(gateway_process.__file__).parent
 
 
 class Finding(Exception):
-    """What is wrong, in words. `kind` is the word by which it is known again."""
+    """A fault in words. `kind` is the word by which it is known again."""
 
     def __init__(self, text: str, kind: str = "") -> None:
         super().__init__(text)

@@ -104,7 +104,7 @@ def _build_proton(folder: Path) -> None:
 
 
 def environment(folder: Path = FOLDER) -> Mapping[str, str]:
-    """What a process must have in its environment to run on what was built."""
+    """The environment of a process that runs on the sanitized build."""
     return {
         "LD_PRELOAD": " ".join(runtime(name) for name in ("libasan.so", "libubsan.so")),
         # The interpreter keeps things until its end: leaks are looked for by other tests.

@@ -1,4 +1,4 @@
-"""What several connections say, in order, as a file that one can read and play again.
+"""Acts of several connections, in order, as a file that one can read and play again.
 
 A line is a connection's number and what it does: `0 > 414d...` bytes that it sends, `0 ?` it waits
 for something to come, `0 !` it drops its socket. A line that begins with # is a remark.
@@ -72,7 +72,7 @@ def read(path: Path) -> list[Act]:
 
 
 def kind_of(data: bytes) -> str:
-    """What a frame is, for whoever reads the file."""
+    """The kind of a frame, for readers of the file."""
     if data.startswith(b"AMQP"):
         return "header"
     if len(data) > 11 and data[8:10] == b"\x00\x53":

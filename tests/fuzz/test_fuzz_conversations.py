@@ -35,8 +35,8 @@ def test_whatever_is_said_the_gateway_serves(tmp_path: Path) -> None:
 
 
 def test_whoever_must_log_in_is_heard_alike(tmp_path: Path) -> None:
-    """Where there are users: a login that is right opens, and whatever else is said there harms
-    nobody."""
+    """On a gateway with users a right login opens, and any other bytes before it harm no other
+    client."""
     with Tried(Place(tmp_path / "gateway", users=True)) as gateway:
         gateway.converse([Say(0, one) for one in (SASL_HEADER, GOOD, AMQP_HEADER, open_frame("a"))])
         assert not gateway.events("connection.failed")

@@ -77,7 +77,7 @@ def test_a_traceback_is_a_finding(tmp_path: Path) -> None:
 
 
 def test_an_unanswered_witness_is_a_finding(tmp_path: Path) -> None:
-    """What stops answering is seen, though it runs."""
+    """A witness that stops answering is seen, though it runs."""
     with Tried(Place(tmp_path / "gateway")) as gateway:
         assert gateway.process is not None
         subprocess.run(["kill", "-STOP", str(gateway.process.pid)], check=True)

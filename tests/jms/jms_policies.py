@@ -1,4 +1,4 @@
-"""What the queues of a gateway with policies are called, and what holds for each."""
+"""Queues of a gateway with policies: their names, and the policy of each."""
 
 from collections.abc import Mapping
 from pathlib import Path

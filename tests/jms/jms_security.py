@@ -1,4 +1,4 @@
-"""What a gateway with users, permissions and TLS needs, and the stores of its Java clients."""
+"""Files of a gateway with users, permissions and TLS, and the stores of its Java clients."""
 
 import sys
 from collections.abc import Mapping

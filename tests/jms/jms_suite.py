@@ -43,7 +43,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one Java test: `Class.method`, and the reason if it hasn't passed."""
+    """The result of one Java test, `Class.method`, and the reason if it hasn't passed."""
 
     name: str
     verdict: Verdict

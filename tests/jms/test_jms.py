@@ -27,7 +27,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Result]:
 
 @pytest.mark.parametrize("name", named())
 def test_with_the_qpid_jms_client(name: str, results: Mapping[str, Result]) -> None:
-    """What the Java test's own sentence says."""
+    """The Java test's own sentence holds."""
     result = results[name]
     if result.verdict is Verdict.SKIPPED:
         pytest.skip(result.reason)
@@ -35,7 +35,7 @@ def test_with_the_qpid_jms_client(name: str, results: Mapping[str, Result]) -> N
 
 
 def test_every_java_test_is_one_here(results: Mapping[str, Result]) -> None:
-    """What ran is what the sources name: none is forgotten, none runs unseen."""
+    """The tests that ran are those in the sources: none is forgotten, none runs unseen."""
     assert sorted(results) == sorted(named())
     assert all(
         result.reason.startswith("pending: ")

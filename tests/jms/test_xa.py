@@ -1,7 +1,7 @@
 """Distributed transactions with a real transaction manager (Atomikos), the Qpid JMS client by the
-`XAResource` of `examples/xa`, and a second resource (H2): whoever is killed, an order is in the
-table, its receipt in the queue and the order gone, or none of that. And what the resource tells a
-transaction manager while a log is away.
+`XAResource` of `examples/xa`, and a second resource (H2): whichever process is killed, an order is
+in the table, its receipt in the queue and the order gone, or none of that. And the resource's
+answers to a transaction manager while a log is away.
 """
 
 import os
@@ -72,7 +72,7 @@ def left(gateway: Gateway, queue: str, count: int) -> list[object]:
 
 
 def waiting(gateway: Gateway) -> list[object]:
-    """What is prepared."""
+    """The prepared transactions."""
     return [*Manager(Peer(gateway.port)).done("QUERY", "transaction")["results"]]
 
 
