@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Where the Spark of this run is lent, told to the processes that pytest starts, too."""
+    """Set the place at which the Spark of this run is lent, also for processes of pytest."""
     if PLACE not in os.environ:
         os.environ[PLACE] = tempfile.mkdtemp(prefix="lender-")
 
@@ -54,8 +54,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Whatever is made while tests are collected stays: each process would look through it again
-    and again for garbage, which is a third of what it takes to collect them the first time."""
+    """Objects made while tests are collected stay: each process would look through them again and
+    again for garbage, which takes a third of the time of the first collection of tests."""
     gc.disable()
     try:
         return (yield)
@@ -121,7 +121,7 @@ def spark() -> "SparkSession":
 
 @pytest.fixture(scope="session")
 def connect_url(spark: "SparkSession") -> str:
-    """Where a server of Spark Connect listens, which is in the JVM of `spark`."""
+    """The URL of a server of Spark Connect in the JVM of `spark`."""
     assert spark
     return lender().connect_url()
 

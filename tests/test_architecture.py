@@ -450,7 +450,7 @@ def test_what_is_filled_in_later_is_seen(text: str) -> None:
 
 
 def test_a_slot_that_is_filled_from_outside_is_seen() -> None:
-    """Where the attribute is said to hold a callable."""
+    """It is seen if the attribute is known to hold a callable."""
     tree = ast.parse("log.arrived = self.arrived\nself.arrived = arrived\nlog.count = 3")
     assert list(assigned_from_outside(tree, {"arrived"})) == ["1 arrived is filled in from outside"]
 

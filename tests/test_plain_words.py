@@ -19,7 +19,7 @@ ROOMS = ("pipeline", "ingest", "jobs", "client", "examples")
 TESTS = ("tests",)
 RIDDLES = re.compile(r"\b([Ww]ho(?:m|se)?ever|[Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybody)\b")
 #: A docstring begins with a noun or a verb.
-NO_NOUN = re.compile(r"\s*(What|Who|Whom|Whoever|Nobody|Somebody)\b")
+NO_NOUN = re.compile(r"\s*(What|Where|Which|Who|Whom|Whose|Whoever|Nobody|Somebody)\b")
 #: A word in quotation marks or as code is a name, and so is a value of a table's column.
 QUOTED = re.compile(r"`[^`]*`|\"\w+\"|'\w+'|\"nobody connected\"")
 

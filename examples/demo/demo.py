@@ -65,7 +65,7 @@ def run(root: Path, flights: int, *, keep: bool, as_json: bool, stay: bool = Fal
 
 
 def console_of(*, as_json: bool) -> Console:
-    """Where a demo shows how far it is; from now on Ctrl-C and SIGTERM interrupt it."""
+    """The console for a demo's progress; from now on Ctrl-C and SIGTERM interrupt the demo."""
     _listen_to_signals()
     # A copy of standard error: Spark's own words take the original's place for a while.
     return Console(file=os.fdopen(os.dup(2), "w")) if as_json else Console()

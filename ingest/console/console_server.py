@@ -33,8 +33,8 @@ from distributary.pipeline.tables.home.home import Home
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the console listens. `names`: hosts by which browsers may call it; `certificate` and
-    `key` are PEM files for TLS."""
+    """The address at which the console listens. `names`: hosts by which browsers may call it;
+    `certificate` and `key` are PEM files for TLS."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""Which standby may take a home whose owner has gone: the heir that the owner named, then any.
+"""Right of a standby to take a home whose owner has gone: first the heir's, then any standby's.
 
 An owner that hands over may name an heir by its number. Other standbys leave the home alone for
 HEIR_SECONDS after they saw it free, by their own clocks; then the heir has died or doesn't come,

@@ -24,7 +24,7 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the server listens, and who the client says it is."""
+    """The address at which the server listens, and the client's login."""
 
     host: str
     port: int

@@ -111,7 +111,7 @@ def facts(rows: Sequence[tuple[Case, Row]]) -> Table:
 
 
 def stages(rows: Sequence[tuple[Case, Row]]) -> Table:
-    """Where the server's CPU goes: microseconds per message and thread."""
+    """The server's use of CPU: microseconds per message and thread."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("case")
     table.add_column("CPU us per message by thread")

@@ -53,7 +53,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where it listens, and its process if it is on this machine (None: CPU and RSS unknown). Its
+    """A server's address, and its process if it is on this machine (None: CPU and RSS unknown). Its
     child processes count with it."""
 
     endpoint: Endpoint

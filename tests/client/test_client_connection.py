@@ -222,7 +222,7 @@ def test_an_error_of_the_application_leaves_at_once(gateway: Gateway, topic: str
 
 
 def test_the_next_server_is_tried(gateway: Gateway, topic: str) -> None:
-    """Where the first one isn't there."""
+    """The client connects to the second one if the first isn't there."""
 
     async def play() -> None:
         gone = f"127.0.0.1:{free_port()}"

@@ -119,7 +119,7 @@ def test_bytes_come_one_by_one() -> None:
     ],
 )
 def test_what_is_no_login_is_a_sentence(data: bytes) -> None:
-    """Whatever it is that listens there."""
+    """Any other bytes of a server give a sentence that names its address."""
     with pytest.raises(ClientError) as told:
         Login(SERVER, ITERATIONS_MAX).feed(data)
     assert isinstance(told.value, ConnectionFailed)

@@ -110,7 +110,7 @@ def test_what_cannot_be_written_is_a_sentence(wrong: Message) -> None:
 
 
 def test_typed_numbers_have_their_types() -> None:
-    """Where a selector or another language needs it."""
+    """A selector or another language may need such a type."""
     message = Message(properties={"n": Typed("int", 7)}, delay=1.5, annotations={"x-a": 1})
     found = decode(encoded(message, "id"))
     assert found.application_properties["n"] == Typed("int", 7)

@@ -76,7 +76,7 @@ def test_what_is_not_taken_rolls_back(gateway: Gateway, topic: str) -> None:
 
 
 def test_a_lost_connection_rolls_back(gateway: Gateway, topic: str) -> None:
-    """Whatever is done in it then says so; afterwards another transaction does it."""
+    """Any later work in the transaction raises RolledBack; another transaction does it then."""
     go = f"queue://{topic}"
 
     async def play() -> None:

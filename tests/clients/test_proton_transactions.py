@@ -108,7 +108,7 @@ class Taking(Program):
 def test_a_program_moves_messages_in_transactions(
     gateway: Gateway, topic: str, settle: bool
 ) -> None:
-    """Whatever it aborts comes again, in its old order; each message arrives once."""
+    """Messages of an aborted transaction come again, in their old order; each arrives once."""
     Filling(gateway.port, topic, COUNT).run()
     moving = Moving(gateway.port, topic, settle=settle).run()
     assert moving.errors == []

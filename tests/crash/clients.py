@@ -50,7 +50,7 @@ _STATES = {
 
 
 def named(message: Message) -> str:
-    """Which message of a publisher this is."""
+    """The name of a message: its publisher's and its number."""
     return str(message.body).split(" ", 1)[0].removeprefix('"')
 
 

@@ -1,5 +1,5 @@
-"""Where a fleet's gateways run: each node has one process after another, with or without a network
-namespace of its own. A process may serve a log, give it away, and stand by from then on."""
+"""Nodes on which a fleet's gateways run: each has one process after another, with or without a
+network namespace of its own. A process may serve a log, give it away, and stand by from then on."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
-"""Which scenarios are run: each kind once in the short round, drawn by lot in the long one.
+"""Choice of scenarios: each kind once in the short round, drawn by lot in the long one.
 
-What a round does hangs on its seed alone; when the harm comes hangs on the machine too. So the
-same seed does the same things to the gateway, but not always with the same end.
+The harms of a round depend on its seed alone; their moments depend on the machine too. So the same
+seed does the same things to the gateway, but not always with the same end.
 """
 
 import random

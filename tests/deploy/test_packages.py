@@ -105,7 +105,7 @@ def test_the_wheels_say_what_they_run_on(built: Path) -> None:
 def test_an_installation_without_a_compiler(
     built: Path, tmp_path: Path, bare: dict[str, str], python: Path
 ) -> None:
-    """Whatever else it needs comes from the index as a wheel, and Spark isn't among it."""
+    """All other packages that it needs come from the index as wheels; Spark isn't among them."""
     run(python, "-m", "venv", "--symlinks", "--without-pip", tmp_path / "clean", folder=tmp_path)
     scripts = tmp_path / "clean" / "bin"
     pip = (sys.executable, "-m", "pip", "--python", scripts / "python", *PIP_INSTALL)

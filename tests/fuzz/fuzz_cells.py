@@ -17,7 +17,7 @@ OWN, COVERED, BEYOND, INVERTED = "own deliveries", "deliveries to it", "beyond a
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Where a performative is said."""
+    """A performative and the state in which it is said."""
 
     performative: str
     where: str

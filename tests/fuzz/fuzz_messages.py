@@ -50,7 +50,7 @@ def temporary(dice: random.Random) -> str:
 
 
 def address(dice: random.Random) -> object:
-    """Where a link or a message goes."""
+    """An address of a link or a message."""
     draw = dice.random()
     if draw < 0.1:
         return temporary(dice)

@@ -73,8 +73,8 @@ class Finding(Exception):
 
 @dataclass
 class Place:
-    """Where rounds are run: a folder, and the environment of the gateways (a sanitizer's, or none
-    of its own), and whether peers must log in."""
+    """The place of rounds: a folder, the environment of the gateways (a sanitizer's, or none of its
+    own), and whether peers must log in."""
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -68,7 +68,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def unharmed(gateway: Gateway, connect: Connect, topic: str) -> Iterator[None]:
-    """Whatever a test did: another client, there before, is served after it as ever."""
+    """Another client, connected before the test, is served after it as ever."""
     peer = connect()
     receiver = peer.receiver(f"{topic}-witness")
     yield

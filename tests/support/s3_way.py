@@ -21,9 +21,9 @@ PLAN = "/~plan"
 
 @dataclass(frozen=True)
 class Plan:
-    """Which requests go wrong: of those whose method and path match, the `nth` and `times` - 1
-    after it. The store does what they ask if `lost`, and the answer is an error; otherwise they
-    don't reach it."""
+    """Requests that go wrong: of those whose method and path match, the `nth` and `times` - 1 after
+    it. If `lost`, the store performs them, and the answer is an error; otherwise they don't reach
+    it."""
 
     what: str = "(?!)"
     nth: int = 1

@@ -64,7 +64,7 @@ class Lender:
         return self._ask(_SESSION)
 
     def connect_url(self) -> str:
-        """Where the run's server of Spark Connect listens; it is started when there is none."""
+        """The URL of the run's server of Spark Connect, which is started when there is none."""
         return self._ask(_CONNECT)
 
     def _ask(self, what: bytes) -> str:

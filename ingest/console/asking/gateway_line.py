@@ -68,7 +68,7 @@ class GatewayLine:
 
     @property
     def address(self) -> str:
-        """Where the gateway answered last; before that the first address."""
+        """The address at which the gateway answered last; before that the first one."""
         return self._gateways[self._at].address
 
     def try_login(self) -> None:

@@ -116,7 +116,7 @@ def files_since(files: LogFiles, group: int) -> list[AddedFile]:
 
 
 def rows_with(lists: Any, sequence: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Which rows of a column of lists have this sequence."""
+    """The numbers of the rows of a column of lists that have this sequence."""
     hits = np.flatnonzero(lists.flatten().to_numpy() == sequence)
     offsets = lists.offsets.to_numpy() - lists.offsets[0].as_py()
     return np.unique(np.searchsorted(offsets, hits, side="right") - 1)

@@ -19,7 +19,8 @@ NAME_MAX: Final = 255
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where people come in. `secure`: over TLS; `cookie` is the name of the session's."""
+    """The pages by which users log in and out. `secure`: over TLS; `cookie` is the name of the
+    session's."""
 
     entrance: Entrance
     templates: Templates

@@ -39,8 +39,8 @@ async def may_count(visit: Visit, topic: str) -> bool:
 async def sight_of(
     visit: Visit, topics: Iterable[str], subscriptions: Mapping[str, str] | None = None
 ) -> Sight:
-    """Which of these topics the visitor may consume from, and which of these subscriptions (each
-    with the topic that it claims) they may see. Raises Unanswered and Refused."""
+    """The topics that the visitor may consume from, and the subscriptions (each given with the
+    topic that it claims) that they may see. Raises Unanswered and Refused."""
     consumed: set[str] = set()
     seen: set[str] = set()
     names = list(dict.fromkeys(topics))[:NAMES_MAX]

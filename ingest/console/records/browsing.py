@@ -55,9 +55,9 @@ _Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which messages: of `topic` (a word of the log, a pattern too), with sequences from `start` to
-    `stop - 1` (None: to the end), that `selector` selects. With `standing` only what that
-    subscription is still owed."""
+    """A question for messages: of `topic` (a word of the log, a pattern too), with sequences from
+    `start` to `stop - 1` (None: to the end), that `selector` selects. With `standing` only those
+    that its subscription is still owed."""
 
     topic: str
     selector: str | None = None
@@ -242,8 +242,8 @@ class _Selector:
         self._selections.join(self._definition)
 
     def rows(self, table: pa.Table) -> Int64s:
-        """Which rows it selects; they are by sequence. Raises InvalidRequest where it can't be
-        evaluated."""
+        """The numbers of the rows that it selects; rows are by sequence. Raises InvalidRequest if
+        it can't be evaluated."""
         messages = [bytes(one) for one in table["message"].to_pylist() if one is not None]
         offsets = np.zeros(len(messages) + 1, np.int32)
         np.cumsum([len(one) for one in messages], out=offsets[1:])

@@ -158,8 +158,8 @@ def ranges_of(
 
 
 def _longest(begins: Int64s, count: int, ranges_max: int) -> Int64s:
-    """Where ranges begin when only the longest stay by themselves: half as many as there may be,
-    and one range between any two of them."""
+    """The begins of ranges if only the longest stay by themselves: half of the ranges that there
+    may be, and one range between any two of them."""
     lengths = np.diff(begins, append=count)
     keep = np.zeros(len(begins), np.bool_)
     keep[np.argsort(-lengths, kind="stable")[: max((ranges_max - 1) // 2, 1)]] = True

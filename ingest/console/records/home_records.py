@@ -82,8 +82,8 @@ class HomeRecords:
         identity.require(self.log.uri, entry)
 
     def claimed(self, sequence: int) -> Claimed | None:
-        """Whose rights have to be asked before a message's life is shown; None if there is no such
-        message."""
+        """The topic and subscriptions for which rights must be asked before a message's life is
+        shown; None if there is no such message."""
 
         def read(snapshot: Snapshot) -> Claimed | None:
             with LogFiles(snapshot.view, self.limits.page_bytes_max) as files:

@@ -322,7 +322,7 @@ def _same(delivery: Delivery, row: SettlementOfOne) -> bool:
 
 
 class _Selected:
-    """Which selectors select one message; each text is asked once."""
+    """Results of selectors for one message; each text is evaluated once."""
 
     def __init__(self, message: StoredMessage) -> None:
         offsets = array("i", [0, len(message.data)]).tobytes()

@@ -1,8 +1,8 @@
-"""Where subscriptions stand by the log: the floor, the settled and the given-up sequences.
+"""Standings of subscriptions by the log: the floor, the settled and the given-up sequences.
 
-The fold is that of a start (`pipeline.tables.arrow.settlement_fold`). What was folded for a
-subscription is kept, and goes on with the groups that came since; the first time Spark's `cursors`
-save most of the reading, where they are.
+The fold is that of a start (`pipeline.tables.arrow.settlement_fold`). The result for a subscription
+is kept, and goes on with the groups that came since; the first time Spark's `cursors`, if they are
+there, save most of the reading.
 """
 
 from collections import OrderedDict
@@ -38,7 +38,7 @@ _GIVEN_UP: Final = pa.array(
 
 @dataclass(frozen=True, slots=True)
 class KnownStanding:
-    """Where an incarnation stands after `group`. `given_up` are those that ended without being
+    """Standing of an incarnation after `group`. `given_up` are sequences that ended without being
     accepted, as far back as rows were read: after the group `given_up_since`."""
 
     incarnation: Incarnation

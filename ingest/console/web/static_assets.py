@@ -38,7 +38,7 @@ class StaticAssets:
                 self._names[path.name] = name
 
     def address(self, name: str) -> str:
-        """Where a page finds the file of this name."""
+        """The path at which a page finds the file of this name."""
         return f"/assets/{self._names[name]}"
 
     def served(self, name: str) -> Asset | None:

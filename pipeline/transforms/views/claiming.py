@@ -1,4 +1,4 @@
-"""Which messages subscriptions claim, all of them at once."""
+"""The messages that subscriptions claim, for all subscriptions at once."""
 
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias

@@ -46,9 +46,9 @@ Sum: TypeAlias = Callable[[pa.RecordBatch, Iterable[pa.Table]], Iterator[pa.Reco
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Which columns of a table's files are read; of a table partitioned by days those from `since`
-    to `until`. Parts of files may be left out of which is known that they have no row whose first
-    column is `least` or more."""
+    """The columns that are read of a table's files; of a table partitioned by days the days from
+    `since` to `until`. A part of a file may be left out if no row of it has `least` or more in its
+    first column."""
 
     path: str
     columns: Sequence[str]

@@ -220,7 +220,7 @@ def _members(bits: BitMap64) -> Numbers:
 
 
 def _among(sequences: Numbers, members: Numbers) -> "NDArray[np.bool_]":
-    """Which of these are members; members ascend."""
+    """A mask of the sequences that are members; members ascend."""
     if not len(members):
         return np.zeros(len(sequences), bool)
     at = np.minimum(np.searchsorted(members, sequences), len(members) - 1)

@@ -135,7 +135,7 @@ class Lives:
         )
 
     def at(self, codes: Numbers, texts: list[str], groups: Numbers) -> Numbers:
-        """Which incarnation each settlement of these groups belongs to; -1 if to none."""
+        """The incarnation of each settlement of these groups; -1 if it belongs to none."""
         if not self.subscription:
             return np.full(len(codes), -1)
         whose = np.array([self.names.get(one, -1) for one in texts], np.int64)[codes]
@@ -174,7 +174,7 @@ class Published:
         return cls(first, *found)
 
     def places(self, sequences: Numbers) -> tuple[Numbers, "NDArray[np.bool_]"]:
-        """Where these are, and whether they are there."""
+        """The places of these sequences, and a mask of those that are there."""
         at = sequences - self.first
         known = (at >= 0) & (at < len(self.at_us))
         at[~known] = 0

@@ -69,7 +69,7 @@ def test_a_port_that_is_taken(home: Path) -> None:
 
 
 def test_without_its_packages(home: Path) -> None:
-    """Where the extra isn't installed the sentence says how to get it."""
+    """Without the extra the sentence says how to install it."""
     code = (
         "import sys; sys.modules['starlette'] = None; "
         "from distributary.ingest.cli.main import main; main()"

@@ -79,7 +79,7 @@ def test_two_readings_are_rates() -> None:
 
 
 def test_names_are_read_as_prometheus_reads_them() -> None:
-    """Whatever stands in them; prometheus-client's reader has the same samples."""
+    """With any characters in names, prometheus-client's reader has the same samples."""
     text = (
         "# HELP distributary_ready 1 while the gateway serves\n"
         "distributary_ready 1.0\n"

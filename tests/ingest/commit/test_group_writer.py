@@ -1,4 +1,4 @@
-"""Which thread writes a group: the real writer over a real journal, on a loop of its own."""
+"""The thread that writes a group: the real writer over a real journal, on a loop of its own."""
 
 import asyncio
 import threading

@@ -132,7 +132,7 @@ def test_a_topic_leads_to_its_subscriptions(console: Console, page: Page, many: 
 
 
 def test_names_are_never_part_of_a_page(console: Console, page: Page, many: Peer) -> None:
-    """Whatever stands in them: they are text."""
+    """Names with any characters are text."""
     evil = "<img src=x onerror=document.title='gone'>&\"'"
     manager = Manager(many)
     manager.done("CREATE", "queue", evil)

@@ -267,7 +267,7 @@ def test_delete_is_typed(console: Console, page: Page, manager: Manager, queue: 
 def test_what_is_typed_is_looked_at_here_too(
     console: Console, page: Page, manager: Manager, queue: str
 ) -> None:
-    """Whatever a browser sends: without the name nothing is done."""
+    """Without the name in a browser's form nothing is done."""
     opened(page, console, queue, "Purge")
     unguarded(page)
     page.get_by_role("button", name="Purge", exact=True).click()

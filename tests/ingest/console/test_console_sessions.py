@@ -33,7 +33,7 @@ def account(user: str = "") -> Account:
 
 
 def test_who_is_logged_in_stays_longest() -> None:
-    """Whatever comes without a login makes room first."""
+    """Sessions without a login make room first."""
     clock = Clock()
     sessions = Sessions(SessionSettings(2, 60, 2, 1), clock)
     one = sessions.begin(account("alice"))

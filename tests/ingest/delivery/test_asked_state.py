@@ -1,4 +1,4 @@
-"""Where a link stands, told to a consumer that asks: by `echo`, or by a drain without credit."""
+"""State of a link, told to a consumer that asks: by `echo`, or by a drain without credit."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

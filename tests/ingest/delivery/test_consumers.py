@@ -1,4 +1,4 @@
-"""Which consumer gets a message: groups, locks, single active consumers, consumers' priority."""
+"""Choice of a message's consumer: groups, locks, single active consumers, consumers' priority."""
 
 import time
 from collections.abc import Callable, Iterable

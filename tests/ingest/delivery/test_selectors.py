@@ -331,7 +331,7 @@ def test_a_message_that_isnt_amqp_has_no_properties(connect: Connect, topic: str
 def test_a_selector_is_known_by_its_descriptor(
     connect: Connect, topic: str, descriptor: object
 ) -> None:
-    """Whatever its key is; the answer says the entry as it came, and nothing that isn't known."""
+    """Its key may be any; the answer has the entry as it came, and no unknown filter."""
     peer = connect()
     said = {
         "any key": Described(descriptor, "even"),

@@ -169,7 +169,7 @@ def few_descriptors() -> None:
 def test_more_connections_than_descriptors_are_turned_away(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """Whatever the settings allow: the gateway keeps what its own files need, and goes on."""
+    """With any limit in the settings the gateway keeps some for its own files, and goes on."""
     gateway = own_gateway()
     gateway.start(before=few_descriptors)
     served = connect(port=gateway.port)

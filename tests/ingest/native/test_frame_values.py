@@ -74,7 +74,7 @@ def in_c(data: bytes) -> int:
 
 
 def in_python(data: bytes) -> int:
-    """Where it ends; 0 if it can't be read; -1 if that is for its budget."""
+    """The end of the value; 0 if it can't be read; -1 if only its budget forbids that."""
     try:
         return read(data, 0, DecodeBudget(len(data), LIMITS))[1]
     except DecodeError as error:

@@ -171,7 +171,7 @@ def test_they_agree_on_long_conversations() -> None:
 
 
 def test_behind_a_close_nothing_is_looked_at() -> None:
-    """Whatever it is, it stops the walk."""
+    """Any bytes behind a close stop the walk."""
     guarded = Guarded()
     assert guarded.admit((0, "close", {})) is None
     assert guarded.walked(b"\xff" * 100) == lib.WALK_CLOSED

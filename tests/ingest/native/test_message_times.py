@@ -172,7 +172,7 @@ def test_a_message_says_when_it_may_be_delivered(
 
 @given(st.dictionaries(st.text(max_size=20), st.integers(-128, 127)), st.integers(1, 10**9))
 def test_a_delay_is_found_among_any_annotations(others: dict[str, int], delay_ms: int) -> None:
-    """Whatever else is annotated, in short and long maps."""
+    """The delay is found beside any other annotations, in short and long maps."""
     pairs = {symbol(f"x-{name}"): value for name, value in others.items() if name.isascii()}
     found = said(annotated({**pairs, DELAY: uint(delay_ms)}))
     assert found.deliver_at == NOW + delay_ms * 1_000

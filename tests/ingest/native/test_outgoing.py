@@ -121,7 +121,7 @@ def tag(sequence: int) -> bytes:
 
 @pytest.mark.parametrize("room", [1, 7, 64, 100, 1_000, ROOM])
 def test_the_peer_gets_the_bytes_and_the_engine_has_none_of_them(room: int) -> None:
-    """Whatever the room in which output is taken, and with messages of all sizes."""
+    """This holds for any room in which output is taken, and for messages of all sizes."""
     ends = Ends(room=room)
     messages = [message(size, fill=size % 251) for size in (0, 1, 40, 56, 200, 1_024, 30_000)]
     ends.receiver.flow(100)

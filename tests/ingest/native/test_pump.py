@@ -207,7 +207,7 @@ def test_each_message_of_a_run_has_its_own_destination() -> None:
 
 @given(st.dictionaries(st.text(max_size=20), st.integers(-128, 127)), st.integers(0, 3))
 def test_a_destination_is_found_among_any_annotations(others: dict[str, int], kind: int) -> None:
-    """Whatever else is annotated, in short and long maps."""
+    """The destination is found beside any other annotations, in short and long maps."""
     pairs = {symbol(f"x-{name}"): value for name, value in others.items() if name.isascii()}
     assert destinations(annotated({**pairs, JMS: byte(kind)})) == [kind]
 

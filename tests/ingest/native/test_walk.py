@@ -135,7 +135,7 @@ FRAMES = {**PASSING, **{name: frame for name, (frame, _) in STOPPING.items()}}
 
 
 def walked(data: bytes, *, only_attach: bool = False) -> tuple[int, int, int]:
-    """Where the walk over frames stops, why, and the size of what stopped it."""
+    """The reason for which the walk over frames stops, its place, and the size of that frame."""
     walk = ffi.new("pump_walk *", {"limits": LIMITS})
     stop = lib.pump_walk_on(walk, ffi.from_buffer(data), len(data), FRAME_BYTES_MAX, only_attach)
     return stop, walk.at, walk.size
@@ -152,7 +152,7 @@ def test_most_frames_pass(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", STOPPING)
 def test_a_few_frames_stop_the_walk(kind: str) -> None:
-    """Where they begin, with their whole size."""
+    """The walk stops at their begin, and gives their whole size."""
     frame, reason = STOPPING[kind]
     before = PASSING["transfer"] + EMPTY_FRAME
     assert walked(before + frame + before) == (reason, len(before), len(frame))

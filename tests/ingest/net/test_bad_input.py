@@ -235,7 +235,7 @@ def test_frames_come_in_any_split(gateway: Gateway, connect: Connect, topic: str
 
 @pytest.mark.parametrize("cut", [1, 7, 8, 30, 60, 90])
 def test_half_a_frame_and_the_end_is_just_an_end(gateway: Gateway, topic: str, cut: int) -> None:
-    """Whatever was not whole never was."""
+    """A frame that isn't whole has no effect."""
     whole = AMQP_HEADER + open_frame(topic) + begin_frame() + sender_frame("s", topic_target("t"))
     with Raw(gateway.port, hello=whole[:cut]):
         pass

@@ -1,4 +1,4 @@
-"""Whatever ends links and connections: nothing is left of them, what they had goes to others."""
+"""Ends of links and connections: nothing is left of them, and others get their messages."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -107,7 +107,7 @@ def refused(_gateway: Planted, peer: Peer) -> None:
 
 
 def too_large(_gateway: Planted, peer: Peer) -> None:
-    """Where the peer sends, a message is larger than any may be; the others leave."""
+    """Each link that sends brings a message larger than any may be; the others leave."""
     for link in peer.links:
         if link.is_sender:
             link.delivery("too-large")

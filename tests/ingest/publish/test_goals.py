@@ -1,4 +1,4 @@
-"""Where the messages of a run go, when some of them go elsewhere."""
+"""Destinations of the messages of a run, if some of them go elsewhere."""
 
 from itertools import repeat
 from random import Random

@@ -23,7 +23,8 @@ def everything(incoming: Incoming) -> list[object]:
 
 
 def test_a_consumer_does_not_hear_its_own_connection(connect: Connect, topic: str) -> None:
-    """Whatever link the messages come by; all others it hears, and others hear all."""
+    """Messages of its own connection by any link stay away; it hears others', and others hear
+    all."""
     mine, other = connect(), connect()
     deaf = mine.receiver(topic, filters=no_local())
     hears = mine.receiver(topic)

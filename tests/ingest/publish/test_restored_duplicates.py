@@ -54,7 +54,7 @@ def policies(tmp_path: Path, written: str) -> Policies:
 
 
 def known(windows: Windows, topic: str, names: str) -> str:
-    """Which of these ids are in the window."""
+    """The ids of these that are in the window."""
     ids = [STRING + bytes([len(name)]) + name.encode() for name in names]
     now = time.time_ns() // 1_000
     return "".join(names[at] for at in windows.add(topic, ids, now, messages=10_000, age=0))

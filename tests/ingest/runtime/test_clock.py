@@ -43,7 +43,7 @@ class Clocks:
     )
 )
 def test_it_never_goes_back_nor_too_fast_nor_too_slow(steps: list[tuple[int, int]]) -> None:
-    """Whatever the machine's clock does between two looks."""
+    """This holds for any change of the machine's clock between two looks."""
     clocks = Clocks()
     clock = SlewedClock(clocks.machine, clocks.passing)
     before = clock.now()

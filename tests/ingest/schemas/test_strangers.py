@@ -1,4 +1,4 @@
-"""Whatever a stranger publishes or sets, the gateway answers it clearly and serves the others: each
+"""Strangers' messages and schemas. The gateway answers them clearly, and serves the others: each
 budget of `schemas.*`, and bodies and schemas that are meant to hurt."""
 
 import json

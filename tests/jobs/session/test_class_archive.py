@@ -1,4 +1,4 @@
-"""Which archive of Spark's classes a session takes, and that Java is content without one."""
+"""The archive of Spark's classes that a session takes; Java works without one, too."""
 
 import os
 import subprocess

@@ -45,7 +45,7 @@ def test_a_file_lies_over_the_defaults(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, text: str, sentence: str) -> None:
-    """Which key, and what it must be."""
+    """The sentence has the key, and the values that it may have."""
     assert sentence in said(tmp_path, text)
 
 

@@ -1,4 +1,4 @@
-"""Where Spark comes from, and what is said when it can't."""
+"""Start of Spark, and the sentences for the cases in which it can't start."""
 
 from pathlib import Path
 

@@ -37,7 +37,7 @@ def s3() -> Iterator[FaultyS3]:
 
 @pytest.fixture(scope="module")
 def folder(s3: FaultyS3) -> str:
-    """Where the tables lie."""
+    """The address of the tables."""
     return f"s3a://{bucket_of(s3)}/tables"
 
 

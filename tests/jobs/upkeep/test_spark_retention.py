@@ -1,4 +1,4 @@
-"""Which days of Spark's tables may go, edge by edge."""
+"""Days of Spark's tables that may go, edge by edge."""
 
 from datetime import date
 

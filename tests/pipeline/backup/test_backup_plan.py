@@ -1,4 +1,4 @@
-"""Which states may be copied, and what of a state must be: as tables."""
+"""States that may be copied, and the parts of a state that must be: as tables."""
 
 import pytest
 

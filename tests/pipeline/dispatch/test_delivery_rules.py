@@ -544,5 +544,5 @@ def sequences_of(owed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_history(seed):
-    """Whatever happens, in whatever order, all rules of the model hold at each step."""
+    """All rules of the model hold at each step, for any steps in any order."""
     History(seed).go()

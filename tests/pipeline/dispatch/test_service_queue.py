@@ -1,4 +1,4 @@
-"""Whose turn it is: any two consumers that always have credit differ by at most one message."""
+"""Turns of consumers: any two that always have credit differ by at most one message."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Which log a topic is in: rules in order, a hash that stays, patterns that agree with topics."""
+"""The log of a topic: rules in order, a hash that stays, patterns that agree with topics."""
 
 import itertools
 import re

@@ -54,7 +54,7 @@ _STEPS = st.lists(
 def test_a_window_is_a_list_of_the_last_ids(
     steps: list[tuple[int, str]], messages: int, milliseconds: int, most: int
 ) -> None:
-    """Whatever comes in whatever runs."""
+    """This holds for any ids in any runs."""
     window = Window(messages, milliseconds * MILLISECOND, most)
     plain: list[tuple[int, bytes]] = []
     now = 0

@@ -1,4 +1,4 @@
-"""Which table a gateway means: compared by the entry of a version, and said as a map."""
+"""Identity of a gateway's table: compared by the entry of a version, and said as a map."""
 
 import pytest
 

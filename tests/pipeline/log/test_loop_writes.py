@@ -1,4 +1,4 @@
-"""Which groups the loop writes by itself: by their size, and while it was quick."""
+"""Groups that the loop writes by itself: by their size, and while it was quick."""
 
 import pytest
 

@@ -87,8 +87,8 @@ def test_a_bare_address_is_what_the_settings_say() -> None:
 
 @pytest.mark.parametrize("kind", Kind)
 def test_the_word_in_the_log_means_the_same_destination_again(kind: Kind) -> None:
-    """Whatever is said beside it, and whatever a bare address is: it names its kind, except a
-    topic's, which nothing else can look like."""
+    """With any annotation and any default for bare addresses the word names its kind, except a
+    topic's, which no other word can look like."""
     destination = Destination(kind, "orders")
     assert destination_of(destination.topic, None, TOPIC) == destination
     assert kind_of_topic(destination.topic) is kind

@@ -199,8 +199,8 @@ def test_avro_is_read_as_it_was_written(data: st.DataObject, kind: Kind) -> None
 
 
 def test_a_default_is_a_value_of_its_type() -> None:
-    """Where the writer's schema lacks a field, what stands in the reader's: of bytes a text, of
-    times numbers."""
+    """For a field that the writer's schema lacks the value is the reader's default: of bytes a
+    text, of times numbers."""
     old = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
     millis = {"type": "long", "logicalType": "timestamp-millis"}
     cents = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}

@@ -79,7 +79,7 @@ def test_like_finds_what_all_tries_together_find(pattern, text):
 
 @given(conditions)
 def test_no_value_brings_an_exception(tree):
-    """Whatever an identifier's value is, there is an answer."""
+    """For any value of an identifier there is an answer."""
     for value in (None, True, MIN, MAX, 1e308, math.nan, math.inf, "", b"x", object(), [], {}):
         assert selected(tree, dict.fromkeys(NAMES, value)) in (True, False)
 

@@ -37,7 +37,7 @@ def reached(pattern: str, text: str) -> bool:
 
 @given(st.text("ab%_\né", max_size=10), TEXTS)
 def test_a_text_fits_as_a_regular_expression_says(pattern: str, text: str) -> None:
-    """Whatever pieces the pattern has, and wherever they stand."""
+    """This holds for a pattern of any pieces at any places."""
     assert fitting(pattern, None)(text) is expected(pattern, text) is reached(pattern, text)
 
 

@@ -67,7 +67,7 @@ def test_long_texts_are_not_gone_over_for_everybody_at_once() -> None:
 
 
 def test_large_messages_are_read_a_few_at_a_time() -> None:
-    """Whatever there is room for."""
+    """They are read a few at a time with any room."""
 
     class Counting(Reader):
         def columns(self, batch: RecordBatch, first: int, stop: int) -> tuple[Columns, int]:

@@ -39,7 +39,7 @@ def stretches(members):
 
 
 class SetMachine(RuleBasedStateMachine):
-    """Whatever is done to a SequenceSet and to a set, they answer alike."""
+    """A SequenceSet and a set answer alike after any equal steps."""
 
     def __init__(self):
         super().__init__()

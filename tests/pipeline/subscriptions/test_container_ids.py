@@ -1,4 +1,4 @@
-"""Which connections may bear one container id: a row for each case."""
+"""Connections that may bear one container id: a row for each case."""
 
 import pytest
 

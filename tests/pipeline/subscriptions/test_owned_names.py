@@ -1,4 +1,4 @@
-"""Whose a client id or a subscription's name is, as an operator writes it."""
+"""Owners of client ids and subscriptions' names, as an operator writes them."""
 
 import pytest
 
@@ -46,7 +46,7 @@ ROWS = {
 
 @pytest.mark.parametrize("row", ROWS, ids=" ".join)
 def test_a_name_is_for_those_whose_it_is(row: tuple[str, NameKind, str]) -> None:
-    """Where `["*"]` has no line of a kind, a name without an owner is free to all users."""
+    """If `["*"]` has no line of a kind, a name without an owner is free to all users."""
     user, kind, name = row
     assert WRITTEN.may_use(user, kind, name) is ROWS[row]
 

@@ -201,7 +201,7 @@ def test_a_transaction_holds_so_many_bytes() -> None:
 
 
 def test_all_transactions_together_hold_so_many_bytes() -> None:
-    """Whose bytes go, by whatever end, makes room for the others."""
+    """A transaction whose bytes go, by any end, makes room for the others."""
     transactions = fresh()
     first, second = begun(transactions, 1), begun(transactions, 2)
     most = LIMITS.bytes_max - RUN_BYTES - EACH_BYTES

@@ -107,7 +107,7 @@ def test_a_group_comes_back_as_it_was() -> None:
 
 @given(GROUPS)
 def test_any_group_comes_back(one: Group) -> None:
-    """Whatever a group holds, its frame holds the same, aligned."""
+    """The frame of any group has the same content, aligned."""
     view = framed(one)
     back = frame.decode(view)
     assert len(view) % frame.FRAME_ALIGN == 0

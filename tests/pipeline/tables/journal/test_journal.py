@@ -275,7 +275,7 @@ def test_a_full_disk_is_said_and_survived(tiny_disk: Path) -> None:
 
 
 def test_a_limit_of_the_file_size_is_a_full_disk(tmp_path: Path) -> None:
-    """Whatever limit stops a new segment, the append may be tried again when it is lifted."""
+    """If a limit stops a new segment, the append may be tried again when it is lifted."""
     journal = Journal.open(tmp_path, segment_bytes=SMALL)
     append(journal, 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -362,7 +362,7 @@ while True:
 
 
 def test_kill_in_the_middle_of_appends_loses_nothing(tmp_path: Path) -> None:
-    """Whatever was reported durable before SIGKILL is there, whole, after each of six kills."""
+    """Groups reported durable before SIGKILL are there, whole, after each of six kills."""
     for wait in (1, 40, 200, 90, 3, 160):
         writer = subprocess.Popen(
             [sys.executable, "-c", WRITER, tmp_path], stdout=subprocess.PIPE, text=True

@@ -88,7 +88,7 @@ def history(seed: int, commits: int, topics: int) -> list[list[Group]]:
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_pages_over_interleaved_topics_equal_the_model(tmp_path: Path, reopened: bool) -> None:
-    """Whatever topics come mixed in whatever commits, each topic pages complete and in order."""
+    """For any mix of topics in any commits, each topic pages complete and in order."""
     for seed in range(4):
         log = TopicLog.open(tmp_path / f"{seed}")
         parts = history(seed, commits=5, topics=4)

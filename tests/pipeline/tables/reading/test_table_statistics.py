@@ -264,7 +264,7 @@ def test_what_the_journal_alone_had_is_found_after_a_replay(tmp_path: Path) -> N
 
 
 def test_files_that_overlap_are_looked_at_all(watched: Watched) -> None:
-    """Where topics lie in files of their own, a later file may have the earlier message."""
+    """If topics lie in files of their own, a later file may have the earlier message."""
     one = group(1, 0, run("a", [b"0"]), run("b", [b"1"]), at=NOON)
     two = group(2, 2, run("b", [b"2"]), run("a", [b"3"]), at=NOON + 10_000)
     table = group_rows.build([frame.decode(framed(made)) for made in (one, two)])["message"]

@@ -1,4 +1,4 @@
-"""Where a pattern's messages may lie: by the bounds of names, and row by row."""
+"""Places of a pattern's messages: by the bounds of names, and row by row."""
 
 import pyarrow as pa
 import pytest

@@ -113,7 +113,7 @@ def test_what_is_quiet_is_in_no_doubt(lives: Lives) -> None:
 def test_after_a_power_cut_who_had_a_consumer_is_in_doubt_up_to_the_head(
     lives: Lives, boot: Path
 ) -> None:
-    """Whatever its mark says; subscriptions that had no consumer, or were quiet, aren't."""
+    """It is in doubt with any mark; subscriptions that had no consumer, or were quiet, aren't."""
     marks, _ = lives.start()
     marks.deliver(marks.attach("a"), 5)
     b = marks.attach("b")

@@ -290,7 +290,8 @@ def test_a_rewound_floor_falls_and_nothing_before_counts(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_in_one_group_a_beginning_wins_then_an_end(tmp_path: Path, turned: bool) -> None:
-    """Whatever the order of the rows: a surplus one can be deleted, a lost one not restored."""
+    """This holds for any order of rows: a surplus subscription can be deleted, a lost one can't be
+    restored."""
     home = Home(tmp_path)
     log = TopicLog.open(home.topic_log)
     first, second, third = KEYS

@@ -49,8 +49,8 @@ def test_a_journal_that_is_not_ours_yet_is_only_read(tmp_path: Path) -> None:
 
 
 def test_a_new_owner_meets_the_former_one_in_no_file(tmp_path: Path) -> None:
-    """Whatever the former one still does, under whatever name it knows: the new one's groups are
-    there, and what the former one wrote too late is not."""
+    """The former owner may still write under any name that it knows: the new one's groups are
+    there, and groups that the former one wrote too late are not."""
     former = Journal.open(tmp_path, segment_bytes=SMALL)
     append_all(former, range(1, 41))
     former.recycle(20)

@@ -280,7 +280,7 @@ def test_a_start_makes_nothing_of_what_is_gone() -> None:
 
 
 def wanted(*events: str, groups: list[int] | None = None) -> list[bool]:
-    """Which of these events a start looks at, each in a group of its own."""
+    """Whether a start looks at each of these events, each in a group of its own."""
     said = [one.split() for one in events]
     table = {
         "group": groups or list(range(1, len(events) + 1)),

@@ -36,7 +36,7 @@ STEPS = st.lists(
 def test_any_order_of_commits_and_upkeep_keeps_every_row(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
 ) -> None:
-    """Whatever runs in whatever order, rows and pages are those of the groups."""
+    """For any steps in any order, rows and pages are those of the groups."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiers, "FAN_IN", 2)
         patch.setattr(tiers, "FULL_ROWS", 9)
@@ -177,7 +177,7 @@ def test_no_file_that_the_log_names_is_an_orphan(tmp_path: Path) -> None:
 
 
 def test_a_merge_of_random_runs_is_sorted(tmp_path: Path) -> None:
-    """Whatever order the inputs have, the rows come out by topic and sequence."""
+    """For inputs in any order, the rows come out by topic and sequence."""
     story = Story(tmp_path / "log")
     chance = random.Random(5)
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""Which folders are looked into for files that no version names, when a store fails."""
+"""Folders that are searched for files that no version names, when a store fails."""
 
 from pathlib import Path
 

@@ -112,7 +112,7 @@ def test_files_that_retention_took_are_let_go(tmp_path: Path) -> None:
 
 
 def test_a_topic_alone_is_let_be(tmp_path: Path) -> None:
-    """Where nothing interleaves no row is written again."""
+    """If no topics interleave, no row is written again."""
     story = Story(tmp_path / "log")
     for _ in range(4):
         story.commit(60)
@@ -184,7 +184,7 @@ STEPS = st.lists(
 def test_any_order_of_commits_and_steps_keeps_every_row(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
 ) -> None:
-    """Whatever runs in whatever order, rows and pages are those of the groups."""
+    """For any steps in any order, rows and pages are those of the groups."""
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
         story = Story(tmp_path_factory.mktemp("t") / "log")

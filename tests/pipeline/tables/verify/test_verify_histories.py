@@ -1,4 +1,4 @@
-"""Whatever a correct engine does is sound, at every step of it; while it goes on, too."""
+"""Homes of a correct engine are sound, at every step of it; while it goes on, too."""
 
 import os
 import random
@@ -29,8 +29,8 @@ SOAKED = int(os.environ.get("HISTORIES_SEED", "0")) * 1_000
 
 @pytest.mark.parametrize("seed", range(SOAKED, SOAKED + 6))
 def test_random_histories_are_sound(tmp_path: Path, seed: int) -> None:
-    """Whatever a correct engine does to several subscriptions, in whatever order, is sound; one
-    settlement left out of it is not."""
+    """A correct engine's steps on several subscriptions, in any order, leave a sound home; a home
+    without one of its settlements isn't sound."""
     dice = random.Random(seed)
     for spoiled in (False, True):
         home = Home(tmp_path / str(spoiled) / "home")

@@ -28,7 +28,7 @@ def test_a_subscription_that_becomes_shared_keeps_its_cursor() -> None:
 
 
 def test_the_last_event_says_whether_it_is_shared() -> None:
-    """Whatever their order in the table."""
+    """Events may stand in any order in the table."""
     events = [event(9, "configured", shared=False), event(3, "created", shared=False)]
     events.insert(0, event(4, "configured", shared=True))
     assert not begin({}, events)["container/c/s"].shared

@@ -97,7 +97,8 @@ def as_column(value: object, kind: str) -> object:
 def test_each_message_is_in_one_table_with_its_values(
     evolution: list[dict[str, str] | None], data: st.DataObject
 ) -> None:
-    """Whatever follows what: by the version in force, in the columns of that version alone."""
+    """For any series of versions a message is read by the version in force, and is in the columns
+    of that version alone."""
     floors = sorted(data.draw(st.integers(0, 12)) for _ in evolution)
     events = [
         SchemaEvent.of("orders", floor, DROPPED)

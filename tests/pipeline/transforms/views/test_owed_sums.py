@@ -135,7 +135,8 @@ class Home:
 def test_sums_equal_a_walk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, clip: str, together: int
 ) -> None:
-    """Whatever is settled, over, a pattern or selected; however many pairs are summed at once."""
+    """Sums are equal for settled and expired messages, patterns and selectors, and any number of
+    pairs summed at once."""
     monkeypatch.setattr(owed_sums, "TOGETHER", together)
     home = Home(tmp_path, seed)
     home.write()

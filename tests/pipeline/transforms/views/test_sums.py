@@ -109,7 +109,8 @@ def test_consumers_of_files_of_many_forms(tmp_path: Path) -> None:
 
 
 def test_a_table_without_rows_is_no_task(tmp_path: Path) -> None:
-    """Whatever is known, be it a list of structs, which Arrow takes by numbers alone."""
+    """This holds for any known values, also for a list of structs, which Arrow takes by numbers
+    alone."""
     kind = pa.schema([(name, pa.string()) for name in READ])
     write_deltalake(tmp_path / "acks", kind.empty_table())
     known = pa.record_batch({"lives": [[{"began": 1}]]})
@@ -137,7 +138,7 @@ def test_parts_of_files_that_say_that_all_is_less_are_left_out(tmp_path: Path) -
 
 
 def test_settlements_of_nobody_are_not_read(tmp_path: Path) -> None:
-    """Where there is no incarnation, as of what was never recorded."""
+    """A subscription without a recorded event has no incarnation."""
     kind = pa.schema([("sequence", pa.int64()), ("group", pa.int64())])
     times = kind.append(pa.field("published_at", pa.timestamp("us", "UTC")))
     write_deltalake(tmp_path / "messages", times.empty_table())

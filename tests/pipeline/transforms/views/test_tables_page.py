@@ -48,7 +48,7 @@ def test_every_column_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_column_of_a_view_has_all_of_its_cells(name: str) -> None:
-    """Which columns a view has is compared where the views are."""
+    """The tests of the views compare the names of the columns."""
     assert columns(name)
     assert all(len(row) == 5 and all(row) for row in columns(name))
 

@@ -56,8 +56,8 @@ def aware(at: datetime | None) -> datetime | None:
 
 
 def test_the_views_equal_the_model(place: Place) -> None:
-    """Whatever was claimed, settled, given back, rewound, purged and deleted: what is owed, also
-    of all subscriptions at once; how much over time; who had what."""
+    """After any claims, settlements, rewinds, purges and deletions the views have the model's owed
+    messages, also of all subscriptions at once, its backlog over time, and its deliveries."""
     life = Life(place.log, seed=3)
     life.live(groups=150)
     place.materialize()
@@ -126,8 +126,8 @@ def test_what_is_small_is_asked_once(place: Place) -> None:
 
 
 def check_by_spark(place: Place, said: list[Row], end: datetime) -> None:
-    """Where tasks can't reach the files Spark reads them, and all is the same; `said` is what
-    `backlog` has said."""
+    """If tasks can't reach the files Spark reads them, with equal results; `said` are the rows of
+    `backlog`."""
     near = find_tables(place.spark, str(place.home.root))
     far = replace(near, folder=f"file://{near.folder}")
     assert within_reach(near)
