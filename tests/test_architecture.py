@@ -195,7 +195,7 @@ def top_of(path: str) -> str:
 
 
 def forbidden(path: str, found: Iterable[Import]) -> Iterator[str]:
-    """Those of a file's imports that its folder may not have."""
+    """The imports of a file that its folder may not have."""
     row = top_of(path)
     library = sys.stdlib_module_names - (NOT_IN_THE_CORE if row == "pipeline" else set())
     allowed = MAY_IMPORT[row] | EXCEPTIONS.get(path, frozenset()) | {row}

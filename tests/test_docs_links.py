@@ -30,7 +30,7 @@ def anchor(heading: str) -> str:
 
 @cache
 def anchors(page: str) -> list[str]:
-    """Those of a page's headings, in their order."""
+    """The anchors of a page's headings, in their order."""
     return [anchor(line) for line in re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)]
 
 

@@ -126,7 +126,7 @@ def make(spark: SparkSession, folder: Path, count: int) -> None:
 
 
 def _settled(published: DataFrame, subscription: str, count: int) -> DataFrame:
-    """Everything accepted in the next group, in turns of four."""
+    """Acks of all messages, accepted in the next group by four consumers in turn."""
     nth = F.floor(F.col("sequence") / (2 if subscription.endswith("half") else 1))
     end = (F.floor(F.col("sequence") / TOGETHER) + 1) * TOGETHER
     return published.select(

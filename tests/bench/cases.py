@@ -229,7 +229,7 @@ def _end_to_end(rate: float) -> Callable[[Bench], Measurement]:
 
 
 def _by_commits(run: Callable[[Bench], Measurement]) -> Callable[[Bench], Measurement]:
-    """The same where an accept waits for the Delta commit, and there is no journal."""
+    """The same case without a journal: an accept waits for the Delta commit."""
 
     def on_its_own(bench: Bench) -> Measurement:
         with bench.fresh({"JOURNAL_DURABILITY": "delta"}):

@@ -160,7 +160,7 @@ def order_schema(said: Mapping[str, object] = ORDER) -> str:
 
 
 def order(number: int, chance: random.Random) -> bytes:
-    """One that fits."""
+    """An order that fits the schema."""
     said = {
         "order_id": f"o-{number}-{chance.getrandbits(64):x}",
         "customer": chance.randrange(1_000_000),
@@ -231,8 +231,8 @@ def materialize(bench: Bench) -> Measurement:
 
 
 def typed(bench: Bench) -> Measurement:
-    """The same with orders in JSON, whose topic has a schema or hasn't: the rate with typed tables,
-    and how much longer than without it takes."""
+    """The same case with orders in JSON, whose topic has a schema or hasn't: the rate with typed
+    tables, and the ratio of the times with and without."""
     measurement, plain = Measurement(), Measurement()
     _caught_up(bench, plain, partial(Feed, json=True))
     _caught_up(bench, measurement, partial(Feed, json=True, schema=True))

@@ -131,7 +131,7 @@ def _files(table: SparkTable, rows: Iterable[pa.RecordBatch]) -> Iterator[RowFil
 
 
 def floor_of(count: int) -> int:
-    """Everything below is settled."""
+    """The floor of so many messages: all below it are settled."""
     return count // 5 * 4
 
 
@@ -210,7 +210,7 @@ def _claims(sequences: Numbers, nth: Numbers) -> Flags:
 
 
 def _acks(count: int) -> Iterator[pa.RecordBatch]:
-    """Everything accepted in the next group, one by one, in turns of four workers."""
+    """Acks of all messages, accepted in the next group one by one, by four workers in turn."""
     chance = np.random.default_rng(7)
     names = pa.array([_name(topic, nth) for topic in range(TOPICS) for nth in range(EACH)])
     topics = pa.array([f"orders.{topic}" for topic in range(TOPICS)])

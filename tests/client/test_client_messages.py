@@ -49,7 +49,7 @@ def test_bodies_come_as_they_went(gateway: Gateway, topic: str) -> None:
 
 
 def test_headers_and_properties_come_as_they_went(gateway: Gateway, topic: str) -> None:
-    """All that a message says, and what one says that says nothing."""
+    """A message with all fields keeps them, and a message without any gets the defaults."""
     said = Message(
         body="x",
         properties={"n": 1, "f": 2.5, "t": "text", "b": True, "none": None, "at": MOMENT},

@@ -31,7 +31,7 @@ def programs() -> dict[str, str]:
 
 
 def test_every_program_has_a_test() -> None:
-    """One that is added is run, too."""
+    """A program that is added is run, too."""
     assert programs().keys() == SAYS.keys()
 
 

@@ -62,7 +62,7 @@ def made_once(gateway: Gateway) -> bool:
 
 
 def test_every_program_is_known() -> None:
-    """One that is added is run here, too, or by hand."""
+    """A program that is added is run here, too, or by hand."""
     languages = re.findall(r"^```(\w+)$", GUIDE.read_text(), re.MULTILINE)
     assert sorted(languages) == ["go", "java", "javascript", "python"]
 
@@ -93,7 +93,7 @@ def test_the_program_of_the_readme(gateway: Gateway) -> None:
 
 
 def test_the_selectors_of_the_guide() -> None:
-    """Those for JMS are selectors; the filter has the number that the gateway
+    """The texts for JMS are selectors; the filter has the number that the gateway
     knows, and the text as Proton itself writes it."""
     (java,) = programs(SELECTORS, "java")
     texts = re.findall(r'"([^"]* > [^"]*)"', java)

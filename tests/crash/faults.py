@@ -128,7 +128,7 @@ class Layer:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The same in front of a command line."""
+        """The words that set this environment in front of a command line."""
         return ("env", *(f"{name}={value}" for name, value in self.environment.items()))
 
     def put_under(self, gateway: Gateway, inside: tuple[str, ...] = ()) -> None:

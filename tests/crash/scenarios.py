@@ -283,8 +283,8 @@ def paused_owners(*names: str) -> Scenario:
 
 
 def held_owners(*names: str) -> Scenario:
-    """The same at points of upkeep, until the next owner has committed and merged: one that wakes
-    in front of a removal or a rename takes nothing of the next one's."""
+    """Pauses of owners at points of upkeep, until the next owner has committed and merged: an owner
+    that wakes in front of a removal or a rename removes no file of the next one's."""
 
     def harm(world: World) -> None:
         for name in names:

@@ -260,7 +260,7 @@ BAD: dict[str, tuple[str, tuple[Event, ...]]] = {
 
 @pytest.mark.parametrize("kind", SOUND)
 def test_a_right_history_is_let_be(kind: str) -> None:
-    """Nothing in it is against what is promised."""
+    """A history without a broken promise is sound."""
     report = check(SOUND[kind])
     assert report.sound, report
 
@@ -289,7 +289,7 @@ def test_what_was_held_at_any_end_must_come_marked(how: How) -> None:
 
 
 def test_marks_are_judged_only_when_asked() -> None:
-    """Everything else is judged all the same."""
+    """All other promises are judged all the same."""
     kinds = [kind for kind, (name, _) in BAD.items() if name in {"marked", "unmarked"}]
     assert all(check(BAD[kind][1], flags=False).sound for kind in kinds)
     assert not check(BAD["nobody sent it"][1], flags=False).sound

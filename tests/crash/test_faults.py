@@ -238,7 +238,7 @@ def test_a_paused_process_goes_on_when_it_is_told(program: Make) -> None:
 
 
 def test_calls_are_written_down(program: Make) -> None:
-    """Those below the home that change something, with what came of them."""
+    """The layer records calls below the home that change files, with their results."""
     noted = program()
     noted.run("put('a', b'1'); open('/dev/null', 'w').write('x'); os.rename('a', 'b')")
     assert [(call.name, call.path, call.result >= 0) for call in noted.layer.calls()] == [

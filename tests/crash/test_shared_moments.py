@@ -95,7 +95,7 @@ class Lake:
         gateway.await_event("address.said", len(gateway.events("listening")))
 
     def standby(self, log: str) -> ShownGateway:
-        """One that waits for a log, on the machine `heir`."""
+        """A gateway that waits for a log, on the machine `heir`."""
         heir = ShownGateway(self.home.parent / "heir", {"fleet": {"machine": "heir", **FLEET}})
         heir.home, heir.options = self.home, ["--log", log, "--standby"]
         heir.environment |= self._environment

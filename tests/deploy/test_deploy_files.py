@@ -93,7 +93,7 @@ def containerfile() -> str:
 
 
 def test_the_container_has_what_it_copies_and_runs() -> None:
-    """All that the package is built from, and commands that there are."""
+    """It copies all parts of the package, and its commands exist."""
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", containerfile(), re.MULTILINE)
     names = [name for line in copied for name in line.split()]
     assert all((ROOT / name).exists() for name in names)

@@ -34,7 +34,7 @@ def users_file(folder: Path) -> Path:
 
 
 def hello(dice: random.Random, *, users: bool) -> list[bytes]:
-    """All that comes before the open. Where there are users, mostly a login that is right."""
+    """The bytes before the open. With users, it is mostly a right login."""
     draw = dice.random()
     if draw < 0.02:
         return [dice.choice(HEADERS)]

@@ -62,7 +62,7 @@ def orders(path: str, gateway: Gateway, folder: Path, what: str = "", code: int 
 
 
 def left(gateway: Gateway, queue: str, count: int) -> list[object]:
-    """All that a queue has."""
+    """The bodies of all messages of a queue."""
     with Jms(gateway.port, "looks") as jms:
         jms.subscribed("looks", source(queue, QUEUE))
         jms.credit(count + 1)

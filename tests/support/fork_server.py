@@ -93,7 +93,7 @@ class Forked:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Nothing, when it has ended."""
+        """Send a signal, or nothing if the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 

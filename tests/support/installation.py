@@ -49,7 +49,7 @@ class Environment:
 
     @classmethod
     def made(cls, folder: Path) -> "Environment":
-        """Nothing of ours is in it."""
+        """A new environment with nothing of ours in it."""
         made = cls(folder)
         venv.create(folder / "venv", symlinks=True)
         # A path of a path file: the path files in it, which lead to the checkout, aren't read.
@@ -74,7 +74,7 @@ class Environment:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Nothing that leads to a checkout, and Python by its name."""
+        """Variables that lead to no checkout, and name Python."""
         names = ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR", "SPARK_SUBMIT_OPTS")
         return {name: os.environ[name] for name in names if name in os.environ} | {
             "PYSPARK_PYTHON": str(self.python),

@@ -32,7 +32,7 @@ class Standalone:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Nothing that leads to a checkout, and interpreters by name."""
+        """Variables that lead to no checkout, and name the interpreters."""
         names = ("PATH", "HOME", "JAVA_HOME", "LANG", "TMPDIR", "SPARK_SUBMIT_OPTS")
         return {name: os.environ[name] for name in names if name in os.environ} | {
             "SPARK_HOME": str(SPARK),

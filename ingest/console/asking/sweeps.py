@@ -53,8 +53,8 @@ class _Type:
 
 
 class Sweeps:
-    """Those of one account, over its line; thread-safe. The gateway is asked on a thread that ends
-    by itself; between two questions pages have theirs."""
+    """The sweeps of one account, over its line; thread-safe. A thread that ends by itself asks the
+    gateway; pages ask theirs between two of its questions."""
 
     def __init__(self, line: GatewayLine, settings: AskingSettings, rows_max: int) -> None:
         self._line, self._settings, self._rows_max = line, settings, rows_max

@@ -81,7 +81,7 @@ class Lives:
 
     @classmethod
     def read(cls, files: LogFiles, of: Iterable[AddedFile]) -> "Lives":
-        """Those in these files. Raises Replaced and StoreError."""
+        """The lives in these files. Raises Replaced and StoreError."""
         tables = [table for file in of for table in files.scan(file, _COLUMNS)]
         events = pa.concat_tables([_KIND.empty_table(), *tables])
         decisive = pc.is_in(events["event"], value_set=pa.array(_DECISIVE, pa.string()))

@@ -205,7 +205,7 @@ def _sequence(text: str) -> int:
 
 
 async def show_life(visit: Visit) -> Response:
-    """Everything that is known of a message."""
+    """The page with all facts that are known of a message."""
     sequence = _sequence(visit.request.path_params["sequence"])
     began = time.monotonic()
     life = await _life(visit, sequence)

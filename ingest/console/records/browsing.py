@@ -172,7 +172,7 @@ class _Reading:
         return int(bounds[1] if self._query.newest_first else bounds[0])
 
     def _row_groups(self) -> Iterator[RowGroup]:
-        """Those that may have any, in the order of their first sequences."""
+        """The row groups that may have wanted messages, in the order of their first sequences."""
         newest = self._query.newest_first
         waiting: list[tuple[int, str, int, RowGroup]] = []
         files = [file for file in messages_of(self._files.view.state.files) if self._due(file)]

@@ -102,8 +102,8 @@ def _of_own_group(files: LogFiles, message: StoredMessage) -> Iterator[Kin]:
 
 
 def _routed(files: LogFiles, message: StoredMessage) -> Iterator[Kin]:
-    """Those of other topics with the same bytes. Of several alike in one topic the first belongs to
-    the first of another, and so on; the topic with the first of all is where it was published."""
+    """The messages of other topics with the same bytes. Of several alike in one topic the first
+    belongs to the first of another, and so on; the topic with the first of all is the source."""
     alike: dict[str, list[int]] = {}
     for other in messages_of_group(files, message.group):
         if other.data == message.data:

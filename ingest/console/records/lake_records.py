@@ -14,7 +14,7 @@ from distributary.pipeline.tables.lake.disk_lake import DiskLake, disk_lake
 
 @dataclass(frozen=True, slots=True)
 class LakeRecords:
-    """Those of `main`, or of the only log, and of others when they are asked for."""
+    """The records of `main`, or of the only log, and of others when they are asked for."""
 
     main: HomeRecords
     lake: DiskLake | None

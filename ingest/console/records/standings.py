@@ -49,7 +49,7 @@ class KnownStanding:
     given_up_since: int = 0
 
     def waits(self, sequences: Int64s) -> npt.NDArray[np.bool_]:
-        """Those of these sequences that aren't settled; some of them may never have been owed."""
+        """A mask of the sequences that aren't settled; some of them may never have been owed."""
         waits: npt.NDArray[np.bool_] = sequences >= self.floor
         if self.settled and waits.any():
             above = np.array(self.settled.to_array(), np.int64)

@@ -95,6 +95,7 @@ class RequestGuard:
 
 
 def _head_bytes(scope: Scope) -> int:
-    """Those of its address and headers. The server bounds only what it has to wait for."""
+    """The bytes of a request's address and headers. The server bounds only bytes for which it
+    waits."""
     named = sum(len(name) + len(value) for name, value in scope["headers"])
     return named + len(scope["path"]) + len(scope["query_string"])

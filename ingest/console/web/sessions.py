@@ -133,5 +133,5 @@ class Sessions:
         }
 
     def accounts(self) -> set[Account]:
-        """Those that any session has."""
+        """The accounts of all sessions."""
         return {one.account for one in self._sessions.values()}

@@ -34,12 +34,12 @@ def run(
 
 
 def came(message: Message) -> ReceivedMessage:
-    """The same, as a consumer has it."""
+    """The same message as a consumer has it."""
     return ReceivedMessage(Nobody(), encoded(message, "made"), 1, 1)
 
 
 def test_what_one_writes_the_other_reads() -> None:
-    """All that a line can say of a message."""
+    """A line with all fields of a message is read as it was written."""
     said = {
         "body": {"total": 3, "paid": True},
         "subject": "s",

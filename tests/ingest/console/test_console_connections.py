@@ -24,7 +24,7 @@ def status(console: Console) -> int:
 
 
 def test_silent_connections_are_closed(shown: ShownGateway, tmp_path: Path) -> None:
-    """Those that say nothing, half a request, or a request without its body."""
+    """Connections are closed that send nothing, half a request, or a request without its body."""
     settings = tmp_path / "console.toml"
     settings.write_text("[requests]\nconnections_max = 6\nseconds_max = 4\n")
     with Console(shown, "--config", str(settings)) as console, ExitStack() as ends:

@@ -255,7 +255,7 @@ def test_a_browser_sees_nothing_that_its_subscription_is_not_owed(
     ],
 )
 def test_what_is_no_subscription_is_not_browsed(connect: Connect, id_: str, condition: str) -> None:
-    """Nothing is made by looking."""
+    """Looking makes no subscription."""
     peer = connect()
     for _ in range(2):
         link = looking(peer, id_, opened=False)

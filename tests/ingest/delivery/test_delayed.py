@@ -48,7 +48,7 @@ def failed(incoming: Incoming) -> None:
 
 
 def test_a_message_waits_for_its_time_and_holds_up_nobody(connect: Connect, topic: str) -> None:
-    """Those behind it go first; when its time has come it goes by itself, and not before."""
+    """Messages behind it go first; when its time has come it goes by itself, and not before."""
 
     def attempt(delay: InTime) -> None:
         peer, queue = connect(), f"{topic}-{delay.ms}"
@@ -166,7 +166,7 @@ def test_what_is_given_back_unseen_comes_at_once(own_gateway: Make, connect: Con
 
 
 def test_a_large_message_waits_and_expires_as_others_do(connect: Connect, topic: str) -> None:
-    """One that is received alone, because it is larger than what is received at once."""
+    """A message that is received alone, as it is larger than the bytes received at once, does."""
     large = "x" * (2 << 20)
     peer = connect()
     consumer = of_queue(peer, topic)

@@ -138,7 +138,7 @@ def test_a_gateway_that_gives_up_leaves_its_marks(own_gateway: Make, connect: Co
 
 
 def test_failed_attempts_outlive_every_end(own_gateway: Make, connect: Connect) -> None:
-    """Those in the log count as before; one more for a delivery that a kill cut off, once."""
+    """Attempts in the log count as before, and a delivery that a kill cut off counts once more."""
     with own_gateway({"commit": {"interval_ms": 100}}) as gateway:
         peer = connect("c", port=gateway.port)
         receiver = peer.durable("t", "mine")

@@ -59,7 +59,7 @@ def test_a_standby_is_ready_when_it_waits(own_gateway: Make, manager: Manager) -
 
 
 def test_a_loop_that_turns_feeds_the_watchdog(own_gateway: Make, manager: Manager) -> None:
-    """One that hangs doesn't, and its manager starts it again."""
+    """A loop that hangs doesn't feed it, and the manager starts the gateway again."""
     gateway = own_gateway()
     gateway.environment |= {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "200000"}
     gateway.start()

@@ -143,8 +143,8 @@ def answered(frames: list[Frame], state: int) -> set[int]:
 def test_messages_over_the_credit_are_given_back_and_the_session_goes_on(
     gateway: Gateway, topic: str
 ) -> None:
-    """Those that ended the link and those behind them: the peer hears that they weren't taken, and
-    its session's numbers are right for another link."""
+    """Messages that ended the link, and those behind them, are given back: the peer hears that they
+    weren't taken, and its session's numbers are right for another link."""
     with begun(gateway.port, topic, sender_frame("s", topic_target(topic))) as raw:
         credit = number(raw.next(FLOW)["link-credit"])
         many = credit + 500

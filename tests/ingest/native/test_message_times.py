@@ -304,7 +304,7 @@ def run_of(topic: str, messages: list[bytes], priority: bytes, **times: bytes) -
 
 
 def test_batches_of_plain_messages_have_no_attributes() -> None:
-    """Nothing is kept for what all messages have; what one of them says is there for all."""
+    """A batch of plain messages keeps no column; if one message has an attribute, all have it."""
     body = b"\x00\x53\x75\xa0\x01a"
     plain = run_of("a", [body, body], b"\x04\x04")
     urgent = run_of("b", [body, body, body], b"\x04\x09\x04")

@@ -243,7 +243,7 @@ def test_a_reference_that_was_let_go_is_no_message() -> None:
 
 @pytest.mark.parametrize("size", [8, 56, 64])
 def test_no_message_can_look_like_a_reference(size: int) -> None:
-    """One that is sent in full is told apart by its tag, whatever its bytes are."""
+    """A message that is sent in full is told apart by its tag, with any bytes."""
     ends = Ends()
     ends.receiver.flow(10)
     ends.carry()

@@ -309,7 +309,7 @@ MALFORMED = {
 
 @pytest.mark.parametrize("kind", MALFORMED)
 def test_a_malformed_message_is_rejected_alone(connect: Connect, topic: str, kind: str) -> None:
-    """Those before and after it in the same run are accepted and delivered; the link goes on."""
+    """Messages before and after it in the same run are accepted and delivered; the link goes on."""
     peer = connect()
     receiver = peer.receiver(topic)
     sender = peer.sender(topic)

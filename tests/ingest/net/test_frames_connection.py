@@ -29,7 +29,7 @@ def test_the_open_offers_what_clients_look_for(gateway: Gateway, topic: str) -> 
 
 
 def test_what_a_client_desires_changes_nothing(gateway: Gateway, topic: str) -> None:
-    """The same is offered to who asks for nothing."""
+    """A client that desires nothing is offered the same."""
     with Jms(gateway.port, topic) as jms:
         offered = jms.opened["offered-capabilities"]
     with Raw(gateway.port, hello=AMQP_HEADER + frame_of("open", container_id=topic)) as raw:

@@ -133,7 +133,7 @@ def test_received_is_no_outcome(raw: NewRaw, connect: Connect, topic: str) -> No
 def test_a_source_is_told_which_outcomes_count(
     raw: NewRaw, topic: str, asked: list[str] | None, told: list[str]
 ) -> None:
-    """Those that it asked for and that there are; all four if it asked for none of them."""
+    """The outcomes that it asked for and that exist; all four if it asked for none of them."""
     answer = consume(raw(), source(topic, outcomes=asked))
     assert answer["source"]["outcomes"] == told
 

@@ -110,7 +110,8 @@ def test_a_schema_is_set_where_its_topics_are(fleet: Fleet, manager: Manager) ->
 
 
 def test_dead_letters_are_named_and_go_back(fleet: Fleet, manager: Manager) -> None:
-    """Those of a topic's subscription in another log than `main` have its name in theirs."""
+    """The queue of dead letters of a subscription in another log than `main` has the log's name in
+    its own."""
     manager.done("CREATE", "subscription", "global/bills", topic="orders.bills")
     manager.peer.sender("orders.bills").publish("bad")
     consumer = manager.peer.shared_durable("orders.bills", "bills|global")

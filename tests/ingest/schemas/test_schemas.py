@@ -86,7 +86,7 @@ def test_what_is_no_schema_is_refused(
 def test_misfits_are_refused_with_field_and_value(
     connect: Connect, manager: Manager, topic: str
 ) -> None:
-    """Those between right ones; consumers get what fits, in its order."""
+    """Misfits between right messages are refused; consumers get the right ones in their order."""
     manager.done("UPDATE", "schema", topic, **schema(validate="refuse"))
     peer = connect()
     consumer = peer.shared_durable(topic, f"{topic}|global")
@@ -152,8 +152,8 @@ def _version(reader: Manager) -> object:
 
 
 def test_events_have_the_order_of_their_groups(own_gateway: Make, connect: Connect) -> None:
-    """Those that come while a group still waits, too: what was published between two of them lies
-    between their floors, and a gateway that is killed has them in their order."""
+    """Events that come while a group still waits have it, too: messages published between two of
+    them lie between their floors, and after a kill the gateway has them in their order."""
     gateway = own_gateway({"journal": {"linger_ms": 1_000}}).start()
     peer = connect(port=gateway.port)
     writer, reader = Manager(peer), Manager(connect(port=gateway.port))

@@ -87,7 +87,7 @@ def test_a_misfit_is_accepted_and_kept_with_its_reason(
 def test_a_message_that_names_its_destination_is_checked(
     connect: Connect, manager: Manager, topic: str, validate: str
 ) -> None:
-    """Those of other topics in the same run aren't, and all of them keep their order."""
+    """Messages of other topics in the same run aren't checked, and all keep their order."""
     manager.done("UPDATE", "schema", topic, **schema(validate=validate))
     peer = connect()
     consumers = {one: peer.shared_durable(one, f"{one}|global") for one in (topic, f"{topic}.free")}

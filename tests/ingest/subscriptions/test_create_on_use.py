@@ -77,7 +77,7 @@ def test_a_queue_is_made_by_an_operator(strict: Gateway, connect: Connect) -> No
 
 
 def test_a_topic_is_there_while_a_subscription_is_on_it(strict: Gateway, connect: Connect) -> None:
-    """One that an operator has made, or that a policy lets begin; other topics are untouched."""
+    """An operator has made the subscription, or a policy lets it begin; others are untouched."""
     peer, manager = connect("c", port=strict.port), Manager(connect(port=strict.port))
     nothing_there(peer, "closed", "topic")
     manager.done("CREATE", "subscription", "global/s", topic="closed")

@@ -93,7 +93,7 @@ def test_old_messages_come_first_and_new_ones_behind(
 
 
 def test_what_can_not_begin_is_refused(gateway: Gateway, connect: Connect, topic: str) -> None:
-    """Nothing is made of it."""
+    """No subscription is made."""
     manager = Manager(connect(port=gateway.port))
     about = {"topic": topic}
     said = manager.refused(409, "CREATE", "subscription", "global/x", **about, since=17)

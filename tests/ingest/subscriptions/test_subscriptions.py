@@ -73,7 +73,7 @@ def test_what_a_lost_consumer_settled_does_not_come_back(connect: Connect, topic
 def test_a_detach_gives_back_a_thousand_prefetched_messages_in_order(
     connect: Connect, topic: str
 ) -> None:
-    """Nothing counts as delivered that was only prefetched."""
+    """A message that was only prefetched doesn't count as delivered."""
     peer = connect()
     receiver = peer.durable(topic, "mine")
     receiver.link.flow(1_000)

@@ -325,7 +325,7 @@ def test_presettled_messages_are_posted_too(gateway: Gateway, topic: str) -> Non
 
 
 def test_the_relay_posts_where_each_message_says(gateway: Gateway, topic: str) -> None:
-    """One that goes nowhere is rejected, and then nothing of its transaction can be committed."""
+    """A message without a destination is rejected, and then its transaction can't be committed."""
     with Jms(gateway.port) as jms, Jms(gateway.port, topic) as other:
         for nth, name in enumerate(("a", "b")):
             other.subscribed(name, durable(f"{topic}-{name}"), handle=nth)

@@ -310,7 +310,7 @@ def wrong(table: str, column: str, test: Any) -> str:
 
 
 def run_examples(lived: Place) -> None:
-    """All that ask no gateway, of this home and this subscription."""
+    """Run all examples that ask no gateway, with this home and this subscription."""
     programs = [one for one in blocks("python") if "gateway=" not in one]
     assert len(programs) == 5
     for program in programs:
@@ -332,7 +332,7 @@ def here(program: str, lived: Place) -> str:
 
 
 def blocks(kind: str, *pages: str) -> list[str]:
-    """Those of the pages of tables and views, or of others."""
+    """The blocks of the pages of tables and views, or of others."""
     found = pages or ("tables.md", "views.md")
     return [block.text for page in found for block in doc_blocks.blocks(f"docs/{page}", kind)]
 

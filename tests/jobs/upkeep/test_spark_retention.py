@@ -29,7 +29,7 @@ def messages(days, *, floor=None, logged=None, **limits):
 
 
 def test_days_that_are_old_go() -> None:
-    """Those of the last two days stay, and today's."""
+    """The last two days stay, and today."""
     assert messages(table(9, 19, 29, 39, 49, 59)) == "2026-11-20"
 
 

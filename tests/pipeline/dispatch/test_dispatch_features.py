@@ -27,7 +27,7 @@ def runs(effects):
 
 
 def served(dispatcher, attributes, head):
-    """All that is delivered while something is wanted."""
+    """The deliveries for as long as a message is wanted."""
     got = []
     while dispatcher.wanted(head) is not None:
         got += runs(dispatcher.offer(0, head, attributes=attributes, now=50))

@@ -259,7 +259,7 @@ class DispatcherMachine(RuleBasedStateMachine):
             assert self.real.reach >= self.model.mark
 
     def settle_foreign(self, consumer, first, delivery_state):
-        """One that the consumer most likely doesn't hold; it may not even be attached."""
+        """Settle a message that the consumer, which may not be attached, hardly ever holds."""
         self.settle_run(consumer, first, delivery_state, None)
 
     def settle_run(self, consumer, first, delivery_state, data):
@@ -314,7 +314,7 @@ class DispatcherMachine(RuleBasedStateMachine):
             self.known[one] = Failures(count, self.group)
 
     def restart(self, credit_of):
-        """Nothing is left but what was recorded; that is enough."""
+        """Only the recorded state is left, and is enough."""
         self.start_again()
         self.arrive(credit_of)
 

@@ -91,7 +91,7 @@ def test_a_single_active_consumer_stays_until_it_goes():
 
 
 def test_selectors_are_those_of_the_attached():
-    """One that two have stays until both went."""
+    """A selector of two consumers stays until both have gone."""
     queue = lined_up((1, 0, "red"), (2, 0, "red"), (3, 0, None))
     queue.detach(1)
     assert queue.selectors == {"red"}

@@ -89,7 +89,7 @@ class HandOvers(RuleBasedStateMachine):
 
     @rule(order=st.permutations(WAITERS), looks=st.integers(1, 40))
     def time_passes(self, order: list[int], looks: int) -> None:
-        """All that wait look in this order, again and again."""
+        """All waiting standbys look in this order, again and again."""
         for _ in range(looks):
             self.now += LOOK
             for number in order:

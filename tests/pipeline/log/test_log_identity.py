@@ -22,7 +22,7 @@ def test_a_gateway_that_does_not_say_it_is_one_sentence(said: object) -> None:
 
 
 def test_only_the_same_entry_is_the_same_table() -> None:
-    """One that is absent is as wrong as another one, and the sentence says which it is."""
+    """An absent entry is as wrong as another one, and the sentence says which it is."""
     OURS.require("/lake", ENTRY)
     with pytest.raises(StoreError, match="/lake isn't the gateway's: it has no version 5"):
         OURS.require("/lake", None)

@@ -51,7 +51,7 @@ def test_it_means_what_the_slow_way_says(tree, message):
 @settings(max_examples=500)
 @given(comparisons, messages)
 def test_a_comparison_means_what_the_slow_way_says(tree, message):
-    """The same for what isn't hidden below logic."""
+    """A comparison without logic above it means the same."""
     value = meaning(tree, message.get)
     assert selected(tree, message) is (value is True)
     assert selected(Not(tree), message) is (value is False)

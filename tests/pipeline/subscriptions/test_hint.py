@@ -52,7 +52,7 @@ def test_a_hint_is_what_its_parts_say(parts: list[tuple[int, set[int]]], below: 
 
 
 def test_a_part_that_does_not_follow_is_not_taken() -> None:
-    """One that is known is; one behind a gap, or that goes further back, isn't."""
+    """A known part is taken; a part behind a gap, or one that goes further back, isn't."""
     hint = Hint(part(10, 20, 12))
     assert hint.follow(part(12, 18))
     assert not hint.follow(part(21, 30))

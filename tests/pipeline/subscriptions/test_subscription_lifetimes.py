@@ -21,7 +21,7 @@ def of(name: object) -> SubscriptionKey:
 
 
 def watched(lifetime: Lifetime, seconds: int = 10) -> Lifetimes[str]:
-    """One that a consumer has made and is on, at time 0."""
+    """The lifetimes with a subscription that a consumer has made and is on, at time 0."""
     clocks: Lifetimes[str] = Lifetimes()
     clocks.apply(KEY, Expiry(lifetime, seconds), 0, idle=True)
     clocks.joined(KEY)

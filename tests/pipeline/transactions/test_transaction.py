@@ -230,7 +230,7 @@ def test_too_many_retired_deliveries_are_given_back_at_once() -> None:
 
 
 def test_deliveries_of_another_log_count_as_our_own() -> None:
-    """Those of a transaction that failed, too; given up it holds none."""
+    """Deliveries of a failed transaction count, too; a transaction given up holds none."""
     for fails in (False, True):
         transactions = fresh()
         number = begun(transactions)

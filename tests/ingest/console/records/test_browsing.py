@@ -69,7 +69,7 @@ def told(
 
 @pytest.fixture
 def story(told: Story, tmp_path: Path) -> Story:
-    """The same in files of the test's own: it may remove some, or go on."""
+    """The same story in files of the test's own: it may remove some, or go on."""
     mine = copy.copy(told)
     mine.path = tmp_path / "log"
     shutil.copytree(told.path, mine.path)

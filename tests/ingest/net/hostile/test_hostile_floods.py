@@ -55,7 +55,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """One that soon drops who is silent."""
+    """A gateway that soon drops silent peers."""
     settings = {"amqp": {"handshake_ms_max": 1_500, "idle_timeout_ms": 1_500}}
     with Gateway(tmp_path_factory.mktemp("impatient"), settings) as gateway:
         yield gateway

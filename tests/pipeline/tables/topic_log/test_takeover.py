@@ -152,7 +152,7 @@ def test_an_owner_that_is_paused_in_its_start_unlinks_nothing_of_the_next(tmp_pa
 
 
 def test_an_empty_journal_begins_with_a_name_that_no_owner_had(tmp_path: Path) -> None:
-    """One that is paused may still unlink its own segment."""
+    """A paused owner may still unlink its own segment."""
     former = Journal.open(tmp_path, segment_bytes=SMALL, epoch=1)
     paused = append(former, 1).segment
     taken_over(tmp_path, 2).close()
