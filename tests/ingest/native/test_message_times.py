@@ -304,7 +304,8 @@ def run_of(topic: str, messages: list[bytes], priority: bytes, **times: bytes) -
 
 
 def test_batches_of_plain_messages_have_no_attributes() -> None:
-    """A batch of plain messages keeps no column; if one message has an attribute, all have it."""
+    """A batch of plain messages has no columns; if one message has an attribute, its column has a
+    value for each message."""
     body = b"\x00\x53\x75\xa0\x01a"
     plain = run_of("a", [body, body], b"\x04\x04")
     urgent = run_of("b", [body, body, body], b"\x04\x09\x04")

@@ -163,7 +163,7 @@ def test_a_queues_consumer_is_offered_nothing_a_producer_a_delay(raw: NewRaw, to
 @pytest.mark.parametrize("place", ["", "queue://"])
 def test_what_is_desired_and_not_served_is_not_offered(raw: NewRaw, topic: str, place: str) -> None:
     """A producer that wants the outcomes of consumers reads that it doesn't get them: `accepted`
-    means stored, with any consumers."""
+    means stored, also without a consumer."""
     one = raw("producer")
     termini = {"source": make("source"), "target": make("target", address=place + topic)}
     said = {**termini, "desired_capabilities": ["hand-over"], "initial_delivery_count": 0}

@@ -195,7 +195,7 @@ def test_who_may_make_a_temporary_queue_consumes_from_it(user: User) -> None:
 
 
 def test_temporary_destinations_are_made_by_who_may_make_them(user: User) -> None:
-    """Its maker uses it without any right; other users need `publish` to answer there."""
+    """Its maker uses it without a further right; other users need `publish` to answer there."""
     alice, warden = user("alice"), user("warden")
     refused(warden, warden.receiver(None, dynamic=True, capabilities=(), opened=False))
     answers = alice.receiver(None, dynamic=True, capabilities=())

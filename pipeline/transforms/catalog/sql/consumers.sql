@@ -1,5 +1,5 @@
--- consumers: what each consumer got of which subscription, and how long it took. Times are told
--- apart by steps of 0.35 %, so that there are few of them.
+-- consumers: the deliveries of each subscription to each consumer, and their times. Times are rounded
+-- to steps of 0.35 %, so that there are few of them.
 WITH taken AS (
   SELECT *, CASE WHEN outcome NOT IN ('released', 'lost')
                  THEN unix_micros(settled_at) - unix_micros(delivered_at) END AS took_us

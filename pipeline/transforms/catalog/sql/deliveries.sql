@@ -1,4 +1,4 @@
--- deliveries: each delivery once; the one that failed for the last time has two rows in acks.
+-- deliveries: each delivery once; the last failed delivery of a message has two rows in acks.
 SELECT subscription, topic, sequence, consumer, outcome, final, delivery_count,
        delivered_at, settled_at, floor, `group`, day
 FROM {acks}

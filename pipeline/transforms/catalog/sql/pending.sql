@@ -1,6 +1,7 @@
--- pending: what each subscription is owed, from rows alone. Selectors are those that there were when
--- the view was made. A message from the floor on is settled if the living incarnation has a final ack of it: retention takes no ack
--- before its message. Cursors stand first, so that they are read first.
+-- pending: the messages that each subscription is owed, from rows alone. Selectors are those at the
+-- time when the view was made. A message from the floor on is settled if the living incarnation has a
+-- final ack of it: retention removes no ack before its message. Cursors stand first, so that they are
+-- read first.
 WITH lives AS (
   SELECT c.subscription, c.topic AS word, c.selector, c.floor, c.`group`,
          coalesce(max(s.`group`), -1) AS began

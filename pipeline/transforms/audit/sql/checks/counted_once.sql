@@ -1,8 +1,8 @@
 -- counted_once: one delivery has one record
 --
 -- Guarantee: each delivery to a consumer is recorded once, so that deliveries can be counted. Only
---   one that failed for the last time has two records: `modified` when it ended, `dead_lettered`
---   when its copy was durable.
+--   the last failed delivery of a message has two records: `modified` when it ended, `dead_lettered`
+--   when the copy was durable.
 -- A row: a delivery (one message, one consumer, one `delivered_at`) with any other records.
 -- What to do: look at the groups of the row: one group: a row was written twice; several: the
 --   gateway recorded it twice. Report it. Several final outcomes are a matter of `settled_twice`.

@@ -1,12 +1,12 @@
 -- cursors_differ: each cursor is what the rows of its incarnation come to
 --
--- Guarantee: a cursor says where its subscription stands as of its group. `materialize` folds it
---   from sums and bitmaps; here it is matched anew, message by message.
+-- Guarantee: a cursor has its subscription's floor and settled messages as of its group.
+--   `materialize` folds it from sums and bitmaps; here it is matched anew, message by message.
 -- A row: a cursor that is missing, has no subscription, or differs in the definition, the floor, a
 --   message settled above it, one that was lost with a consumer, a failure, or a count.
--- What to do: a restart of the gateway begins with this table, so what it says too much is lost and
---   what it says too little comes again: stop the job, move tables/cursors away with the other
---   tables of Spark and the checkpoints, and run `distributary jobs materialize`.
+-- What to do: a restart of the gateway begins with this table, so a message wrongly settled in it is
+--   lost, and one wrongly unsettled comes again: stop the job, move tables/cursors away with the
+--   other tables of Spark and the checkpoints, and run `distributary jobs materialize`.
 -- Not judged: counts, where retention has taken rows of `acks`, or with --since.
 -- judged: cursors | SELECT count(*) FROM cursors
 WITH living AS (
@@ -74,7 +74,7 @@ FULL OUTER JOIN folded f ON f.subscription = c.subscription
 WHERE c.subscription IS NULL OR f.subscription IS NULL
    OR c.topic <> f.topic OR c.shared <> f.shared OR NOT (c.selector <=> f.selector)
    OR c.floor < f.floor
-   -- A higher one may have been said by settlements that retention has taken.
+   -- A higher floor may have been in settlements that retention has removed.
    OR (c.floor > f.floor AND f.since >= (SELECT acks_from FROM bounds))
 UNION ALL
 SELECT CASE WHEN c.subscription IS NULL THEN 'settled, but not in the cursor'

@@ -8,7 +8,7 @@ WITH buried AS (
   SELECT `group`, count(*) AS dead_lettered, min(sequence) AS first_sequence
   FROM settlements
   WHERE outcome = 'dead_lettered'
-  -- What retention has taken before it was given up can't be copied.
+  -- A message that retention removed before it was given up can't be copied.
     AND sequence >= (SELECT first_logged_sequence FROM bounds)
   GROUP BY `group`
 )

@@ -2,7 +2,7 @@
 --
 -- Guarantee: a delivery's count of failed attempts is at least the number of failures that were
 --   recorded before it, also when the gateway was killed in between. Else poison would never end.
--- A row: a delivery that knew of fewer.
+-- A row: a delivery with a lower count.
 -- What to do: report it; look in the gateway's log for a start between the two groups.
 -- judged: settlements | SELECT count(*) FROM settlements
 WITH counted AS (

@@ -7,7 +7,7 @@
 --   two times? Then that is all. Else report it.
 -- judged: settlements | SELECT count(*) FROM settlements
 WITH held AS (
-  -- What failed for the last time has two rows of one delivery: `modified`, then `dead_lettered`.
+  -- The last failed delivery of a message has two rows: `modified`, then `dead_lettered`.
   SELECT incarnation, sequence, consumer, delivered_at, min(settled_at) AS settled_at
   FROM repeated
   WHERE delivered_at IS NOT NULL

@@ -1,8 +1,8 @@
 -- out_of_order: a consumer gets messages in the order of publishing
 --
 -- Guarantee: of messages of one priority a consumer gets the earlier one first. It is judged by
---   first deliveries; what came back, waited for its time or belongs to a group has other rules, and
---   after a rewind priorities other than the usual one have, too (docs/delivery.md).
+--   first deliveries; messages that came back, waited for their time or belong to a group have other
+--   rules, and so have other priorities than the usual one after a rewind (docs/delivery.md).
 -- A row: a message that a consumer got after a later one.
 -- What to do: was the gateway's clock set back between the two? Then that is all. Else look whether
 --   the consumer's name is used by several programs at once; if not, report it.

@@ -1,7 +1,7 @@
 -- settled_twice: a message is settled for good once
 --
 -- Guarantee: in one incarnation of a subscription a message has one final outcome.
--- A row: a message with several of them. A sum of outcomes counts it more than once.
+-- A row: a message with several final outcomes. A sum of outcomes counts it more than once.
 -- What to do: look at the consumers and groups of the row. One consumer and one group: a row was
 --   written twice; `distributary verify` tells whether in the log. Several: it was delivered twice.
 -- judged: settlements | SELECT count(*) FROM settlements

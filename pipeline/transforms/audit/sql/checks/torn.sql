@@ -1,7 +1,7 @@
 -- torn: a group is there as a whole or not at all
 --
--- Guarantee: what became durable at once, such as a transaction's messages and settlements, is one
---   group, lies in one commit of topic_log, and is whole in every table up to the group of `cursors`.
+-- Guarantee: records that became durable at once, such as a transaction's messages and settlements,
+--   are one group, in one commit of topic_log, whole in every table up to the group of `cursors`.
 -- A row: a group of which a table has more or fewer rows than the log; or a version of the log that
 --   goes back.
 -- What to do: if `distributary verify` finds the log sound, Spark's tables are at fault: move

@@ -6,11 +6,11 @@
 -- A row: a message that is in none or in several, or twice in one, or in a table of another topic,
 --   or that another version has read; or a column with another value than the body.
 -- What to do: move tables/topics, rejected, messages, acks, subscriptions, schemas, log_versions,
---   cursors and checkpoints away, run `distributary jobs materialize`: it makes them anew. What was in
---   `messages` before the job knew schemas is in no typed table: that is no fault.
+--   cursors and checkpoints away, run `distributary jobs materialize`: it makes them anew. Messages in
+--   `messages` from before the job knew schemas are in no typed table: that is no fault.
 -- Not judged: tables on an object store, which has no typed ones; values of CloudEvents, of bodies
---   that are AMQP's maps and lists, of Protobuf's editions; of Avro and Protobuf what a column has as
---   the text of its JSON, and durations.
+--   that are AMQP's maps and lists, of Protobuf's editions; of Avro and Protobuf durations, and values
+--   that a column has as JSON.
 -- judged: messages of topics with a schema | SELECT count(*) FROM messages m JOIN reigns r ON r.topic = m.topic AND m.sequence >= r.since AND (r.until IS NULL OR m.sequence < r.until)
 WITH owed AS (
   SELECT m.sequence, m.topic, r.said.version

@@ -3,7 +3,7 @@
 -- Guarantee: consumers with credit take turns, one message each, and credit doesn't grow while
 --   messages are dealt. Credit is in no table, so the check looks for a deal that proves it:
 --   a consumer that gets another message in the same deal had credit all the time, so meanwhile
---   every other one may have got one message at most. One deal is what was delivered at one moment.
+--   every other one may have got one message at most. A deal is all deliveries of one moment.
 -- A row: a consumer that was passed over: another one got several between two messages of its own.
 -- What to do: report it. Of consumers that have no selectors of their own, ranks don't explain it.
 -- Not judged: deals with gaps (something is still held, or was given again later), messages with a

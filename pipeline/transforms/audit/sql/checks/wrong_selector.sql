@@ -1,7 +1,7 @@
 -- wrong_selector: a subscription gets what its selector is true of, and nothing else
 --
--- Guarantee: on a topic's subscription only what its selector is true of is ever owed. Spark decides
---   it here anew, from the decoded message, with a compiler of its own.
+-- Guarantee: a topic's subscription is only owed messages of which its selector is true. Spark
+--   decides it here anew, from the decoded message, with a compiler of its own.
 -- A row: a settlement of a message of which the selector is false or unknown.
 -- What to do: read the message in `messages` and the selector beside it. If they don't match, report
 --   both; `docs/guides/selectors.md` says what each condition means.
@@ -13,5 +13,5 @@ FROM settlements s
 JOIN incarnations i ON i.incarnation = s.incarnation
 JOIN selection x ON x.sequence = s.sequence AND x.claim = i.claim
 WHERE NOT x.selected
-  -- What was never owed was never tried against the selector.
+  -- A message that was never owed was never tried against the selector.
   AND s.outcome NOT IN ('local', 'forbidden', 'redriven')

@@ -1,5 +1,5 @@
--- claimed: the topics of each word that a subscription claims: a topic itself, or all topics there
--- are that match a pattern. A pattern's words stand between dots: * is one, # any number of them.
+-- claimed: the topics of each word that a subscription claims: a topic itself, or all topics that
+-- match a pattern. A pattern's words stand between dots: * is one, # any number of them.
 WITH words AS (
   SELECT DISTINCT topic AS word FROM lives
 ),

@@ -1,10 +1,10 @@
 -- deliveries: settlements that say when their delivery began; each delivery once.
 --
--- What a lost consumer held, and what was taken from one whose lock ended, has the time of its end
--- for both: there it isn't known when it began. (A consumer that takes messages settled has both at
--- the same moment, too, and there it is true.)
--- What failed for the last time has two settlements: `modified`, then `dead_lettered`, when its copy
--- was durable. The first one is the delivery's.
+-- A delivery to a consumer that was lost, or whose lock ended, has the time of its end as both times:
+-- its begin isn't known. (A delivery to a consumer that takes messages settled has one time for both,
+-- too, and that is true.)
+-- The last failed delivery of a message has two settlements: `modified`, then `dead_lettered`, when
+-- its copy was durable. The first one is the delivery's.
 SELECT *
 FROM settlements
 WHERE delivered_at IS NOT NULL

@@ -1,4 +1,4 @@
--- floors: the highest floor that the settlements of one incarnation in one group say.
+-- floors: the highest floor in the settlements of one incarnation in one group.
 SELECT l.incarnation, s.`group`, max(s.floor) AS floor
 FROM topic_log s
 JOIN lives l

@@ -1,5 +1,5 @@
--- incarnations: the lives, and how far each has come: all that it is owed below `passed` ought to be
--- settled. That is the highest floor in its settlements, and in its cursor while it lasts.
+-- incarnations: the lives, and the floor that each has reached: all that it is owed below `passed`
+-- ought to be settled. It is the highest floor in its settlements, and in its cursor while it lasts.
 SELECT l.*,
        greatest(l.floor, coalesce(f.floor, l.floor), coalesce(c.floor, l.floor)) AS passed
 FROM lives l

@@ -1,10 +1,10 @@
 -- lives: each incarnation of a durable subscription, one row.
 --
--- `created`, `redefined`, `rewound` and `purged` begin one, with the floor that the event says. It
+-- `created`, `redefined`, `rewound` and `purged` begin an incarnation, with the event's floor. It
 -- lasts until the next of these or `deleted`. A settlement belongs to the incarnation that began in
 -- a group before its own: since < group <= until. `until` is null while it lasts.
 -- `claim` is a number for its topic and selector together, null without a selector.
--- If one group has several events of one subscription, one that begins an incarnation wins.
+-- If one group has several events of one subscription, an event that begins an incarnation wins.
 WITH decisive AS (
   SELECT subscription, `group`,
          max_by(struct(event, topic, shared, selector, no_local, floor), event <> 'deleted') AS said

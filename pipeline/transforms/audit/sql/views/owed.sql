@@ -1,8 +1,8 @@
--- owed: what each incarnation is owed: the messages of its topics from its floor on that its selector
--- selects. `passed` says how far it has come.
+-- owed: the messages that each incarnation is owed: those of its topics, from its floor on, that its
+-- selector selects. `passed` is the floor that it has reached.
 --
--- Of a message that Spark couldn't decode, or that was decoded before its table had the columns that
--- the selector asks for, the audit can't tell whether it is selected: it isn't in this view.
+-- A message that Spark couldn't decode, or that was decoded before its table had the columns that the
+-- selector asks for, isn't in this view: the audit can't tell whether it is selected.
 SELECT i.incarnation, m.sequence, m.`group`, i.passed
 FROM messages m
 JOIN claimed c ON c.topic = m.topic

@@ -1,5 +1,5 @@
--- reigns: which version of which schema the messages of a topic are read by, from the sequence
--- `since` on and below `until`; null: to the end.
+-- reigns: the version of a schema that reads the messages of a topic from the sequence `since` on and
+-- below `until`; null: to the end.
 --
 -- A version counts from its floor to the next event of its topic or pattern. Where several match, the
 -- topic's own wins, then the longest pattern. In a pattern `*` is any characters and `?` is one; it

@@ -1,5 +1,5 @@
--- repeated: the settlements of messages that have several in one incarnation: what came back and
--- was delivered again. Everything else was delivered once and settled once.
+-- repeated: the settlements of messages that have several in one incarnation, because they came back
+-- and were delivered again. All other messages were delivered once and settled once.
 SELECT incarnation, sequence, consumer, outcome, final, delivery_count,
        delivered_at, settled_at, `group`
 FROM (
