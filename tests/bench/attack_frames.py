@@ -116,7 +116,7 @@ def arrived(raw: Raw, count: int) -> None:
 
 
 def request(operation: str, kind: str, name: str, body: object) -> bytes:
-    """A request to the node, which is answered to who asks."""
+    """A request to the node, whose answer comes by the asking link."""
     said = {"operation": operation, "type": kind, "name": name}
     sections = ((0x73, [ulong(1), None, None, None, "answers"]), (0x74, said), (0x77, body))
     return b"".join(encode(Described(ulong(code), one)) for code, one in sections)

@@ -3,7 +3,7 @@ by side by one job, whose executors have half a core each. The driver, which pla
 one.
 
 Linux gives each executor, with its Python workers, its half by a control group of its own. That
-needs root; who isn't is told so.
+needs root; without it the case says so.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Metrics of a thousand subscriptions: how long a scrape takes, what it costs, and how long a
-publisher waits meanwhile, who sends one message at a time."""
+"""Metrics of a thousand subscriptions: time and cost of a scrape, and waits of a publisher that
+sends one message at a time meanwhile."""
 
 import http.client
 import sys

@@ -1,5 +1,5 @@
 """Clients of a fleet: each is connected to some gateway, mostly one that doesn't own what it uses,
-and goes to another one when that is gone. None waits: who is on the way is asked in its next turn.
+and goes to another one when that is gone. None waits: a client on its way goes on in its next turn.
 """
 
 import random

@@ -31,7 +31,7 @@ consume = ["open"]
 
 def secured(folder: Path) -> Mapping[str, Mapping[str, object]]:
     """The settings of a gateway; the files that they name, and `trust.p12` and `alice.p12` for its
-    clients, are made in the folder. Who has logged in may take longer than the login may."""
+    clients, are made in the folder. A client that has logged in may take longer than the login."""
     folder.mkdir()
     users, permissions = folder / "users.toml", folder / "permissions.toml"
     with changing(users) as known:

@@ -38,7 +38,7 @@ ALL_DIVIDED = Placement(
     (Rule("#", ("main", "orders"), 2), Rule("queue://#", ("main", "orders"), 2)),
 )
 
-#: What a gateway says of a link for whom it is; who isn't one isn't believed.
+#: Properties by which a gateway names the client of a link; only gateways are believed.
 OF_ANOTHER = {
     symbol("distributary:log"): "orders",
     symbol("distributary:connection"): ulong(1),

@@ -37,7 +37,7 @@ def until(
     failure's text. To ask takes a fifth of a processor at most: what reads a table or starts a
     command is asked less often, and what is waited for has the processor."""
     deadline = time.monotonic() + seconds
-    busy = time.process_time()  # of all threads: who reads a table has several
+    busy = time.process_time()  # of all threads: reading a table takes several
     while not (value := condition()):
         assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
         time.sleep(max(every, min(4 * (time.process_time() - busy), 0.5)))
@@ -246,8 +246,8 @@ class Gateway:
         return found
 
     def _by_name(self) -> dict[bytes, list[tuple[int, bytes]]]:
-        """The log's lines as they are written, with their places, by what they may be the event of.
-        Who waits for one asks a hundred times a second: only what is new is read."""
+        """The log's lines as they are written, with their places, by the names of their events. A
+        test that waits for an event asks a hundred times a second: only new lines are read."""
         with self._reading:
             size = self.log_path.stat().st_size if self.log_path.exists() else 0
             if size < self._read:

@@ -6,7 +6,7 @@ The lender is a process that has a Spark. Each borrower has a session of its own
 views, active session; the catalog is shared), and a server of py4j of its own, so that calls back
 to Python find the right process. The lender ends with the last process that has a `Lender`.
 
-Who kills, counts or measures a JVM, or reads what it writes, starts one of its own.
+A test that kills, counts or measures a JVM, or reads its output, starts one of its own.
 """
 
 import fcntl

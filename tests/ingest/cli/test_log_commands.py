@@ -105,7 +105,7 @@ def test_there_are_limits(tmp_path: Path) -> None:
 
 
 def test_nothing_is_placed_while_a_gateway_runs(own_gateway: Make) -> None:
-    """Of any log, and none can begin meanwhile: who places has all of them."""
+    """No gateway of any log may run, and none can begin meanwhile: the command has all locks."""
     gateway = own_gateway()
     ask("create", "orders", "--home", gateway.home)
     gateway.options = ["--log", "orders"]

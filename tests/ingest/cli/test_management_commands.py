@@ -164,7 +164,8 @@ def test_every_command_has_help_with_an_example() -> None:
 
 @pytest.fixture
 def secured(own_gateway: Callable[..., Gateway], tmp_path: Path) -> tuple[Gateway, Path, Path]:
-    """A gateway with TLS and users of its own; who signs its certificate; a client's files."""
+    """A gateway with TLS and users of its own; its authority's file; the folder of a client's
+    certificate."""
     authority = Authority(tmp_path)
     chain, key = authority.issue("server", "localhost")
     users = tmp_path / "users.toml"

@@ -32,7 +32,7 @@ def test_its_subscriptions_go_on(gateway: Gateway) -> None:
             receiver.drain(10)
             got, receiver.inbox = receiver.inbox, []
             receiver.confirm(got)
-            # 1 has expired since, unless the clock is behind that of who wrote it.
+            # 1 has expired since, unless this clock is behind that of the home's writer.
             assert [one.data[-1:] for one in got if one.data[-1:] != b"b"] == [b"c"]
             peer.sender("orders").publish_data(
                 [

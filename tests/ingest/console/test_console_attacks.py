@@ -101,8 +101,8 @@ def state(boss: Manager, queue: str) -> dict[str, object]:
 def test_no_action_without_the_right_to_it(
     offer: Offer, somebody: Callable[[str], Visitor], boss: Manager
 ) -> None:
-    """The addresses are called with a form of one's own, everything typed. Who may read a queue is
-    refused; who may not know of it hears what is said of one that isn't there."""
+    """The addresses are called with a form of one's own, everything typed. A user who may read the
+    queue is refused; to one who may not know of it the answer is that of an absent queue."""
     for user in ("reader", "nobody"):
         visitor = somebody(user)
         token = {"form_token": visitor.token()}

@@ -138,7 +138,7 @@ def typed(page: Page, name: str, button: str) -> None:
 
 
 def unguarded(page: Page) -> None:
-    """The button can be pressed all the same, by who helps himself."""
+    """Enable the button, as a user of the browser's tools can."""
     expect(page.locator("button[data-guarded]")).to_be_disabled()
     evaluated(page, "document.querySelector('button[data-guarded]').disabled = false")
     evaluated(page, "document.querySelector('[data-confirm]').required = false")

@@ -50,8 +50,8 @@ def test_an_audit_is_run_and_what_it_finds_leads_to_the_message(
     window: Callable[..., Page],
     picture: Callable[[Page, str], None],
 ) -> None:
-    """A settlement is gone from a table: the audit says of which message. Who comes meanwhile sees
-    that one is running, and can't begin another."""
+    """A settlement is gone from a table: the audit names its message. A user who comes meanwhile
+    sees that an audit is running, and can't begin another."""
     DeltaTable(judged.home / "tables" / "acks").delete("sequence = 3")
     page.goto(f"{console.url}/proof")
     page.get_by_role("button", name="Run an audit").click()

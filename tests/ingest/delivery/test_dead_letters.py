@@ -288,7 +288,7 @@ def test_rejected_before_an_orderly_end_is_buried_before_it(
 
 
 def test_the_table_says_what_became_of_a_dead_letter(own_gateway: Make, connect: Connect) -> None:
-    """A settlement `dead_lettered`, final, with who gave it up; `verify` finds the home sound."""
+    """It has a final settlement `dead_lettered` with the consumer; `verify` finds no fault."""
     gateway = own_gateway({"commit": {"interval_ms": 50}}).start()
     peer = connect("who", port=gateway.port)
     fill(peer, "q", "bad")

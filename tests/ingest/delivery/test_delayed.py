@@ -72,7 +72,7 @@ def test_a_message_waits_for_its_time_and_holds_up_nobody(connect: Connect, topi
 
 
 def test_whoever_was_there_when_it_was_published_gets_it(connect: Connect, topic: str) -> None:
-    """A topic's subscriptions, durable or not; who comes while it waits doesn't."""
+    """A topic's subscriptions get it, durable or not; one that comes while it waits doesn't."""
     peer = connect()
     durable, live = peer.durable(topic, "d"), peer.receiver(topic)
     peer.sender(topic).publish_data([delayed("x", 400)])

@@ -135,8 +135,8 @@ def test_a_loss_gives_nothing_up(own_gateway: Make, connect: Connect) -> None:
 
 
 def test_a_loss_is_in_the_log(own_gateway: Make, connect: Connect) -> None:
-    """A row of its own says who had what when it was lost; a kill of the gateway right behind it
-    loses no mark, nor does a start from the whole log."""
+    """A row of its own has the lost consumer and its messages; a kill of the gateway right behind
+    the loss loses no mark, nor does a start from the whole log."""
     with own_gateway({"commit": {"interval_ms": 50}}) as gateway:
         peer = connect("c", port=gateway.port)
         receiver = peer.durable("t", "mine")

@@ -58,8 +58,8 @@ def another_boot(gateway: Gateway) -> None:
 def test_what_was_handed_out_before_a_kill_is_marked_and_nothing_else(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """Three of ten were delivered: they come with a count, the seven without. What was settled
-    doesn't come, whatever its place; who had no consumer has no marks."""
+    """Three of ten were delivered: they come with a count, the seven without. A settled message
+    doesn't come, in any place; a subscription that had no consumer has no marks."""
     with own_gateway() as gateway:
         peer = connect("c", port=gateway.port)
         peer.leave(peer.durable("t", "untouched"), closed=False)

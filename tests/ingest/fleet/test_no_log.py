@@ -137,8 +137,8 @@ def test_its_metrics_and_health(machines: Machines, tmp_path: Path) -> None:
 
 
 def test_topics_are_placed_while_none_relays(machines: Machines, tmp_path: Path) -> None:
-    """Its lake can't keep others from it by a lock: who places looks for it, and it looks whether
-    the placement is the one that it knows."""
+    """A gateway without a log has no lock: the command that places looks for it, and it looks
+    whether the placement is the one that it knows."""
     gateway = relaying(machines, tmp_path)
     said = machines.ask("place", "a", "orders", code=4).stderr
     assert f"the one at amqp://127.0.0.1:{gateway.port} on r" in said

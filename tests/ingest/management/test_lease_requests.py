@@ -290,8 +290,8 @@ def test_an_exclusive_subscription_has_one_consumer(
 
 
 def test_where_and_which_the_log_is_goes_with_every_answer(tmp_path: Path) -> None:
-    """However the home was typed: an absolute address, and the table whose entry that version has
-    there. Who asks before taking anything is told the same."""
+    """The answer has an absolute address for any spelling of the home, and the table's version with
+    its entry. A request that takes nothing is told the same."""
     home = tmp_path / "work" / "build" / "home"
     home.parent.parent.mkdir()
     with Gateway(tmp_path / "lake", SOON) as gateway:

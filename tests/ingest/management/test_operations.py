@@ -108,7 +108,7 @@ def test_a_new_home_is_ready_within_two_seconds_of_work(own_gateway: Make) -> No
 
 
 def test_a_slow_handshake_is_dropped(own_gateway: Make, connect: Connect) -> None:
-    """Whether nothing comes, half a header, or no open; who is through in time stays."""
+    """It is dropped if nothing comes, half a header, or no open; a timely client stays."""
     limits = {"handshake_ms_max": 3_000, "open_ms_max": 3_000}
     with own_gateway({"amqp": limits}) as gateway, ExitStack() as ends:
         patient = connect(port=gateway.port)
@@ -205,7 +205,7 @@ def test_a_user_with_the_password_may_in(guarded: Gateway, connect: Connect) -> 
 def test_a_wrong_password_may_not(
     guarded: Gateway, connect: Connect, user: str, password: str
 ) -> None:
-    """Nor an unknown user; the log names who tried, never the password."""
+    """Nor may an unknown user; the log has the name that was tried, never the password."""
     with pytest.raises(PeerLost, match="unauthorized"):
         connect(port=guarded.port, user=user, password=password)
     assert user in str(guarded.await_event("connection.failed")["reason"])

@@ -144,8 +144,8 @@ def impatient(own_gateway: Callable[[Settings | None], Gateway]) -> Iterator[Gat
 
 
 def test_a_silent_client_is_dropped_and_an_empty_frame_is_enough(impatient: Gateway) -> None:
-    """Half of `amqp.idle_timeout_ms` is announced. Who sends empty frames stays, who sends nothing
-    gets a close that says why."""
+    """Half of `amqp.idle_timeout_ms` is announced. A client that sends empty frames stays, one that
+    sends nothing gets a close that says why."""
     with Jms(impatient.port) as silent, Jms(impatient.port) as alive:
         assert silent.opened["idle-time-out"] == 2_500
         for _ in range(20):

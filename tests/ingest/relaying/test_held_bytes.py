@@ -44,7 +44,8 @@ class Client:
 
 
 def test_clients_that_go_are_forgotten_while_others_wait() -> None:
-    """Above the budget each that has sent is held; who comes and goes meanwhile leaves nothing."""
+    """Above the budget each client that has sent is held; one that comes and goes meanwhile leaves
+    nothing."""
     senders, stays = SendersBytes(100), Client()
     senders.add(stays, 150)  # type: ignore[arg-type]
     gone = []

@@ -303,7 +303,7 @@ def test_a_gateway_that_is_paused_is_missed_soon(
 def test_an_address_where_nobody_answers_is_given_up_when_there_is_another(
     fleet: Fleet, connect: Connect
 ) -> None:
-    """A machine that is gone refuses nothing: who connects to it waits as long as he likes."""
+    """A machine that is gone refuses nothing: a connection to it would wait without end."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         fleet.orders.kill()
         url = f"amqp://127.0.0.1:{silent.getsockname()[1]}"

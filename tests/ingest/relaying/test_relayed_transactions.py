@@ -137,7 +137,7 @@ def test_messages_of_one_link_may_go_to_two_logs(fleet: Fleet) -> None:
 
 
 def test_the_owner_is_away_when_the_work_comes(fleet: Fleet) -> None:
-    """Work, and its commit, wait for the next owner, who hears of them first."""
+    """Work, and its commit, wait for the next owner, which is the first to hear of them."""
     with working(fleet) as work:
         work.do()
         assert work.session.roll_back() == ""

@@ -1,4 +1,4 @@
-"""An owner is connected and answers nothing: who waits for it waits for `fleet.owner_wait_ms`, and
+"""An owner is connected and answers nothing: a client waits for it for `fleet.owner_wait_ms`, and
 nothing of that is left when it answers."""
 
 import signal

@@ -23,8 +23,8 @@ SECOND = 1_000_000
 
 
 class Clocks:
-    """A machine's clock that may be set, and the time that passes: both in microseconds here, in
-    nanoseconds for who asks."""
+    """A machine's clock that may be set, and the time that passes: both in microseconds here, and
+    answered in nanoseconds."""
 
     def __init__(self) -> None:
         self.ahead, self.passed = 10**15, 0

@@ -196,7 +196,7 @@ def test_a_connection_may_hold_so_many_unsettled(own_gateway: Make, connect: Con
 def test_a_consumer_that_does_not_read_takes_bounded_memory(
     own_gateway: Make, connect: Connect
 ) -> None:
-    """`amqp.write_buffer_bytes`: with credit for 400 MB it costs a few; who reads is served."""
+    """`amqp.write_buffer_bytes`: with credit for 400 MB it costs a few; another one is served."""
     size, count = 20_000, 20_000
     settings = {
         "amqp": {"write_buffer_bytes": 65_536},
@@ -221,7 +221,7 @@ def test_a_consumer_that_does_not_read_takes_bounded_memory(
 
 def test_peers_that_stand_still_have_a_limit_together(own_gateway: Make, connect: Connect) -> None:
     """`amqp.unwritten_bytes_max`: of three deaf consumers there is room for two; the first one is
-    dropped, what it had goes to others, and who reads is served as ever."""
+    dropped, its messages go to others, and a consumer that reads is served as ever."""
     room = 65_536 + MIB
     limits = {"write_buffer_bytes": 65_536, "unwritten_bytes_max": 2 * room}
     with own_gateway({"amqp": limits}) as gateway, ExitStack() as ends:

@@ -155,8 +155,8 @@ def test_what_is_settled_waits_for_a_full_disk_within_a_bound(
     connect: Connect,
     small_disk: Path,  # noqa: F811
 ) -> None:
-    """`journal.waiting_bytes_max` counts settlements: who brings more isn't read until there is
-    room, others are served, and then all that was said counts."""
+    """`journal.waiting_bytes_max` counts settlements: a peer that brings more isn't read until
+    there is room, others are served, and then all that it said counts."""
     settings = {
         "journal": {"segment_bytes": MIB, "retry_ms": 50, "waiting_bytes_max": 65_536},
         "commit": {"interval_ms": 50, "retry_ms": 50},

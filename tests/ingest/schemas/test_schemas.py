@@ -32,7 +32,7 @@ def with_property(name: str, said: object, *, required: bool = False) -> dict[st
 
 
 def test_a_schema_is_set_followed_and_dropped(manager: Manager, topic: str) -> None:
-    """Versions are counted on, also over a drop; who did what is told."""
+    """Versions are counted on, also over a drop; each event has its user."""
     made = manager.done("UPDATE", "schema", topic, **schema())
     assert made["version"] == 1
     assert [one["name"] for one in json.loads(made["columns"])["fields"]] == ["id", "amount"]

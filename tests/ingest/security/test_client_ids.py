@@ -96,7 +96,7 @@ def test_a_global_name_is_used_by_whose_it_is(user: User) -> None:
 
 
 def test_what_is_anothers_is_neither_seen_nor_taken_nor_ended_by_requests(user: User) -> None:
-    """Only by who manages the topic."""
+    """Only a user who manages the topic may do these."""
     alice, mallory = user("alice", "billing"), user("mallory", "mallory")
     alice.leave(alice.durable("orders", "invoices"), closed=False)
     asking, key = Manager(mallory), "container/billing/invoices"

@@ -111,7 +111,8 @@ def test_plain_leads_in_with_the_password(
 def test_a_gateway_without_users_takes_any_password_and_believes_no_name(
     own_gateway: Make, connect: Connect, tmp_path: Path
 ) -> None:
-    """On loopback, for clients that insist on a login: who has one is as anonymous as others."""
+    """On loopback, for clients that insist on a login: a client with one is as anonymous as
+    others."""
     permissions = tmp_path / "permissions.toml"
     permissions.write_text('[admin]\npublish = ["*"]\n')
     with own_gateway({"security": {"permissions": str(permissions)}}) as gateway:

@@ -145,7 +145,7 @@ def test_what_lasts_is_made_by_who_may_make_it(user: User) -> None:
 
 
 def test_what_lasts_is_ended_by_who_may_make_it_or_manages_it(user: User) -> None:
-    """Not by who may only consume: neither by a look-up, nor by closing the link."""
+    """A user who may only consume can't end it: neither by a look-up, nor by closing the link."""
     alice, worker, warden = user("alice"), user("worker"), user("warden")
     for end in (alice, warden):
         first = alice.shared_durable("orders.eu", "kept|global")
@@ -173,7 +173,7 @@ def test_what_lasts_is_not_redefined_away(user: User) -> None:
 
 
 def test_who_may_make_a_temporary_queue_consumes_from_it(user: User) -> None:
-    """And sends to it; no line says that. Who else may send is said as of any queue."""
+    """It also sends to it; no line says that. Other users may send by lines as for any queue."""
     alice, worker = user("alice"), user("worker")
     replies = alice.receiver(None, capabilities=(), dynamic=True)
     address = replies.link.remote_source.address

@@ -59,7 +59,8 @@ def served(login: Login) -> str:
 def test_a_client_with_a_certificate_logs_in_by_it(
     own_gateway: Make, authority: Authority, server: Files
 ) -> None:
-    """EXTERNAL; who shows none may log in by other ways, and isn't offered this one."""
+    """It uses EXTERNAL; a client without a certificate may log in by other ways, and isn't offered
+    this one."""
     alice = authority.client(authority.issue("alice", "alice"))
     with own_gateway(tls(server, authority)) as gateway:
         with Login(gateway.port, alice) as login:

@@ -74,7 +74,7 @@ def end(peer: Peer, link: object, session: object, what: str) -> None:
 def test_each_lifetime_ends_with_its_own(
     gateway: Gateway, connect: Connect, topic: str, lifetime: int, what: str
 ) -> None:
-    """At once: who asks when the end is answered finds nothing. What ends less ends nothing."""
+    """It ends at once: a request after the end's answer finds nothing. No lesser end does so."""
     watch, peer = Watch(connect), connect(topic)
     session = peer.new_session()
     link = peer.durable(topic, "s", session=session, expiry=lifetime)

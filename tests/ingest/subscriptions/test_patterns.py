@@ -284,7 +284,7 @@ def test_a_topic_that_the_user_may_not_consume_is_not_delivered(
         alice.close()
         more = publish(user("carol"), topics, 9, at=9)
         bob = user("bob", "b")
-        for other in (bob, user("dave", "d")):  # who doesn't see it, and who does
+        for other in (bob, user("dave", "d")):  # one user who doesn't see it, and one who does
             refused = other.shared_durable("orders.*", "d|global", opened=False)
             assert other.amqp_error(refused) == "amqp:unauthorized-access"
         carol = user("carol", "c")

@@ -79,7 +79,7 @@ def test_a_topic_and_a_queue_of_one_name_are_two(connect: Connect, topic: str) -
 
 
 def test_a_prefix_says_that_it_is_a_queue(connect: Connect, topic: str) -> None:
-    """With the capability or without; who didn't say the kind is told it."""
+    """It says so with the capability or without; a client that didn't say the kind is told it."""
     peer = connect()
     plain = peer.sender(f"queue://{topic}")
     plain.publish("by its prefix")

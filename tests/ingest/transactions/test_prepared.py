@@ -321,7 +321,8 @@ def test_many_are_listed_in_parts_and_limits_hold(own_gateway: Make) -> None:
 
 
 def test_others_do_not_see_it_and_a_manager_ends_it_by_force(tmp_path: Path) -> None:
-    """Nor may the manager without saying so; who prepared it may, from another connection."""
+    """Nor may the manager end it without `force`; the user who prepared it may, from another
+    connection."""
     users, permissions = tmp_path / "users.toml", tmp_path / "permissions.toml"
     with changing(users) as known:
         for name in ("worker", "stranger", "keeper"):

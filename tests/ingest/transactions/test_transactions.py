@@ -541,8 +541,8 @@ def test_a_transaction_holds_so_many_bytes(own_gateway: Make) -> None:
 
 
 def test_all_connections_transactions_hold_so_many_bytes(own_gateway: Make) -> None:
-    """`amqp.transactions_together_bytes_max`: who wants more can only roll back, who was there goes
-    on; a connection that is lost gives its room back."""
+    """`amqp.transactions_together_bytes_max`: a transaction that wants more can only roll back,
+    earlier ones go on; a connection that is lost gives its room back."""
     limits = {"transaction_bytes_max": 100_000, "transactions_together_bytes_max": 100_000}
     with own_gateway({"amqp": limits}) as gateway, Jms(gateway.port) as jms:
         session = transacted(jms)

@@ -1,4 +1,4 @@
-"""A commit that says how far a table is: what it brings, and who else may have written."""
+"""A commit that says how far a table is: its rows, and other writers' commits before it."""
 
 from pathlib import Path
 

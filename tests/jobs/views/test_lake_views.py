@@ -92,8 +92,8 @@ def root(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def views(spark: SparkSession, root: Path) -> Tables:
-    """The views of the lake, in the session of all tests; who makes others has a session of its
-    own."""
+    """The views of the lake, in the session of all tests; a test that makes others has a session of
+    its own."""
     return register(spark, str(root))
 
 

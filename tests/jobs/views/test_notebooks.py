@@ -160,7 +160,7 @@ def test_subscription_state(kernel: Kernel) -> None:
 
 
 def test_who_got_what(kernel: Kernel) -> None:
-    """Four workers and their shares, who took over from the lost one, one message's story."""
+    """Four workers and their shares, the follower of the lost one, one message's story."""
     run = kernel.run("who_got_what", looks_at_home=True)
     workers = run.table(1)
     assert [row["consumer"] for row in workers] == [

@@ -22,8 +22,8 @@ def lined_up(*consumers, credit=1_000_000):
     st.lists(st.tuples(st.integers(1, 200), st.booleans()), max_size=30),
 )
 def test_prefetch_makes_no_difference(prefetch, steps):
-    """However much credit each has at a time, and however many messages come at once, one by one
-    or in runs: who always has credit gets as much as any other who has."""
+    """With any credit at a time, and any number of messages at once, one by one or in runs, all
+    consumers that always have credit get equally many."""
     queue = ServiceQueue()
     for consumer, credit in enumerate(prefetch, 1):
         queue.attach(consumer, 0, None)

@@ -137,7 +137,8 @@ def test_its_last_failure_has_two_rows_and_the_copy_is_found(log: LogWriter) -> 
 
 
 def test_a_rewind_and_a_purge_begin_another_stay(log: LogWriter) -> None:
-    """Settlements belong to the incarnation that began before their group; who ended it is said."""
+    """Settlements belong to the incarnation that began before their group, which names the user
+    that ended it."""
     log.next_group()
     log.publish("t", encoded("a"), encoded("b"))
     log.next_group()

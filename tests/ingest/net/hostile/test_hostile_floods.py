@@ -135,7 +135,8 @@ class Flood(threading.Thread):
 @pytest.mark.parametrize("reads", [True, False], ids=["heard", "unheard"])
 @pytest.mark.parametrize("kind", FLOODS)
 def test_others_are_served_during_a_flood(attacked: Attacked, kind: str, reads: bool) -> None:
-    """Whether the peer takes the answers or not. Who doesn't isn't read after a while."""
+    """Others are served whether the peer takes the answers or not. A peer that takes none isn't
+    read after a while."""
     one, number = FLOODS[kind]
     number = number if reads else UNHEARD.get(kind, number)
     before = most = rss(attacked.gateway)

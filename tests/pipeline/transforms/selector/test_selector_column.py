@@ -233,7 +233,7 @@ def test_a_condition_grows_with_its_selector(spark: SparkSession) -> None:
     "pattern", ["_" * 20_000, "_a" * 10_000, "%a" * 2_000 + "%b", "%a_" * 8_000, "_%" * 4_000]
 )
 def test_no_pattern_is_too_long_for_the_jvm(spark: SparkSession, pattern: str) -> None:
-    """Java's matcher goes a level deeper with each character of a plain pattern; who writes a
+    """Java's matcher goes a level deeper with each character of a plain pattern; the author of a
     selector must not be able to end the JVM by it."""
     data = [encoded({"a": "a" * 20_000}), encoded({"a": "a" * 19_999 + "c"})]
     selectors = [parse(f"a LIKE '{pattern}'")]
