@@ -69,8 +69,8 @@ def other_defaults(text: str, conf: dict[str, dict[str, object]]) -> list[str]:
 def limits_page() -> tuple[str, str, str]:
     """The page of limits: what is of the gateway, of Spark's jobs, of the console."""
     text = (ROOT / "docs" / "limits.md").read_text()
-    gateway, rest = text.split("## What the console takes")
-    console, jobs = rest.split("## What Spark's jobs take")
+    gateway, rest = text.split("## Limits of the console")
+    console, jobs = rest.split("## Limits of Spark's jobs")
     return gateway, jobs, console
 
 

@@ -1,4 +1,4 @@
-"""Docstrings, comments and messages name the thing they speak of: no "whoever", no "nobody".
+"""Docstrings, comments, messages and pages name their things: no "whoever", no "nobody".
 
 A sentence such as `nobody knows whether somebody waits` is a riddle to a reader who doesn't know
 that it is about consumers and a gateway.
@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from doc_blocks import pages
+from doc_blocks import prose as page_prose
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("pipeline", "ingest", "jobs", "client", "examples")
@@ -22,6 +24,13 @@ RIDDLES = re.compile(r"\b([Ww]ho(?:m|se)?ever|[Nn]obody|[Ss]omebody|[Aa]nybody|[
 NO_NOUN = re.compile(r"\s*(What|Where|Which|Who|Whom|Whose|Whoever|Nobody|Somebody)\b")
 #: A word in quotation marks or as code is a name, and so is a value of a table's column.
 QUOTED = re.compile(r"`[^`]*`|\"\w+\"|'\w+'|\"nobody connected\"")
+
+#: A heading, a paragraph, an item or a cell of a table begins with a noun or a verb, too, unless it
+#: is a question.
+PART = re.compile(r"(?:^|(?<=[^|]\|))[#>*\d. -]*([^|\n]+)", re.MULTILINE)
+#: The changes tell what was so in their release; the guides' headings are held in part.
+BY_WORDS = tuple(page for page in pages() if page.startswith("docs/"))
+BY_BEGINNINGS = tuple(page for page in BY_WORDS if not page.startswith("docs/guides/"))
 
 
 def files(room: str) -> list[Path]:
@@ -72,6 +81,27 @@ def broken(source: str, read: Callable[[str], Iterator[tuple[int, str]]] = texts
     ]
 
 
+def riddles_of(text: str) -> list[str]:
+    """The words of a page's prose that name no thing."""
+    return [found[0] for found in RIDDLES.finditer(QUOTED.sub("", text))]
+
+
+def beginnings_of(text: str) -> list[str]:
+    """The parts of a page's prose that begin without a noun."""
+    parts = (found[1].strip() for found in PART.finditer(text))
+    return [part for part in parts if NO_NOUN.match(part) and not part.endswith("?")]
+
+
+@pytest.mark.parametrize("page", BY_WORDS)
+def test_each_page_names_its_things(page: str) -> None:
+    assert not riddles_of(page_prose(page))
+
+
+@pytest.mark.parametrize("page", BY_BEGINNINGS)
+def test_each_part_of_a_page_begins_with_a_noun(page: str) -> None:
+    assert not beginnings_of(page_prose(page))
+
+
 @pytest.mark.parametrize("room", ROOMS + TESTS)
 def test_each_sentence_names_its_thing(room: str) -> None:
     read = prose if room in TESTS else texts
@@ -119,3 +149,29 @@ def test_a_riddle_of_a_test_is_found(source: str) -> None:
 
 def test_the_data_of_a_test_is_no_riddle() -> None:
     assert not broken('said = "nobody knows"', prose)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "## What it costs",
+        "A paragraph.\n\nWhat comes back has its place.",
+        "* **Who asks** gets an answer.",
+        "*What is there.* It stays.",
+        "| limit | What happens |",
+    ],
+)
+def test_a_part_without_a_noun_is_found(text: str) -> None:
+    assert beginnings_of(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["What does it cost?", "## Costs", "| limit | effect |", "1. The store says `What`."]
+)
+def test_a_part_with_a_noun_is_none(text: str) -> None:
+    assert not beginnings_of(text)
+
+
+def test_a_riddle_of_a_page_is_found() -> None:
+    assert riddles_of("A queue that nobody reads.")
+    assert not riddles_of('The user `nobody`, and a reason "nobody connected".')
