@@ -96,6 +96,52 @@ def test_every_limit_of_the_settings_is_on_the_page() -> None:
     assert "slice_rows" in jobs
 
 
+#: The parts of a decision, each with the words that begin it.
+PARTS = {
+    "the question": ("**Context", "**Question"),
+    "what was decided": ("**Decision",),
+    "what was rejected": ("**Rejected.**", "## Rejected"),
+    "how it is shown": ("**Evidence.**",),
+    "its status": ("**Status.**",),
+}
+
+
+def absent_parts(text: str) -> list[str]:
+    """The parts that a decision lacks."""
+    lines = text.splitlines()
+    return [
+        part for part, words in PARTS.items() if not any(line.startswith(words) for line in lines)
+    ]
+
+
+def test_each_decision_has_its_parts() -> None:
+    """A reader finds in each the question, the decision, rejected ways, evidence and status."""
+    decisions = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert len(decisions) > 90
+    absent = {page.name: absent_parts(page.read_text()) for page in decisions}
+    assert not {page: parts for page, parts in absent.items() if parts}
+    assert absent_parts("# 1. Title\n\n**Decision.** Yes.\n\n**Status.** Accepted.") == [
+        "the question",
+        "what was rejected",
+        "how it is shown",
+    ]
+
+
+def test_the_list_of_decisions_has_their_titles() -> None:
+    """A title that was changed in its page alone would be another one in the list."""
+    folder = ROOT / "docs" / "decisions"
+    rows = re.findall(
+        r"^\| \[\d+\]\(([^)]+)\) \| (.*) \| \w+ \|$",
+        (folder / "README.md").read_text(),
+        re.MULTILINE,
+    )
+    titles = {
+        page.name: re.sub(r"^# \d+\. ", "", page.read_text().splitlines()[0])
+        for page in folder.glob("[0-9]*.md")
+    }
+    assert dict(rows) == titles
+
+
 #: A file of ours as pages name it: `room/file.py`, `file.py`, `test_file.py::test_it`.
 FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|c|sql))(?=[`:])")
 #: A folder of ours, or files by a pattern: `tests/bench`, `docs/guides/*.md`.
