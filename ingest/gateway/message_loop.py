@@ -181,7 +181,7 @@ class MessageLoop:
             goals: relay.Goals = [(topic, received.count)]
         else:
             goals = relay.goals_of(received, partial(self._addresses.resolve, link, operation))
-        if self._validator.active and not received.transaction:
+        if self._validator.active:
             goals = self._intake.but_stored(received, goals)
         now = self._validator.admit(link, received, goals)
         if now is not None:

@@ -103,8 +103,8 @@ class Intake:
             relay.reject(link, complaint)
 
     def but_stored(self, received: Received, goals: Goals) -> Goals:
-        """Return the same goals, but for duplicates of stored messages: those go nowhere, and
-        neither a full backlog nor a schema refuses them."""
+        """Return the same goals, but for duplicates of stored messages: those go nowhere, in a
+        transaction or not, and neither a full backlog nor a schema refuses them."""
         others: dict[int, Goal] = {}
         stop = 0
         for goal, count in goals:

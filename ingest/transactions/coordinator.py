@@ -23,7 +23,7 @@ from distributary.ingest.net.link import Link, Peer
 from distributary.ingest.net.relayed_link import Branch, Ending
 from distributary.ingest.publish.intake import Posted
 from distributary.ingest.publish.message_parts import MessageParts
-from distributary.ingest.publish.relay import Goals, Unrouted
+from distributary.ingest.publish.relay import Goals, Stored, Unrouted
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.ingest.transactions.controller import Controller, say
@@ -339,6 +339,8 @@ class Coordinator:
             self._fail(link.connection, number, complaint.amqp_error)
             reject(link, complaint.deliveries, number, complaint.amqp_error)
         amqp_error = self._keep(transactions, number, posted)
+        if amqp_error is None and any(isinstance(goal, Stored) for goal, _ in goals):
+            amqp_error = transactions.repeat(number)
         if amqp_error is not None:
             reject(link, fine, number, amqp_error)
         else:

@@ -120,13 +120,15 @@ R = TypeVar("R")  #: a run of retired deliveries
 
 
 class Work(msgspec.Struct, Generic[P, R], eq=False):
-    """The work of one transaction, in its order."""
+    """The work of one transaction, in its order. `repeats`: messages were posted, too, that are
+    stored already, perhaps in a group that isn't durable: its commit must not overtake that."""
 
     posted: list[P] = msgspec.field(default_factory=list)
     retired: list[R] = msgspec.field(default_factory=list)
+    repeats: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.posted or self.retired)
+        return bool(self.posted or self.retired or self.repeats)
 
 
 class Ended(msgspec.Struct, Generic[P, R], frozen=True, eq=False):
@@ -230,6 +232,15 @@ class Transactions(Generic[P, R]):
         one.work.posted.append(posted)
         one.posted_bytes += size
         self._hold(size)
+        return None
+
+    def repeat(self, number: int) -> AmqpError | None:
+        """Take note of messages that are stored already: the commit has nothing to do for them. Or
+        return why the transaction can only be rolled back. The transaction must be open."""
+        one = self._open[number]
+        if one.step(Event.POST) is Step.REFUSE:
+            return one.reason
+        one.work.repeats = True
         return None
 
     def retire(self, number: int, retired: R, count: int) -> Work[P, R] | None:

@@ -11,6 +11,7 @@ from gateway_links import encoded
 from gateway_management import Manager
 from gateway_peer import Connect
 from gateway_process import Gateway
+from gateway_schemas import schema
 from gateway_transactions import Transacted, condition_of, transacted
 from test_frames_deliveries import count_of
 
@@ -242,6 +243,37 @@ def test_a_commit_that_is_done_once_more_needs_no_room(ruled: Gateway) -> None:
         other.subscribed("q", source("again", QUEUE))
         other.credit(3)
         assert other.bodies(2) == ["1", "2"]
+
+
+@pytest.mark.parametrize("validate", ["refuse", "dead-letter"])
+def test_a_commit_that_is_done_once_more_needs_not_fit_a_later_schema(
+    ruled: Gateway, connect: Connect, validate: str
+) -> None:
+    """A schema was set between a commit, whose answer was lost, and the same once more: it is
+    accepted, though nothing else is done in it, and no dead letter is made. What is new is
+    checked."""
+    manager = Manager(connect(port=ruled.port))
+    with Jms(ruled.port) as jms, Jms(ruled.port) as other:
+        session = transacted(jms)
+        to = session.producer("again", QUEUE)
+        post(session, to, "1", 1)
+        assert session.commit() == ""
+        manager.done("UPDATE", "schema", "queue://again", **schema(validate=validate))
+        post(session, to, "1", 1)
+        assert session.commit() == ""
+        refused = "amqp:decode-error" if validate == "refuse" else ""
+        post(session, to, "1", 1)
+        payload = text_message("2").replace(b"0001:1-1", b"0001:1-2")
+        state = make("transactional-state", txn_id=session.id)
+        assert condition_of(session.answer(session.transfer(to, payload, state=state))) == refused
+        assert session.commit() == refused
+        other.subscribed("q", source("again", QUEUE))
+        other.credit(3)
+        assert other.bodies(1) == ["1"]
+        assert other.empty(count=1)
+    letters = connect(port=ruled.port).receiver("DLQ.queue/again", capabilities=("queue",))
+    assert len(letters.take(0 if refused else 1)) == (not refused)
+    assert letters.nothing()
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -117,6 +117,21 @@ def test_a_spoiled_transaction_fails_with_the_first_reason() -> None:
     assert ended.amqp_error == BAD
 
 
+def test_what_is_stored_already_is_work_without_messages() -> None:
+    """The commit waits for it, as it may not be durable; a doomed transaction refuses it."""
+    transactions = fresh()
+    number, doomed = begun(transactions), begun(transactions)
+    assert not transactions.works(number)
+    assert transactions.repeat(number) is None
+    assert transactions.works(number)
+    assert transactions.held_bytes == 0
+    transactions.spoil(doomed, BAD)
+    assert transactions.repeat(doomed) == BAD
+    ended = transactions.commit(number)
+    assert (*work(ended), bool(ended.work)) == (Step.APPLY, [], [], True)
+    assert not transactions.roll_back(doomed).work
+
+
 def test_work_may_be_here_and_in_other_logs() -> None:
     """A doomed transaction takes no more of either."""
     transactions = fresh()
