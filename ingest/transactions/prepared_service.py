@@ -83,7 +83,7 @@ class PreparedService:
             facts = work.facts(record.user, event.recorded_at, len(record.work))
             one = Prepared(record.transaction, facts, work)
             for held in work.held:
-                held.subscription.dispatcher.withhold(work.holder, held.run)
+                held.subscription.dispatcher.withhold(work.holder, held.run, held.buckets)
             self._all.add(one)
             self._all.durable(one)
             if work.decides:

@@ -6,7 +6,7 @@ Rule: the bytes are enough to commit or to roll back after any restart. Outcomes
 """
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -32,7 +32,8 @@ VERSION, DECIDES = 2, 3
 class HeldRun(msgspec.Struct, frozen=True, eq=False):
     """Deliveries of a subscription that were given an outcome: they are in flight to no consumer,
     and belong to the transaction. `began` is the group in which the subscription's incarnation
-    began, `name` the name of their consumer in the log."""
+    began, `name` the name of their consumer in the log. `buckets`: of their message groups, which
+    wait for them after a restart, too."""
 
     subscription: Subscription
     began: int
@@ -40,6 +41,7 @@ class HeldRun(msgspec.Struct, frozen=True, eq=False):
     run: Run
     said: DeliveryState
     delivered_at: int
+    buckets: Sequence[int] = ()
 
 
 class PreparedWork(msgspec.Struct, frozen=True, eq=False):
@@ -101,7 +103,8 @@ class _PostedRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _HeldRow(msgspec.Struct, array_like=True, frozen=True):
-    """A HeldRun; `run` is a range as (first, step, count), or int64 numbers, little-endian."""
+    """A HeldRun; `run` is a range as (first, step, count), or int64 numbers, little-endian;
+    `buckets` are int16 numbers, which an older reader leaves out."""
 
     subscription: str
     began: int
@@ -111,6 +114,7 @@ class _HeldRow(msgspec.Struct, array_like=True, frozen=True):
     failed: bool
     undeliverable: bool
     delivered_at: int
+    buckets: bytes = b""
 
 
 class _WorkRow(msgspec.Struct, array_like=True, frozen=True):
@@ -167,6 +171,7 @@ def decoded(
             _run(one.run),
             DeliveryState(one.outcome, one.failed, one.undeliverable),
             one.delivered_at,
+            array("h", one.buckets),
         )
         for one in row.held
         if (subscription := of(one.subscription, one.began)) is not None
@@ -246,6 +251,7 @@ def _held_row(one: HeldRun) -> _HeldRow:
         said.failed,
         said.undeliverable,
         one.delivered_at,
+        array("h", one.buckets).tobytes(),
     )
 
 

@@ -87,9 +87,12 @@ class Retiring:
 
     def held(self, retired: Retired) -> HeldRun:
         """Return the deliveries as a prepared transaction keeps them."""
-        consumer, at = retired.consumer, retired.delivered_at
-        began = self._log.begun.get(consumer.subscription.id, 0)
-        return HeldRun(consumer.subscription, began, consumer.name, retired.run, retired.said, at)
+        consumer, run, said = retired.consumer, retired.run, retired.said
+        subscription = consumer.subscription
+        began = self._log.begun.get(subscription.id, 0)
+        buckets = subscription.dispatcher.buckets(run)
+        at = retired.delivered_at
+        return HeldRun(subscription, began, consumer.name, run, said, at, buckets)
 
     def hand_over(self, retired: Retired) -> None:
         """Take the deliveries from their consumer: the transaction is prepared in the pending

@@ -6,7 +6,7 @@ Rule 1: of all messages that a consumer in line may have, the highest priority g
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -171,7 +171,7 @@ class Candidates:
 
     def parked_full(self) -> bool:
         """Whether so many messages wait for the consumers of their groups that no more are read."""
-        if not self._groups.owner:
+        if not self._groups.parks:
             return False
         others = self._ready.others.items()
         parked = [len(pool) for (_, eligible), pool in others if isinstance(eligible, int)]
@@ -269,6 +269,11 @@ class QueueReport(msgspec.Struct, frozen=True):
     def retired(self, transaction: int, run: Run) -> bool:
         """Whether a transaction holds all of these messages."""
         return self._in_flight.retired(transaction, run)
+
+    def buckets(self, run: Run) -> Sequence[int]:
+        """Return the bucket of each delivered message's group, -1 for one without; empty if none
+        has a group."""
+        return self._groups.buckets(run)
 
     def active(self, consumer: int) -> bool:
         """Whether this consumer is served when it has credit."""

@@ -272,10 +272,14 @@ class Dispatcher:
         are the consumer's again. False, and nothing is done, if the consumer has detached."""
         return self._state.restore(transaction, run, consumer, now)
 
-    def withhold(self, transaction: int, run: Run) -> None:
+    def buckets(self, run: Run) -> Sequence[int]:
+        """Return the facts about these delivered messages' groups that `withhold` needs."""
+        return self._state.report.buckets(run)
+
+    def withhold(self, transaction: int, run: Run, buckets: Sequence[int] = ()) -> None:
         """Give the owed ones of these messages, which no consumer holds, to a transaction (a number
-        below 0) that retired them before a restart."""
-        self._state.withhold(transaction, run)
+        below 0) that retired them before a restart. `buckets` of before the restart."""
+        self._state.withhold(transaction, run, buckets)
 
     def forget(self, transaction: int) -> None:
         """Forget a transaction that has ended, with all of its messages settled."""

@@ -5,14 +5,14 @@ Rule 1: the consumer that gets the first message of a group owns the group while
         When another consumer attaches, groups without messages in flight lose their owner: their
         next message is delivered in turn, and sets the owner anew.
 Rule 2: while a message of a group is delayed by its redelivery, or belongs to a transaction whose
-        consumer has detached, the group's other messages wait too.
+        consumer has detached or was before a restart, the group's other messages wait too.
 Rule 3: groups are kept in buckets, by a hash; rules 1 and 2 hold for whole buckets. So memory
         doesn't grow with the number of groups, and order holds; the cost is that two groups of one
         bucket always share a consumer.
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from distributary.pipeline.dispatch.ready import Eligibility, stuck
@@ -20,7 +20,8 @@ from distributary.pipeline.dispatch.service_queue import ServiceQueue
 from distributary.pipeline.model.sorting import as_run
 from distributary.pipeline.sequences.sequence_set import Run
 
-#: Buckets: many more than consumers of one subscription, and few enough for a loop over them.
+#: Buckets: many more than consumers of one subscription, and few enough for a loop over them. Work
+#: of prepared transactions is recorded with their numbers: with others it would need a new format.
 BUCKETS: Final = 1_024
 #: Messages that may wait for the consumer of their group; at this number reading stops until some
 #: of them are delivered. Each takes about 100 bytes.
@@ -44,6 +45,26 @@ class Groups:
         from now on."""
         self.owner[bucket] = consumer
         self.members[sequence] = self._held[sequence] = bucket
+
+    @property
+    def parks(self) -> bool:
+        """Whether messages may wait for the consumer of their group, or for another message."""
+        return bool(self.owner or self._blocked)
+
+    def buckets(self, run: Run) -> Sequence[int]:
+        """Return the bucket of each of these messages that was delivered, -1 for one without a
+        group; empty if none has a group."""
+        found = [self.members.get(sequence, -1) for sequence in run if self.members]
+        return found if any(bucket >= 0 for bucket in found) else ()
+
+    def withhold(self, run: Run, buckets: Mapping[int, int]) -> None:
+        """Note that messages, delivered before a restart, belong to a transaction; `buckets` has
+        the bucket of each that has a group."""
+        for sequence in run if buckets else ():
+            bucket = buckets.get(sequence)
+            if bucket is not None:
+                self.members[sequence] = self._held[sequence] = bucket
+                self._blocked.setdefault(bucket, set()).add(sequence)
 
     def waits(self, bucket: int) -> bool:
         """Whether the messages of this bucket must wait for another one of it (rule 2)."""

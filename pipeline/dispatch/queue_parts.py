@@ -81,11 +81,13 @@ class QueueParts:
         before, self._policy = self._policy, policy
         self._turns.single = policy.single_active
         self._in_flight.lock(policy.lock_ms * 1_000)
-        if before.message_groups != policy.message_groups or (
-            before.single_active != policy.single_active
-        ):
+        if before.message_groups != policy.message_groups:
             self._groups.clear()
-            self._ready.free(lambda eligible: isinstance(eligible, int))
+        elif before.single_active != policy.single_active:
+            self._groups.owner.clear()  # the consumers that are served now may be others
+        else:
+            return
+        self._ready.free(lambda eligible: isinstance(eligible, int))
 
     def follow(self, policy: Policy, *, dead_letters: bool) -> None:
         """Follow a changed policy; with `dead_letters` copies of messages given up may be kept."""

@@ -338,10 +338,15 @@ class QueueState(QueueParts):
             self.hand([(consumer, same)], failures, now, effects, again=True)
         return effects
 
-    def withhold(self, transaction: int, run: Run) -> None:
-        """Give the owed messages of the run that aren't in flight to this transaction."""
+    def withhold(self, transaction: int, run: Run, buckets: Sequence[int]) -> None:
+        """Give the owed messages of the run that aren't in flight to this transaction; the other
+        messages of their groups wait. `buckets` as `Groups.buckets` returned them."""
+        grouped = buckets and self._policy.message_groups
+        known = dict(zip(run, buckets, strict=True)) if grouped else {}
+        of = {sequence: bucket for sequence, bucket in known.items() if bucket >= 0}
         for part in self._taken(run):
             self._in_flight.withhold(transaction, part)
+            self._groups.withhold(part, of)
 
     def _taken(self, run: Run) -> list[Run]:
         """Take the owed messages of the run that aren't in flight out of their state."""

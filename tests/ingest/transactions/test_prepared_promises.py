@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 from gateway_fields import make
 from gateway_jms import QUEUE, Jms, no_local, source
@@ -37,6 +38,33 @@ def test_a_queue_that_was_deleted_meanwhile_is_made_again(own_gateway: Make) -> 
         restarted(gateway, "kill")
         with Jms(gateway.port) as jms:
             assert taken(jms, "q", 1) == ["promised"]
+        gateway.stop()
+        gateway.verified()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_group_waits_for_a_prepared_message_after_a_restart(
+    own_gateway: Make, connect: Connect, *, committed: bool
+) -> None:
+    """After each of them. The others of the group come when it has ended, a rollback's message
+    before them."""
+    with own_gateway() as gateway:
+        with Jms(gateway.port) as jms:
+            sender = connect(port=gateway.port).sender("queue://q")
+            groups = [("first", "g"), ("second", "g"), ("of another", "h"), ("third", "g")]
+            sender.publish_data([encoded(body, group_id=group) for body, group in groups])
+            session = transacted(jms)
+            session.consumer("q", source("q", QUEUE), 2)
+            session.retire(session.transfers(2)[1])
+            prepared(session, asking(gateway), "1:07:")
+        for how, free in (("kill", ["of another"]), ("stop", [])):
+            restarted(gateway, how)
+            receiver = connect(port=gateway.port).receiver("q", capabilities=("queue",))
+            assert receiver.bodies(len(free)) == free
+            assert receiver.nothing()
+        asking(gateway).done("COMMIT" if committed else "ROLLBACK", TRANSACTION, "1:07:")
+        expected = ["first", "third"] if committed else ["first", "second", "third"]
+        assert receiver.bodies(len(expected)) == expected
         gateway.stop()
         gateway.verified()
 

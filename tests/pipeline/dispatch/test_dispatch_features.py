@@ -110,6 +110,73 @@ def test_so_much_waits_for_groups_and_no_more_is_read(monkeypatch):
     assert served(dispatcher, attributes, 1_000) == list(range(1, 151))
 
 
+def before_a_restart(groups):
+    """Facts about the groups of messages 0 and 1, of which transactions have one each."""
+    dispatcher = with_consumer(credit=2)
+    dispatcher.offer(0, 2, attributes=grouped(0, groups))
+    return [dispatcher.buckets(range(one, one + 1)) for one in range(2)]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_group_waits_for_transactions_of_before_a_restart(committed):
+    """For each of its messages that a transaction has; other groups and the rest don't. A
+    rollback's messages come first."""
+    attributes = grouped(0, [7, 7, 7, 0, 8, 7])
+    facts = before_a_restart([7, 7])
+    dispatcher = Dispatcher(0)
+    for one, transaction in ((0, -1), (1, -2)):
+        dispatcher.withhold(transaction, range(one, one + 1), facts[one])
+    dispatcher.attach(1)
+    dispatcher.credit(1, 100)
+    assert served(dispatcher, attributes, 6) == [3, 4]
+    outcome = Outcome.ACCEPTED if committed else Outcome.RELEASED
+    for one, transaction in ((0, -1), (1, -2)):
+        assert not served(dispatcher, attributes, 6)
+        dispatcher.settle(transaction, range(one, one + 1), outcome)
+        dispatcher.forget(transaction)
+    assert served(dispatcher, attributes, 6) == ([2, 5] if committed else [0, 1, 2, 5])
+    dispatcher.settle(1, range(6), Outcome.ACCEPTED)
+    assert dispatcher.report.remembered == 0
+
+
+def test_no_group_waits_for_a_transaction_where_groups_are_off():
+    facts = before_a_restart([7, 0])
+    assert facts == [[7], ()]
+    dispatcher = Dispatcher(0, policy=Policy(message_groups=False))
+    dispatcher.withhold(-1, range(1), facts[0])
+    dispatcher.attach(1)
+    dispatcher.credit(1, 100)
+    assert served(dispatcher, grouped(0, [7] * 3), 3) == [1, 2]
+
+
+def test_so_much_waits_for_a_transaction_and_no_more_is_read(monkeypatch):
+    """Though no group has an owner: the first consumer since a restart finds only what waits."""
+    monkeypatch.setattr("distributary.pipeline.dispatch.candidates.PARKED_MAX", 100)
+    dispatcher = Dispatcher(0)
+    dispatcher.withhold(-1, range(1), before_a_restart([7, 7])[0])
+    dispatcher.attach(1)
+    dispatcher.credit(1, 10)
+    attributes = grouped(0, [7] * 1_000)
+    assert not served(dispatcher, attributes, 1_000)
+    assert 100 <= dispatcher.position < 200
+    dispatcher.settle(-1, range(1), Outcome.ACCEPTED)
+    assert served(dispatcher, attributes, 1_000) == list(range(1, 11))
+
+
+def test_a_group_waits_for_its_failed_message_whatever_single_active_becomes():
+    """A policy that only says how many consumers are served frees no message of a group that
+    waits."""
+    dispatcher = with_consumer(credit=1, policy=Policy(redelivery_delay_ms=1_000))
+    attributes = grouped(0, [7, 7, 7])
+    assert served(dispatcher, attributes, 3) == [0]
+    dispatcher.settle(1, range(1), Outcome.MODIFIED, failed=True)
+    dispatcher.policy = Policy(redelivery_delay_ms=1_000, single_active=True)
+    dispatcher.credit(1, 9)
+    assert not served(dispatcher, attributes, 3)
+    dispatcher.wake(2_000_000)
+    assert served(dispatcher, attributes, 3) == [0, 1, 2]
+
+
 def test_switching_groups_off_frees_what_waits_for_them():
     """Messages that waited for the consumer of their group may go to any consumer."""
     dispatcher = with_consumer(credit=1)
