@@ -91,7 +91,9 @@ class OwnWork:
         """Prepare the transaction: record its work under its global id, and take it from its
         connection. Return why not, if so."""
         retired = ended.work.retired
-        held = [self._retiring.held(one) for one in retired]
+        # A later subscription of the same name must not get the outcomes of one that has ended.
+        living = [one for one in retired if not one.consumer.subscription.ended]
+        held = [self._retiring.held(one) for one in living]
         posted, connection = ended.work.posted, link.connection
         publisher = Former(connection.container, weakref.ref(connection))
         topics, decides = topics_of(posted, held), ended.decides

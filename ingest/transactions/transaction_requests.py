@@ -225,14 +225,14 @@ class TransactionRequests:
         if one.facts.user == user:
             return True
         may = self._access.rights.permissions
-        if one.work.decides:  # its topics in other logs aren't known here
+        if one.work.decides or not one.facts.topics:  # those in other logs aren't known here
             await self._look()
             return may.everywhere(user, Action.MANAGE)
         for topic in one.facts.topics:
             await self._look()
             if not may.allow(user, Action.MANAGE, topic):
                 return False
-        return bool(one.facts.topics)
+        return True
 
     def _sees_decided(self, user: str, one: Decision) -> bool:
         """Whether the user sees a decision; without a turn of the loop, so it is still there when

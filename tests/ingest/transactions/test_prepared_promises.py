@@ -42,6 +42,35 @@ def test_a_queue_that_was_deleted_meanwhile_is_made_again(own_gateway: Make) -> 
         gateway.verified()
 
 
+def test_acknowledgements_count_for_no_later_subscription_of_the_name(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """Amid the transaction the subscription was deleted and made again, and is owed the same
+    messages. What was sent in the transaction is published all the same; after a restart, too."""
+    with own_gateway() as gateway:
+        sender, manager = connect(port=gateway.port).sender("t"), asking(gateway)
+        manager.done("CREATE", "subscription", "global/s", topic="t")
+        sender.publish("a", "b")
+        with Jms(gateway.port) as jms:
+            session = transacted(jms)
+            of = source("t", ("topic", "shared", "global"), durable=True)
+            handle = session.consumer("s|global", of, 2)
+            session.retire(*session.transfers(2))
+            session.post(session.producer("out", QUEUE), "sent")
+            jms.detach(closed=False, handle=handle, channel=session.channel)
+            session.until("detach")
+            manager.done("DELETE", "subscription", "global/s")
+            manager.done("CREATE", "subscription", "global/s", topic="t", since=0)
+            prepared(session, manager, "1:08:")
+        restarted(gateway, "kill")
+        asking(gateway).done("COMMIT", TRANSACTION, "1:08:")
+        peer = connect(port=gateway.port)
+        assert peer.shared_durable("t", "s|global").bodies(2) == ["a", "b"]
+        assert peer.receiver("out", capabilities=("queue",)).bodies(1) == ["sent"]
+        gateway.stop()
+        gateway.verified()
+
+
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_group_waits_for_a_prepared_message_after_a_restart(
     own_gateway: Make, connect: Connect, *, committed: bool
