@@ -362,3 +362,24 @@ def test_a_publisher_that_leaves_meanwhile_harms_nobody(
     again = sent(peer, "orders", FITS, MISFIT)
     assert [one.remote_state for one in again] == [Delivery.ACCEPTED, Delivery.REJECTED]
     assert not gateway.events("connection.bug")
+
+
+def test_a_queue_that_is_deleted_while_a_message_to_it_is_checked_is_made_again(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """As for a message that comes after the deletion: one that is accepted is owed."""
+    gateway = own_gateway({"schemas": {"check_ms_max": 60_000}}).start()
+    peer, to = connect(port=gateway.port), "queue://orders"
+    manager = Manager(connect(port=gateway.port))
+    manager.done("UPDATE", "schema", to, **schema(validate="refuse"))
+    relay = peer.sender(None)
+    peer.until(lambda: relay.link.credit > 1, "credit")
+    assert relay.outcome(relay.send(encoded(FITS, address=to))) == Delivery.ACCEPTED
+    [pid] = checkers(gateway)
+    os.kill(pid, signal.SIGSTOP)
+    later = relay.send(encoded(b'{"id": 2}', address=to))
+    peer.heard()
+    manager.done("DELETE", "queue", "orders", force=True)
+    os.kill(pid, signal.SIGCONT)
+    assert relay.outcome(later) == Delivery.ACCEPTED
+    assert bodies(queue(peer, "orders").take(1)) == [b'{"id": 2}']
