@@ -18,6 +18,7 @@ from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.ingest.native.batch_reader import BatchReader
 from distributary.ingest.native.pump import Pump
 from distributary.ingest.publish.backlog_counters import BacklogCounters
+from distributary.ingest.publish.overflow_rule import OverflowRule
 from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.logs import SummedLines
@@ -83,6 +84,7 @@ class Backlogs:
         self._loop, self._log, self._topic_directory = host.loop, log, topic_directory
         self._delivery, self._pump, self._faults = delivery, pump, delivery.faults
         self.counters = BacklogCounters(topic_directory)
+        self._overflow = OverflowRule(topic_directory, host.log)
         #: Whether publishers may be refused: then the pump accepts nothing on receipt.
         self.refuses = False
         self._lookup, self._retry_seconds = delivery.paging.lookup(), delivery.paging.retry_seconds
@@ -121,14 +123,20 @@ class Backlogs:
         if is_pattern(topic):
             self._topics.clear()
         self._topics.pop(topic, None)
+        for queue in self._overflow.changed(topic):
+            self._topics.pop(queue, None)
+            self._begin(queue)
         self._filtered.pop(subscription, None)
         self.counters.changed(subscription)
         if limit.limits and not subscription.ended and subscription.stream is None:
-            if limit.overflow is Overflow.REFUSE:
-                self.refuses = True
-                self._pump.accept_late()
+            if self._overflow.of(subscription) is Overflow.REFUSE:
+                self._refuse()
             else:
                 self._begin(topic)
+
+    def _refuse(self) -> None:
+        self.refuses = True
+        self._pump.accept_late()
 
     def _of(self, topic: str) -> _Topic | None:
         if topic in self._topics:
@@ -140,10 +148,12 @@ class Backlogs:
             limit = subscription.dispatcher.policy.backlog
             if limit.limits and subscription.stream is None:
                 found.shared |= subscription.definition.topic != topic
-                refuses = limit.overflow is Overflow.REFUSE
+                refuses = self._overflow.of(subscription) is Overflow.REFUSE
                 (found.refusing if refuses else found.dropping).subscriptions.append(subscription)
                 if limit.age_ms_max and not refuses:
                     self._aging[topic] = None
+        if found.refusing.subscriptions and not self.refuses:
+            self._refuse()
         any_limited = found.refusing.subscriptions or found.dropping.subscriptions
         self._topics[topic] = one = found if any_limited else None
         return one
