@@ -272,6 +272,15 @@ class TopicDirectory:
                 for stretch in topic.memory_index.lapsed(now):
                     yield Lapsed(name, topic.memory_index, stretch, self.streams[name])
 
+    def owed_again(self, topic: str, lapses: Iterable[tuple[int, int, int]]) -> None:
+        """Look for expired messages once more: some subscription of this topic or pattern is owed
+        messages that were forgotten. `lapses` are their stretches: earliest expiry, start, stop."""
+        known = self._topics.get(topic)
+        if known is not None:
+            for earliest, start, stop in lapses:
+                known.priority_index.again(range(start, stop), earliest)
+                self._told[topic] = None
+
     def again(self, lapsed: Lapsed, at: int) -> None:
         """A message in this stretch expires at this time (microseconds), too."""
         if lapsed.topic in self._topics:

@@ -39,6 +39,7 @@ class Seek:
     ) -> None:
         self._log, self._table, self._directory = parts.log, parts.store.table, directory
         self._delivery, self._counters = parts.delivery, parts.backlogs.counters
+        self._topics = parts.topics
         self._reads = reads
 
     async def move(
@@ -112,6 +113,7 @@ class Seek:
         dispatcher.paused = self._directory.paused(key)
         self.serve(subscription)
         if back:
+            await self._expire_again(subscription.definition.topic, place)
             await self._count_again(subscription.definition.topic, place)
         return {"floor": place, **dropped.facts}
 
@@ -142,6 +144,7 @@ class Seek:
             return amqp_error
         dispatcher.paused = self._directory.paused(key)
         self.serve(subscription)
+        await self._expire_again(subscription.definition.topic, floor)
         await self._count_again(subscription.definition.topic, floor)
         return {"floor": floor}
 
@@ -187,6 +190,26 @@ class Seek:
             self._log.commit()
             await asyncio.sleep(LOOK_SECONDS)
         return None
+
+    async def _expire_again(self, topic: str, since: int) -> None:
+        """Let messages that are owed again expire, also without a consumer: those in memory, and
+        those of the table."""
+        recent, found = self._log.recent, list[tuple[int, int, int]]()
+        at = max(since, recent.floor)
+        while (batch := recent.find(topic, at)) is not None:
+            if batch.attributes is not None and (earliest := batch.attributes.earliest_expiry):
+                found.append((earliest, batch.first, batch.stop))
+            at = batch.stop
+        # Messages may leave memory for the table meanwhile, so the table is read second.
+        found += await self._reads.ask(
+            lambda: [
+                lapse
+                for ahead in self._table.priority_statistics(since)
+                if matches(topic, ahead.topic)
+                for lapse in ahead.lapses
+            ]
+        )
+        self._topics.owed_again(topic, found)
 
     async def _count_again(self, topic: str, since: int) -> None:
         """Count a topic's backlog anew after a rewind: messages that are owed again, even if they

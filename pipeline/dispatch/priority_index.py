@@ -59,11 +59,8 @@ class PriorityIndex:
         priority = bytes(attributes.priority)
         if priority:
             self._add_high(priority, attributes)
-        if attributes.expires_at:
-            expiries = memoryview(attributes.expires_at).cast("B").cast("q")
-            earliest = min(filter(None, expiries), default=0)
-            if earliest:
-                self._add_stretch(earliest, first, stop)
+        if earliest := attributes.earliest_expiry:
+            self._add_stretch(earliest, first, stop)
 
     def seed(self, ahead: Ahead) -> None:
         """Add the table's statistics at the start; no sequence comes twice."""
@@ -96,7 +93,9 @@ class PriorityIndex:
         return sorted(self._lapsed(now), key=lambda stretch: stretch.start)
 
     def again(self, stretch: range, at: int) -> None:
-        """Note that a message in this stretch expires at this time (microseconds), too."""
+        """Note that a message in this stretch expires at this time (microseconds), too. It may be
+        one that was forgotten."""
+        self._trimmed = min(self._trimmed, stretch.start)
         heappush(self._lapses, (at, stretch.start, stretch.stop))
 
     @property

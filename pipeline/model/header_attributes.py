@@ -51,6 +51,11 @@ class HeaderAttributes:
         long = (self.expires_at, self.deliver_at, self.groups)
         return self.first + max(len(self.priority), *(len(column) // 8 for column in long))
 
+    @property
+    def earliest_expiry(self) -> int:
+        """Time when the first of the messages expires; 0: none does."""
+        return min(filter(None, memoryview(self.expires_at).cast("B").cast("q")), default=0)
+
     def place(self, sequence: int) -> int:
         """Return the index of a message of the batch in the arrays."""
         if self.sequences is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from gateway_links import Incoming, encoded
+from gateway_management import Manager
 from gateway_peer import Connect, Peer, selector
 from gateway_process import Gateway, past, until
 from in_time import InTime, in_time
@@ -186,3 +187,31 @@ def test_what_comes_back_after_its_time_expires_though_nobody_asks(
         until(lambda: len(settled(gateway, "expired")) == 3, "the other settlements")
 
     in_time(attempt, 1.0)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["in memory", "in the table"])
+def test_what_a_rewind_brings_back_expires_without_a_consumer(
+    own_gateway: Make, connect: Connect, *, stored: bool
+) -> None:
+    """Its time is over already, or ends later: none of it stays in the backlog."""
+    settings: dict[str, dict[str, object]] = {"delivery": {"expiry_scan_ms": 50}}
+    if stored:
+        settings["delivery"] |= {"cache_bytes": 1_000}
+        settings["commit"] = {"interval_ms": 50}
+    gateway = own_gateway(settings).start()
+    peer, manager = connect(port=gateway.port), Manager(connect(port=gateway.port))
+    soon, later = time.time() + 1, time.time() + 6
+    link = peer.sender("queue://q")
+    link.publish_data(
+        [encoded(1, expiry_time=soon), encoded(2), encoded(3, expiry_time=later), encoded(4)]
+    )
+    receiver = peer.receiver("queue://q", capabilities=("queue",))
+    receiver.confirm(receiver.take(4))
+    peer.leave(receiver, closed=True)
+    link.publish(5)  # the messages are in an own stretch
+    past(soon)
+    manager.done("REWIND", "queue", "q", to=0)
+    until(lambda: manager.done("READ", "queue", "q")["backlog"] == 3, "both have expired")
+    assert time.time() > later
+    receiver = peer.receiver("queue://q", capabilities=("queue",))
+    assert receiver.bodies(3) == [2, 4, 5]
