@@ -14,12 +14,16 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 
 from distributary.ingest.cli.options.command_options import FAILED
 from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
+from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.management.management_messages import ABSENT as NOT_THERE
+from distributary.pipeline.management.management_messages import Entity, Verb
 
 if TYPE_CHECKING:
     from distributary.client import Message, ReceivedMessage
     from distributary.client.outgoing_message import Plain
     from distributary.ingest.cli.messages.message_traffic import Consumption
+    from distributary.jobs.client.management_client import Gateway
 
 _destination = click.argument("destination")
 
@@ -143,12 +147,34 @@ def peek(
     Examples:
       distributary peek queue://jobs
       distributary peek queue://DLQ.queue/orders --count 5 --json
+
+    A queue that isn't there has nothing: that is said on standard error, and none is made. Exit
+    code 1: the gateway refused, or is gone.
     """
     from distributary.ingest.cli.messages.message_traffic import Consumption  # noqa: PLC0415 (the client takes a while)
 
     queue = destination if "://" in destination else f"queue://{destination}"
+    found = gateway()
+    if queue.startswith("queue://") and _lacks(found, queue.removeprefix("queue://")):
+        click.echo(f"distributary: there is no queue {quoted(destination)}", err=True)
+        return
     wanted = Consumption(queue, selector=selector, browse=True, most=count, quiet=0.5)
-    _consume(gateway, wanted, as_json=as_json)
+    _consume(lambda: found, wanted, as_json=as_json)
+
+
+def _lacks(gateway: "Gateway", name: str) -> bool:
+    """Whether the gateway says that there is no queue of this name: a browser's link would make
+    one. Whatever else is wrong the browser's own link tells."""
+    from distributary.jobs.client.management_client import Client, Refused, Unanswered  # noqa: PLC0415 (Proton takes a while)
+
+    try:
+        with Client(gateway) as client:
+            client.ask(Verb.READ, Entity.QUEUE, name)
+    except Refused as error:
+        return error.status == NOT_THERE
+    except Unanswered:
+        pass
+    return False
 
 
 def _consume(gateway: GatewayFactory, wanted: "Consumption", *, as_json: bool) -> None:

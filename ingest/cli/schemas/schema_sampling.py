@@ -1,6 +1,7 @@
 """Schemas and a home's messages: `distributary schema infer`, the sample of `check`."""
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from distributary.ingest.cli.answer_tables import SEEN_PLACES, show_rows
-from distributary.ingest.cli.options.command_options import json_option, print_json
+from distributary.ingest.cli.options.command_options import ABSENT, json_option, print_json
 from distributary.ingest.runtime import load_settings
+from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.body_content import content_of, json_body
 from distributary.pipeline.schemas.inference import SeenPlace, proposed, told
@@ -81,7 +83,7 @@ def infer(topic: str, home: Path, config: Path | None, sample: int, as_json: boo
       distributary schema infer orders --home ~/orders --sample 1000 --json
 
     It may run beside the gateway. Values of a type that fewer than one in a hundred has are odd:
-    they are told and left out.
+    they are told and left out. Exit code 3: there are no messages of that topic.
     """
     seen, unreadable, example = SeenPlace(), 0, ""
     for one in _newest(home, config, topic, sample):
@@ -90,11 +92,16 @@ def infer(topic: str, home: Path, config: Path | None, sample: int, as_json: boo
         except NotFitting as wrong:
             unreadable += 1
             example = example or f"{one.sequence}: {wrong.misfit.sentence}"
+    if not seen.count and not unreadable:
+        click.echo(f"distributary: {quoted(topic)} has no messages in {home}", err=True)
+        sys.exit(ABSENT)
     proposal, lines = proposed(seen), told(seen)
     if as_json:
         facts = {"messages": seen.count + unreadable, "unreadable": unreadable, "example": example}
         print_json({"schema": proposal, **facts, "seen": lines})
         return
     click.echo(json.dumps(proposal, indent=2, ensure_ascii=False))
-    click.echo(f"{seen.count} messages were read, {unreadable} couldn't be. {example}", err=True)
+    click.echo(
+        f"{seen.count} messages were read, {unreadable} couldn't be. {example}".strip(), err=True
+    )
     show_rows(SEEN_PLACES, lines, "messages", err=True)

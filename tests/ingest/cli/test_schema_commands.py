@@ -192,6 +192,14 @@ def test_what_the_newest_messages_say(shell: Shell, connect: Connect) -> None:
     assert json.loads(proposal)["type"] == "object"
 
 
+def test_no_schema_is_proposed_without_messages(shell: Shell) -> None:
+    """A mistyped topic gives no schema that allows everything."""
+    home = shell.gateway.home
+    for words in ((), ("--json",)):
+        said = shell.types("infer", "nothing", "--home", home, *words, code=3)
+        assert said == f"distributary: 'nothing' has no messages in {home}\n"
+
+
 def _count(shell: Shell) -> str:
     try:
         return str(shell.read("infer", "orders.*", "--home", shell.gateway.home)["seen"][0])

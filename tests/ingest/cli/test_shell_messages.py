@@ -157,6 +157,14 @@ def test_lines_go_in_and_come_out(gateway: Gateway) -> None:
     assert run(gateway, "peek", "cli-lines").stdout == ""
 
 
+def test_a_queue_that_is_not_there_is_named_and_not_made(gateway: Gateway) -> None:
+    """A mistyped name is no empty queue, and none is made of it."""
+    for name in ("cli-mistyped", "queue://cli-mistyped"):
+        done = run(gateway, "peek", name)
+        assert (done.stdout, done.stderr) == ("", f"distributary: there is no queue '{name}'\n")
+    assert "cli-mistyped" not in run(gateway, "queue", "list").stdout
+
+
 def test_a_pipe_copies_messages(gateway: Gateway, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("".join(f'{{"body": {n}, "priority": {n % 10}}}\n' for n in range(500)))
