@@ -68,6 +68,7 @@ class Intake:
         self._routes, self._memory, self._streams = routes, memory, memory.streams
         #: The ids of published messages.
         self.windows = Windows(ids_max)
+        policies.follow(self._forget_unsought)
 
     def routes_of(self, topic: str) -> Sequence[Route]:
         """Return the routes of messages to this topic."""
@@ -176,15 +177,22 @@ class Intake:
                     found.add((topic, one))
         return new.tobytes()
 
+    def _forget_unsought(self) -> None:
+        """Forget the ids of topics that look for duplicates no more: what comes to them from now on
+        isn't counted, so the last ids wouldn't be the last ones later."""
+        for topic in self.windows.sizes():
+            if not self._seeks(topic):
+                self.windows.forget(topic)
+
     def _seeks(self, topic: str) -> bool:
         """Whether duplicates are looked for on the topic."""
         return self._policies.of_topic(topic).seeks_duplicates
 
     def _known(self, topic: str, found: list[bytes]) -> Sequence[int]:
         """The places of those whose ids were seen; the others stay unseen."""
-        if not found:
-            return ()
         policy = self._policies.of_topic(topic)
+        if not found or not policy.seeks_duplicates:
+            return ()
         messages, age = policy.duplicates_messages, policy.duplicates_ms * 1_000
         return self.windows.known(topic, found, clock.now(), messages=messages, age=age)
 
@@ -194,7 +202,8 @@ class Intake:
         for one in posted:
             self._routes.ensure_of(one.run.topic)
             policy = self._policies.of_topic(one.run.topic)
-            places = self._seen(one.run.topic, policy, one.ids) if one.ids else ()
+            seeks = one.ids and policy.seeks_duplicates  # it may not any more
+            places = self._seen(one.run.topic, policy, one.ids) if seeks else ()
             runs += self._copied(one.routed, places, policy.routes, one.unrouted)
         return runs
 
