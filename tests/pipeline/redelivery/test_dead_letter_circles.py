@@ -23,7 +23,7 @@ def test_a_chain_without_an_end_is_followed_so_far() -> None:
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from(NAMES)))
 def test_a_message_passes_each_queue_once(ways: dict[str, str]) -> None:
-    """Where those queues keep theirs to which they would come back."""
+    """Queues to which their own dead letters would come back keep them."""
     in_force = {a: b for a, b in ways.items() if not comes_back(a, chain(a, ways.get))}
     for start in NAMES:
         at, passed = start, set[str]()
