@@ -16,7 +16,7 @@ from distributary.pipeline.log_names import MAIN
 if TYPE_CHECKING:
     from distributary.jobs.client.management_client import Listed
 
-#: Columns that are never wrapped: names and ids.
+#: Columns that are never wrapped, as numbers and times aren't: names and ids.
 NAMES = frozenset({"name", "log", "topic", "example"})
 #: Columns of a list: the key, its heading.
 SUBSCRIPTIONS = (
@@ -100,7 +100,8 @@ def show_rows(
     for key, heading in columns:
         number = isinstance(rows[0].get(key), int) and not isinstance(rows[0][key], bool)
         justify: Literal["right", "left"] = "right" if number else "left"
-        table.add_column(heading, justify=justify, overflow="fold", no_wrap=key in NAMES)
+        whole = key in NAMES or number or key.endswith("_at")
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*(escape(_said(key, row.get(key))) for key, _ in columns))
     print_table(table, err=err)

@@ -154,7 +154,8 @@ def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
     command's own result, if that is a number."""
     _quiet_py4j()
     try:
-        code = command.main(args=list(argv), prog_name=name, standalone_mode=False)
+        called = f"distributary jobs {name}"
+        code = command.main(args=list(argv), prog_name=called, standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return MISUSED

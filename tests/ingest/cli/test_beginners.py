@@ -14,6 +14,7 @@ from fork_server import clean_environment, commands
 from gateway_certificates import Authority
 from gateway_process import Gateway, free_port
 
+from distributary.ingest.cli.answer_tables import STUCK, SUBSCRIPTIONS, show_rows
 from distributary.ingest.cli.main import cli
 from distributary.ingest.security.users import user_of
 from distributary.ingest.security.users_file import changing
@@ -277,6 +278,21 @@ def test_what_a_user_may_not(guarded: Guarded, words: tuple[str, ...], what: str
     assert f"user 'alice' has no permission to {what}" in said
 
 
+def test_no_number_heading_or_time_is_broken_by_a_narrow_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long, at = "container/distributary-cli/billing", "2026-11-28T15:28:17.905813+00:00"
+    numbers = {"consumers": 12, "in_flight": 0, "backlog": 1_234_567, "floor": 3}
+    row = {"name": long, "topic": "orders", **numbers, "paused": False}
+    show_rows(SUBSCRIPTIONS, [row], "subscriptions")
+    row = {"reason": "nobody connected", "messages": 8, "oldest_at": at, "example": 0}
+    show_rows(STUCK, [{**row, "detail": "nobody connected"}], "stuck messages")
+    shown = capsys.readouterr().out
+    for whole in ("Consumers", "In flight", "1,234,567", long, at, "Messages"):
+        assert whole in shown
+
+
 def test_every_command_has_help_by_h() -> None:
     """Each command, group and job: what it is for, and one line at least that can be typed."""
     context = click.Context(cli)
@@ -290,6 +306,6 @@ def test_every_command_has_help_by_h() -> None:
     for path in paths:
         done = run(*path, "-h")
         assert (done.returncode, done.stderr) == (0, ""), path
-        assert done.stdout.startswith("Usage: "), path
+        assert done.stdout.startswith(" ".join(("Usage: distributary", *path))), path
         if path:
             assert f"distributary {' '.join(path)}" in done.stdout, path
