@@ -115,7 +115,8 @@ def set_(
     validate: str | None,
     as_json: bool,
 ) -> None:
-    """Set the next version. Options that aren't given stay as in the version before.
+    """Set the next version. Its definition is given each time; other options that aren't given stay
+    as in the version before.
 
     \b
     Examples:
