@@ -9,7 +9,9 @@ Rule: an archive is for one Java and one list of jars, and its name has a hash o
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -21,6 +23,11 @@ _VARIABLES: Final = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS
 #: Java prints warnings about archives to its standard output, which may be a job's answer. It goes
 #: before other options, as it cancels log options before it.
 _SILENT: Final = "-Xlog:disable -Xlog:all=error:stderr"
+
+#: Names of archives, and the most that stay, 200 MB each: other environments of this user, or the
+#: one before an upgrade, may still use theirs.
+_NAME: Final = re.compile(r"spark-[0-9a-f]{16}\.jsa")
+ARCHIVES_MAX: Final = 3
 
 
 def archive_of(java: str, jars: Iterable[Path]) -> Path:
@@ -34,6 +41,19 @@ def archive_of(java: str, jars: Iterable[Path]) -> Path:
     # A process without a home directory has no archive, and gets no error.
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
     return Path(cache, "distributary", f"spark-{known.hexdigest()[:16]}.jsa")
+
+
+def remove_older(archive: Path) -> None:
+    """Remove archives beside this one, which was just made, but for the ARCHIVES_MAX newest. A JVM
+    that has mapped one goes on with it."""
+    others: list[tuple[float, Path]] = []
+    for one in archive.parent.iterdir():
+        with suppress(OSError):  # another run removes them, too
+            if one != archive and _NAME.fullmatch(one.name) and one.is_file():
+                others.append((one.stat().st_mtime, one))
+    for _, one in sorted(others, reverse=True)[ARCHIVES_MAX - 1 :]:
+        with suppress(OSError):
+            one.unlink()
 
 
 def named_in(options: str, environment: Mapping[str, str]) -> str | None:

@@ -3,7 +3,8 @@
 Run by `distributary jobs prepare`. It asks each view of a home of one message, and Java keeps what
 classes that took in an archive (190 MB) in the user's cache (XDG_CACHE_HOME, else ~/.cache). Each
 session that Python begins later takes it from there, jobs and notebooks alike. Nothing else depends
-on it: delete it when you like. A new Java, or new jars, go without until it is made again.
+on it: delete it when you like. A new Java, or new jars, go without until it is made again;
+the three newest archives stay.
 """
 
 import os
@@ -21,7 +22,7 @@ import click
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from distributary.jobs.session.class_archive import making, named_in
+from distributary.jobs.session.class_archive import making, named_in, remove_older
 from distributary.jobs.session.job_names import HELP_OPTIONS
 from distributary.jobs.session.job_options import execute
 from distributary.jobs.session.session import class_archive, defaults, require_java, session
@@ -69,6 +70,7 @@ def prepare() -> Path:
             begun.replace(archive)
         except OSError as error:
             raise StoreError(f"Java has written no {begun}: {error.strerror}") from error
+    remove_older(archive)
     return archive
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from class_archive import ARCHIVE, CACHE, VARIABLES, make
 
-from distributary.jobs.session.class_archive import archive_of, making, using
+from distributary.jobs.session.class_archive import archive_of, making, remove_older, using
 
 
 @pytest.fixture
@@ -157,3 +157,22 @@ def test_the_folder_of_a_killed_run_is_removed(tmp_path: Path) -> None:
     remove_unfinished(tmp_path, now)
     (tmp_path / "unfinished-gone").unlink()
     assert {one.name for one in tmp_path.iterdir()} == {"unfinished-new", "spark-1.jsa"}
+
+
+def test_archives_do_not_pile_up(jar: Path) -> None:
+    """Of a new Java or new jars another one is made: the newest three stay, the one that was just
+    made among them, and all that isn't ours."""
+    archive = archive_of("17", [jar])
+    cache = archive.parent
+    cache.mkdir(parents=True)
+    older = [archive_of(f"{java}", [jar]) for java in range(1, 6)]
+    foreign = [cache / name for name in ("spark-mine.jsa", "other.jsa", f"{archive.name}.bak")]
+    for age, one in enumerate([*foreign, archive, *older]):
+        one.touch()
+        os.utime(one, (1_000 + age, 1_000 + age))
+    (cache / f"spark-{16 * '0'}.jsa").mkdir()
+    remove_older(archive)
+    kept = {archive, *older[-2:], *foreign, cache / f"spark-{16 * '0'}.jsa"}
+    assert set(cache.iterdir()) == kept
+    remove_older(archive)
+    assert set(cache.iterdir()) == kept
