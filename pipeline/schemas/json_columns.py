@@ -71,10 +71,14 @@ def json_columns(definition: str, limits: SchemaLimits = LIMITS) -> RowLayout:
 
 
 def parsed(definition: str) -> object:
-    """Parse a definition as JSON. Raises InvalidRequest."""
+    """Parse a definition as JSON. Raises InvalidRequest, for half a surrogate pair, too: no column
+    takes a text with it."""
     try:
         definition.encode()
         root: object = json.loads(definition)
+        json.dumps(root, ensure_ascii=False).encode()
+    except UnicodeError:
+        raise InvalidRequest("the definition has half a surrogate pair") from None
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the definition is no JSON: {error}") from None
     return root

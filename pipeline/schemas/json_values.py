@@ -81,6 +81,8 @@ def json_instance(text: bytes | str, *, exact: bool) -> Instance:
         raise NotFitting(f"the body is no JSON: {error.msg} at character {error.pos}") from None
     except RecursionError:
         raise NotFitting("the body is JSON that is nested too deep") from None
+    except ArithmeticError:  # of a decimal, which has no exponent of so many digits
+        raise NotFitting("the body has a number whose exponent is too long to read") from None
     except ValueError as error:
         raise NotFitting(f"the body can't be read as JSON: {error}") from None
     return cast("Instance", found)
@@ -185,10 +187,11 @@ def decimal_reading(precision: int, scale: int) -> Reading:
 
 
 def decimal_value(number: Decimal, precision: int, scale: int, kind: str) -> Decimal:
-    """Return the number. Raises NotFitting if it has more digits than the column."""
+    """Return the number, with no more zeros at its end than the column has places. Raises
+    NotFitting if it has more digits than the column."""
     if not number.is_finite():
         raise not_a(kind, str(number))
-    _, digits, exponent = number.as_tuple()
+    sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):
         raise not_a(kind, str(number))
     zeros = next((nth for nth, digit in enumerate(reversed(digits)) if digit), len(digits))
@@ -196,6 +199,8 @@ def decimal_value(number: Decimal, precision: int, scale: int, kind: str) -> Dec
         return Decimal(0)
     if -(exponent + zeros) > scale or len(digits) + exponent > precision - scale:
         raise not_a(kind, str(number))
+    if -exponent > scale:  # Arrow counts these zeros as digits
+        return Decimal((sign, digits[: len(digits) - zeros], exponent + zeros))
     return number
 
 

@@ -12,13 +12,15 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from distributary.pipeline.schemas.amqp_instance import EPOCH
+from distributary.pipeline.schemas.avro_columns import LOGICAL
 
 #: A type of a definition parsed by fastavro: names have their namespaces.
 Node: TypeAlias = Any
 
 #: Raised for a default that isn't of its field's type: it isn't changed.
 _NOT_OF_ITS_TYPE: Final = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError)
-_UNITS: Final = {"millis": 1_000, "micros": 1}
+#: Nanoseconds of a unit.
+_UNITS: Final = {"millis": 1_000_000, "micros": 1_000, "nanos": 1}
 
 
 def prepare_defaults(schema: Node) -> None:
@@ -89,7 +91,7 @@ def _plain(said: Any, kind: str, node: Mapping[str, Any]) -> Any:
             return date(1970, 1, 1) + timedelta(days=said)
         case "string", "uuid":
             return UUID(said)
-        case (("int" | "long"), str()):
+        case (("int" | "long"), str()) if (kind, logical) in LOGICAL:
             return _time(said, logical)
     return said
 
@@ -102,12 +104,18 @@ def _of_bytes(said: bytes, logical: str | None, node: Mapping[str, Any]) -> Any:
 
 def _time(said: int, logical: str) -> Any:
     name, _, unit = logical.rpartition("-")
-    since = timedelta(microseconds=said * _UNITS.get(unit, 0))  # other units aren't converted
-    match name:
-        case "timestamp" if unit in _UNITS:
-            return EPOCH + since
-        case "local-timestamp" if unit in _UNITS:
-            return (EPOCH + since).replace(tzinfo=None)
-        case "time" if unit in _UNITS:
-            return (datetime.combine(date.min, time(), UTC) + since).time()
-    return said
+    if name == "time":
+        return (datetime.combine(date.min, time(), UTC) + _since(said, unit)).time()
+    return since_epoch(said, logical)
+
+
+def since_epoch(said: int, logical: str) -> datetime:
+    """Return the time of a logical type; digits behind microseconds are cut off. Raises
+    OverflowError outside of the years 1 to 9999."""
+    name, _, unit = logical.rpartition("-")
+    found = EPOCH + _since(said, unit)
+    return found if name == "timestamp" else found.replace(tzinfo=None)
+
+
+def _since(said: int, unit: str) -> timedelta:
+    return timedelta(microseconds=said * _UNITS[unit] // 1_000)

@@ -1,12 +1,15 @@
 """Bodies of Avro as rows, decoded by fastavro.
 
 Rule 1: a body is exactly one datum in Avro's binary encoding.
-Rule 2: the writer's schema is the version whose registry id the body names; if it names none, or no
+Rule 2: a value that isn't of its column's type is a misfit: the writer, or a default, may have
+        another logical type, which fastavro doesn't compare.
+Rule 3: the writer's schema is the version whose registry id the body names; if it names none, or no
         version has an id, it is the reader's version.
 """
 
 import struct
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from io import BytesIO
@@ -18,11 +21,10 @@ from fastavro.schema import SchemaParseException
 from fastavro.types import Schema
 
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.schemas.amqp_instance import EPOCH
 from distributary.pipeline.schemas.avro_columns import avro_columns
 from distributary.pipeline.schemas.body_content import BodyContent, body_bytes, unframed
 from distributary.pipeline.schemas.column_types import RowLayout, Scalar
-from distributary.pipeline.schemas.formats.avro_defaults import prepare_defaults
+from distributary.pipeline.schemas.formats.avro_defaults import prepare_defaults, since_epoch
 from distributary.pipeline.schemas.json_columns import parsed
 from distributary.pipeline.schemas.json_values import SCALARS, Reading, json_text, row_reading
 from distributary.pipeline.schemas.schema_version import LIMITS, Format, SchemaLimits, SchemaVersion
@@ -33,8 +35,20 @@ _NOT_AVRO: Final = (
     *(EOFError, ValueError, LookupError, ArithmeticError, TypeError),
     *(struct.error, MemoryError, fastavro.read.SchemaResolutionError),
 )
-_NANOS_OF_A_MICRO: Final = 1_000
+#: Exceptions of fastavro for a definition that is no schema.
+_NO_SCHEMA: Final = (
+    *(SchemaParseException, fastavro.schema.UnknownType),
+    *(LookupError, TypeError, ArithmeticError),
+)
 _UUID_BYTES: Final = 16
+
+#: Times that fastavro leaves as numbers, which no reader could tell from those of another unit.
+fastavro.read.LOGICAL_READERS.update(
+    {
+        "long-timestamp-nanos": lambda value, *_: since_epoch(value, "timestamp-nanos"),
+        "long-local-timestamp-nanos": lambda value, *_: since_epoch(value, "local-timestamp-nanos"),
+    }
+)
 
 
 class AvroRows:
@@ -81,7 +95,7 @@ def avro_schema(definition: str) -> Schema:
     """Parse a definition by fastavro. Raises InvalidRequest."""
     try:
         return fastavro.parse_schema(cast("Schema", parsed(definition)))
-    except (SchemaParseException, fastavro.schema.UnknownType, LookupError, TypeError) as error:
+    except _NO_SCHEMA as error:
         raise InvalidRequest(f"the definition is no Avro schema: {error}") from None
 
 
@@ -114,19 +128,34 @@ def _string(value: object) -> RowValue:
 
 
 def _timestamp(value: object) -> RowValue:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise not_a("timestamp", value)
+    return value.astimezone(UTC)
+
+
+def _date(value: object) -> RowValue:
     match value:
-        case datetime():
-            return value.astimezone(UTC)
-        case int():
-            try:
-                return EPOCH + timedelta(microseconds=value // _NANOS_OF_A_MICRO)
-            except OverflowError:
-                pass
-    raise not_a("timestamp of the years 1 to 9999", value)
+        case date() if not isinstance(value, datetime):
+            return value
+        case int():  # written without the logical type: days are its only unit
+            with suppress(OverflowError):
+                return date(1970, 1, 1) + timedelta(days=value)
+    raise not_a("date of the years 1 to 9999", value)
 
 
-def _as_it_is(value: object) -> RowValue:
-    return cast("RowValue", value)
+def _double(value: object) -> RowValue:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise not_a("number", value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise NotFitting("the number is too large for a double") from None
+
+
+def _binary(value: object) -> RowValue:
+    if not isinstance(value, bytes):
+        raise not_a("bytes", value)
+    return value
 
 
 def _json(value: object) -> RowValue:
@@ -149,12 +178,11 @@ def _plain(value: object) -> object:
 
 AVRO_SCALARS: Final[Mapping[Scalar, Reading]] = {
     **SCALARS,
-    Scalar.LONG: _as_it_is,
-    Scalar.FLOAT: _as_it_is,
-    Scalar.DOUBLE: _as_it_is,
+    Scalar.FLOAT: _double,
+    Scalar.DOUBLE: _double,
     Scalar.STRING: _string,
-    Scalar.BINARY: _as_it_is,
-    Scalar.DATE: _as_it_is,
+    Scalar.BINARY: _binary,
+    Scalar.DATE: _date,
     Scalar.TIMESTAMP: _timestamp,
     Scalar.JSON: _json,
 }

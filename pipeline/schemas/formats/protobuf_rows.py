@@ -91,6 +91,12 @@ _FREE: Final = frozenset(
 )
 _TIMESTAMP: Final = f"{_GOOGLE}Timestamp"
 _NANOS_OF_A_MICRO: Final = 1_000
+#: Exceptions of Google's library for a message without JSON. An Any has a message of its own, which
+#: is parsed only now: its bytes may be none, and another Any may be in it, however deep.
+_NO_JSON: Final = (
+    *(json_format.Error, DecodeError, RecursionError),
+    *(TypeError, ValueError, KeyError),
+)
 
 
 class Found(NamedTuple):
@@ -215,7 +221,7 @@ class _Walk:
                     message, preserving_proto_field_name=True, descriptor_pool=self._pool
                 )
             )
-        except (json_format.Error, TypeError, ValueError, KeyError) as error:
+        except _NO_JSON as error:
             raise NotFitting(f"it can't be written as JSON: {error}") from None
 
 

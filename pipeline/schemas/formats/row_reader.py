@@ -74,7 +74,11 @@ def unwrapped(content: BodyContent) -> BodyContent:
     event = json_instance(body, exact=True)
     if not isinstance(event, dict):
         raise NotFitting("the body of a structured CloudEvent is an object")
-    attributes = {name: one for name, one in event.items() if name not in (_DATA, _DATA_BASE64)}
+    attributes = {
+        name: one
+        for name, one in event.items()
+        if name not in (_DATA, _DATA_BASE64) and one is not None
+    }
     return replace(
         content,
         body=_data_of(event),
