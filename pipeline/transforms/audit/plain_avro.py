@@ -2,7 +2,7 @@
 Resolution"), and by none of the code that makes typed rows.
 
 A value is read by the writer's schema, then converted to the reader's. A value that its column has
-as JSON, and a time of day in nanoseconds, is UNJUDGED.
+as JSON, and one that was written with another logical type than it is read with, is UNJUDGED.
 """
 
 import json
@@ -36,8 +36,9 @@ _WIDER: Final[Mapping[str, tuple[str, ...]]] = {
     "bytes": ("string",),
 }
 _NAMED: Final = ("record", "error", "enum", "fixed")
-#: Microseconds of a unit, or units of a microsecond where it is smaller.
-_UNITS: Final = {"millis": 1_000, "micros": 1}
+_LOGICAL: Final = ("logicalType", "precision", "scale")
+#: Nanoseconds of a unit.
+_UNITS: Final = {"millis": 1_000_000, "micros": 1_000, "nanos": 1}
 
 
 class AvroBodies:
@@ -194,6 +195,8 @@ def _told(value: Any, writer: Node, reader: Node) -> Any:
             }
         case "enum":
             return value if value in reader["symbols"] else reader.get("default")
+    if any(one in writer and writer[one] != reader.get(one) for one in _LOGICAL):
+        return UNJUDGED
     return _logical(_promoted(value, reader["type"]), reader)
 
 
@@ -261,16 +264,14 @@ def _logical(value: Any, node: Node) -> Any:
 
 def _time(value: int, logical: str) -> Any:
     name, _, unit = logical.rpartition("-")
-    if name == "timestamp" and unit == "nanos":
-        return _EPOCH + timedelta(microseconds=value // 1_000)
     if unit not in _UNITS:
         return UNJUDGED
-    since = timedelta(microseconds=value * _UNITS[unit])
+    since = timedelta(microseconds=value * _UNITS[unit] // 1_000)
     match name:
         case "timestamp":
             return _EPOCH + since
         case "local-timestamp":
             return (_EPOCH.replace(tzinfo=None) + since).isoformat()
-        case "time":
+        case "time" if unit != "nanos":
             return (datetime.combine(date.min, time()) + since).time().isoformat()
     return value

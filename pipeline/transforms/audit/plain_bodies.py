@@ -63,7 +63,15 @@ class BodyFormat:
 
 
 def _json(text: bytes | str) -> Any:
-    return json.loads(text, parse_float=Decimal)
+    return json.loads(text, parse_float=_number)
+
+
+def _number(text: str) -> Decimal:
+    """A number with all its digits; of one beyond Python's decimals the nearest double."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return Decimal(float(text))
 
 
 @cache

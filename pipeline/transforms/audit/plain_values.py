@@ -98,7 +98,6 @@ def _differing(
     except (ValueError, IndexError, LookupError, OverflowError) as error:
         yield "", None, str(error)
         return
-    whole = set(columns) == {"value"} and not (isinstance(body, dict) and "value" in body)
     for name, value in row.items():
         if name in (*OWN, TEXT, BYTES, CONTENT_TYPE) or body is UNJUDGED:
             continue
@@ -107,9 +106,19 @@ def _differing(
             if value is not None:
                 yield name, value, None
             continue
-        said = body if whole else body.get(field_of(column)) if isinstance(body, dict) else body
-        if not same(value, said, column["type"], column["metadata"], form):
-            yield name, value, said
+        sides = _sides(body, column, len(columns))
+        if not any(same(value, one, column["type"], column["metadata"], form) for one in sides):
+            yield name, value, sides[-1]
+
+
+def _sides(body: object, column: Mapping[str, Any], columns: int) -> list[object]:
+    """The values that a column may have of a body: one of its members. An only column `value` is
+    all of the body, or its member of that name: a version's columns don't say which, so either is
+    right."""
+    if not isinstance(body, dict):
+        return [body]
+    said = body.get(field_of(column))
+    return [said, body] if columns == 1 and column["name"] == "value" else [said]
 
 
 def field_of(column: Mapping[str, Any]) -> str:
@@ -142,13 +151,7 @@ def _same_native(value: Any, said: Any) -> bool:
 
 def _same_scalar(value: Any, said: Any, kind: str, form: Form) -> bool:
     if kind in ("binary", "date", "timestamp"):
-        if form is Form.VALUE:
-            return True
-        if kind == "binary":
-            return bool(base64.b64decode(said) == value)
-        if kind == "date":
-            return bool(value.isoformat() == said)
-        return bool(datetime.fromisoformat(said.upper()) == value)
+        return form is Form.VALUE or (isinstance(said, str) and _same_text(value, said, kind))
     if kind in ("boolean", "string"):
         return type(value) is type(said) and bool(value == said)
     if isinstance(said, bool) or not isinstance(said, int | Decimal):
@@ -156,16 +159,32 @@ def _same_scalar(value: Any, said: Any, kind: str, form: Form) -> bool:
     return bool((float(said) if kind in ("double", "float") else said) == value)
 
 
+def _same_text(value: Any, said: str, kind: str) -> bool:
+    try:
+        if kind == "binary":
+            return bool(base64.b64decode(said, validate=True) == value)
+        if kind == "date":
+            return bool(value.isoformat() == said)
+        return bool(datetime.fromisoformat(said.upper()) == value)
+    except (ValueError, TypeError):  # no base64, no time, or one without a zone
+        return False
+
+
 def _same_parts(value: Any, said: Any, kind: Mapping[str, Any], form: Form) -> bool:
-    match kind["type"]:
-        case "struct":
-            known = {one["name"]: one for one in kind["fields"]}
-            return all(_same_field(one, said, known.get(name), form) for name, one in value.items())
-        case "array":
-            return len(value) == len(said) and all(
+    if kind["type"] == "array":
+        return (
+            isinstance(said, list)
+            and len(value) == len(said)
+            and all(
                 same(one, other, kind["elementType"], {}, form)
                 for one, other in zip(value, said, strict=True)
             )
+        )
+    if not isinstance(said, dict):
+        return False
+    if kind["type"] == "struct":
+        known = {one["name"]: one for one in kind["fields"]}
+        return all(_same_field(one, said, known.get(name), form) for name, one in value.items())
     return value.keys() == said.keys() and all(
         same(one, said[key], kind["valueType"], {}, form) for key, one in value.items()
     )

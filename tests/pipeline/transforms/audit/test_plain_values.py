@@ -66,17 +66,25 @@ VALUES: list[tuple[dict[str, Any], str, object, object]] = [
 
 def found(node: dict[str, Any], text: str, value: object) -> list[dict[str, object]]:
     """The audit's differences of a row with this value from a body with that text."""
-    definition = json.dumps({"type": "object", "properties": {"a": node}})
-    reader = row_reader(SchemaVersion("t", 1, Format.JSON, definition))
+    return found_in_body(
+        {"type": "object", "properties": {"a": node}}, f'{{"a": {text}}}', value, column="a"
+    )
+
+
+def found_in_body(
+    schema: dict[str, Any], text: str, value: object, *, column: str = "value", fits: bool = True
+) -> list[dict[str, object]]:
+    """The audit's differences of the one column of a whole body, which need not fit."""
+    reader = row_reader(SchemaVersion("t", 1, Format.JSON, json.dumps(schema)))
     columns = json.dumps(spark_json(reader.layout.columns))
-    body = f'{{"a": {text}}}'.encode()
+    body = text.encode()
     read = reader.read_content(BodyContent(Body("data", body), "", "", {}))
-    assert isinstance(read, dict), read
-    kind = arrow_schema(StructType.fromJson(json.loads(columns))).field("a").type
+    assert isinstance(read, dict) is fits, read
+    kind = arrow_schema(StructType.fromJson(json.loads(columns))).field(column).type
     cell = pa.array([value], pa.string() if kind == pa.date32() else kind).cast(kind)
     if pa.types.is_timestamp(kind):  # a session may have a zone that only Java knows
         cell = cell.cast(pa.timestamp("us", "UTC+3"))
-    names = ["_sequence", "a", TEXT, BYTES, CONTENT_TYPE]
+    names = ["_sequence", column, TEXT, BYTES, CONTENT_TYPE]
     nothing = pa.array([None], pa.string())
     cells = [pa.array([5]), cell, nothing, pa.array([body], pa.binary()), nothing]
     versions = [Version.of(0, None, columns, judged=True, bodies=BodyFormat("json"))]
@@ -91,6 +99,49 @@ def test_a_value_is_the_bodys_or_it_is_named(
     assert found(node, text, right) == []
     [said] = found(node, text, wrong)
     assert (said["sequence"], said["column"]) == (5, "a")
+
+
+MAP = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "right", "wrong"),
+    [
+        (MAP, '{"value": 3, "b": 1}', [("value", 3), ("b", 1)], [("value", 3)]),
+        ({}, '{"value": 3}', '{"value":3}', '{"value":4}'),
+        ({"properties": {"value": MAP}}, '{"value": {"b": 1}}', [("b", 1)], [("b", 2)]),
+        ({"properties": {"value": {"type": "integer"}}}, "{}", None, 1),
+    ],
+)
+def test_a_whole_body_may_have_a_member_that_is_called_as_its_column(
+    schema: dict[str, Any], text: str, right: object, wrong: object
+) -> None:
+    assert found_in_body(schema, text, right) == []
+    [said] = found_in_body(schema, text, wrong)
+    assert said["column"] == "value"
+
+
+@pytest.mark.parametrize(
+    ("node", "text", "value"),
+    [
+        ({"type": "string", "format": "date"}, '"x"', "2026-08-01"),
+        ({"type": "string", "format": "date-time"}, "5", datetime(2026, 8, 1, tzinfo=UTC)),
+        ({"type": "string", "contentEncoding": "base64"}, '"?"', b"a"),
+        (MAP, "5", [("a", 1)]),
+        ({"type": "array", "items": {"type": "integer"}}, "5", [1]),
+        ({"type": "object", "properties": {"b": {"type": "integer"}}}, "5", {"b": 1}),
+    ],
+)
+def test_a_body_that_does_not_fit_is_named_where_it_has_a_row(
+    node: dict[str, Any], text: str, value: object
+) -> None:
+    schema = {"type": "object", "properties": {"a": node}}
+    [said] = found_in_body(schema, f'{{"a": {text}}}', value, column="a", fits=False)
+    assert said["column"] == "a"
+
+
+def test_a_number_beyond_all_decimals_is_the_nearest_double() -> None:
+    assert found({"type": "number"}, "1e-99999999999999999999", 0.0) == []
 
 
 def test_a_column_of_another_version_is_null() -> None:
