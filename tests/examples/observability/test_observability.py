@@ -38,7 +38,7 @@ def unknown(expression: str) -> set[str]:
 def expressions() -> list[str]:
     rules = re.findall(r"expr: (.*)", (FOLDER / "alerts.yml").read_text())
     panels = json.loads((FOLDER / "grafana.json").read_text())["panels"]
-    guide = (ROOT / "docs/guides/monitoring.md").read_text().split("## What to alert on")[1]
+    guide = (ROOT / "docs/guides/monitoring.md").read_text().split("## Alerts")[1]
     said = re.findall(r"^\| .*? \| `(.*?)`", guide, re.MULTILINE)
     found = rules + [target["expr"] for panel in panels for target in panel["targets"]] + said
     assert (len(rules), len(panels), len(said)) == (17, 16, 15)
