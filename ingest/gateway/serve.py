@@ -196,7 +196,7 @@ async def _serve(
     if host.traces is not None:
         host.traces.open()
     log = {} if member is None else {"log": member.log}
-    _events.info("listening", address=settings.gateway.listen, home=owned.address, **log)
+    _events.info("listening", address=listener.address, home=owned.address, **log)
     probes.notice.ready(f"it serves on {settings.gateway.listen}")
     if member is not None:
         fleet.serves(member.log, owner)

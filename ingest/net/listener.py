@@ -59,6 +59,16 @@ class Listener:
         self._sockets: list[socket] = []
         self._coming: set[asyncio.Task[None]] = set()
 
+    @property
+    def address(self) -> str:
+        """The address on which it listens, as `gateway.listen` says it: with the port that the
+        system has chosen where that is 0."""
+        gateway = self._settings.gateway
+        if gateway.address[1] or not self._sockets:
+            return gateway.listen
+        place, _, _ = gateway.listen.rpartition(":")
+        return f"{place}:{self._sockets[0].getsockname()[1]}"
+
     async def open(self, *, patient: bool) -> None:
         """Listen. If `patient`, wait for the port: the home's former owner gives it up when it
         wakes. Raises InvalidRequest when it can't listen there."""

@@ -213,7 +213,7 @@ SCHEMA_VERSIONS = _table(
     ("definition", StringType(), "the schema; of Protobuf a descriptor set, as base64"),
     ("message", StringType(), "of Protobuf the message's full name; else empty"),
     ("compatibility", StringType(), "none, backward, forward or full"),
-    ("validate", StringType(), "off or refuse"),
+    ("validate", StringType(), "off, refuse or dead-letter"),
     ("framing", StringType(), "plain or confluent"),
     ("registry_id", StringType(), "the id that bodies name it by; empty if they don't"),
     ("cloud_events", BooleanType(), "whether messages are CloudEvents"),

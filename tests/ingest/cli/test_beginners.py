@@ -2,6 +2,8 @@
 traceback."""
 
 import http.server
+import re
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import click
 import pytest
 from fork_server import clean_environment, commands
 from gateway_certificates import Authority
-from gateway_process import Gateway, free_port
+from gateway_process import SCRIPT, Gateway, free_port
 
 from distributary.ingest.cli.answer_tables import STUCK, SUBSCRIPTIONS, show_rows
 from distributary.ingest.cli.main import cli
@@ -309,3 +311,20 @@ def test_every_command_has_help_by_h() -> None:
         assert done.stdout.startswith(" ".join(("Usage: distributary", *path))), path
         if path:
             assert f"distributary {' '.join(path)}" in done.stdout, path
+
+
+def test_a_port_of_the_systems_choice_is_said(tmp_path: Path) -> None:
+    """`--listen HOST:0`: the line that it listens has the port, so clients can be told."""
+    process = subprocess.Popen(
+        [SCRIPT, "serve", "--home", tmp_path / "home", "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = next(line for line in process.stdout if "listening " in line and "http" not in line)
+    port = re.search(r"address=127\.0\.0\.1:(\d+)", said)
+    assert port is not None, said
+    socket.create_connection(("127.0.0.1", int(port[1]))).close()
+    process.terminate()
+    process.communicate()
