@@ -202,8 +202,11 @@ def _counted(table: pa.Table, since: int, size: float) -> Iterator[Volume]:
         page_attributes.times(table["published_at"]),
     )
     for topic, rows in _by_topic(table, sequences):
-        last, count = rows[-1], len(rows)
-        yield topic, int(sequences[last]) + 1, count, round(count * size), int(published[last])
+        # One part for each stretch without other topics' messages: counts from any of them on are
+        # exact then.
+        for dense in np.split(rows, np.flatnonzero(np.diff(sequences[rows]) != 1) + 1):
+            last, count = dense[-1], len(dense)
+            yield topic, int(sequences[last]) + 1, count, round(count * size), int(published[last])
 
 
 def _only_topic(group: pq.RowGroupMetaData, at: int) -> str | None:

@@ -290,6 +290,27 @@ def test_a_backlog_is_full_after_a_restart(
     holds(queue(peer, "q"), 6)
 
 
+def test_what_fits_stays_over_a_restart(limited: Limited, connect: Connect) -> None:
+    """Settled messages of the queue don't count, however other topics' messages lie between."""
+    gateway = limited('backlog_messages_max = 2\nbacklog_overflow = "drop_oldest"')
+    peer = connect(port=gateway.port)
+    peer.shared_durable("elsewhere", "further behind|global")
+    link, other = peer.sender("queue://q"), peer.sender("elsewhere")
+    other.publish(0)
+    link.publish(1, 2)
+    receiver = queue(peer, "q")
+    receiver.confirm(receiver.take(2))
+    peer.leave(receiver, closed=True)
+    for body in (3, 4):
+        other.publish(body)
+        link.publish(body)
+    gateway.stop()
+    gateway.start()
+    manager = Manager(connect(port=gateway.port))
+    assert manager.done("READ", "queue", "q")["backlog"] == 2
+    holds(queue(connect(port=gateway.port), "q"), 3, 4)
+
+
 def test_a_changed_policy_holds_at_once(limited: Limited, connect: Connect) -> None:
     """For what is there and for what comes."""
     gateway = limited("")
