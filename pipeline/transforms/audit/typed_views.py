@@ -1,10 +1,11 @@
 """The views that only the check `typed` reads: `reigns`, `typed`, `rejected` and
 `typed_values`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import groupby
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual alias in Spark code
 from pyspark.sql.types import StructType
@@ -116,9 +117,23 @@ def _values(
     table: DataFrame, bodies: DataFrame, topic: str, name: str, versions: Sequence[Version]
 ) -> DataFrame:
     mine = bodies.where(F.col("topic") == topic).drop("topic")
-    told = partial(differences, table=name, topic=topic, versions=versions)
     judged = table.drop("_published_at", "_message_id", "_properties", "_schema_version")
-    return judged.join(mine, on="_sequence", how="inner").mapInArrow(told, DIFFERENCES)
+    both = judged.join(mine, on="_sequence", how="inner")
+    told = partial(_told, names=both.columns, table=name, topic=topic, versions=versions)
+    # Spark asks for the columns by names in backticks: of a name with one of them it makes none.
+    return both.toDF(*map(str, range(len(both.columns)))).mapInArrow(told, DIFFERENCES)
+
+
+def _told(
+    batches: Iterator[pa.RecordBatch],
+    names: list[str],
+    table: str,
+    topic: str,
+    versions: Sequence[Version],
+) -> Iterator[pa.RecordBatch]:
+    """Differences of rows whose columns have these names."""
+    named = (one.rename_columns(names) for one in batches)
+    return differences(named, table, topic, versions)
 
 
 def _together(spark: SparkSession, some: Sequence[DataFrame], kind: str) -> DataFrame:

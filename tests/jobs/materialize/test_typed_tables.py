@@ -203,3 +203,19 @@ def test_events_count_in_their_order_however_files_lie(place: Place) -> None:
         version = row["_sequence"] + 1
         assert row["_schema_version"] == version
         assert [name for name in names if row[name] is not None] == [f"in_{version}"]
+
+
+def test_names_of_fields_may_have_any_characters(place: Place) -> None:
+    """And the audit reads them: a backtick, a dot, a space, and one of our own."""
+    place.log.next_group()
+    schema(place, "odd", 1, **dict.fromkeys(("a`b", "a.b", "a b", "_sequence"), "string"))
+    place.log.commit()
+    place.log.next_group()
+    body = {"a`b": "1", "a.b": "2", "a b": "3", "_sequence": "4"}
+    place.log.publish("odd", encoded_bytes(json.dumps(body).encode()))
+    place.log.commit()
+    place.materialize()
+    [row] = place.rows("topics/odd")
+    assert [row[name] for name in ("a`b", "a.b", "a_b", "_sequence_")] == ["1", "2", "3", "4"]
+    [audited] = build(place.spark, Settings(place.places.tables, place.places.log, ("typed",)))
+    assert (audited.judged, audited.findings) == (1, ())
