@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from distributary.client.client_publisher import Publisher, publish_once
+from distributary.client.client_publisher import Publisher, publish_for, publish_once
 from distributary.client.client_subscription import Subscription
 from distributary.client.client_transaction import Coordinator, Transaction
 from distributary.client.connection.client_errors import (
@@ -195,18 +195,17 @@ class Client:
     async def request(
         self, address: str, body: Content = None, *, seconds: float = 30.0
     ) -> ReceivedMessage:
-        """Publish with an address for the answer, and return the answer. Raises TimeoutError."""
+        """Publish with an address for the answer, and return the answer. Raises TimeoutError, and
+        ConnectionFailed where the connection is lost meanwhile: the answer can't come then."""
         if self._replies is None or self._replies.error is not None:
-            name = f"replies-{uuid.uuid4().hex[:12]}"
-            self._replies = Replies(self._subscription(SourceTerms(name, None), None))
+            self._replies = Replies(self, self._settings.consumer.prefetch)
         async with asyncio.timeout(seconds):
-            answers = await self._replies.address()
+            await self._replies.begin()
             request_id = self._made_id()
-            data = self._encoded_as(body, request_id, reply_to=answers)
+            data = self._encoded_as(body, request_id, reply_to=self._replies.address)
             answer = self._replies.expect(request_id)
             try:
-                await publish_once(self.sender(address), data)
-                return await answer
+                return await publish_for(answer, self.sender(address), data)
             finally:
                 answer.cancel()
 

@@ -2,11 +2,13 @@
 
 import asyncio
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from distributary.client.connection.client_errors import ClientError
 from distributary.client.outgoing_message import Content
 from distributary.client.sender_link import Entry, Once, SenderLink
+
+T = TypeVar("T")
 
 
 class Encoding(Protocol):
@@ -98,3 +100,19 @@ async def publish_once(link: SenderLink, data: bytes) -> None:
     except asyncio.CancelledError:
         link.take_back(entry)
         raise
+
+
+async def publish_for(answer: "asyncio.Future[T]", link: SenderLink, data: bytes) -> T:
+    """Publish a request and return its answer. If the answer fails, or the call is cancelled,
+    before the message was sent, it is never sent. Raises ClientError, and the answer's error."""
+    once = Once(asyncio.get_running_loop())
+    entry = Entry(data, once)
+    await link.put(entry)
+    try:
+        await asyncio.wait((once.future, answer), return_when=asyncio.FIRST_COMPLETED)
+        if once.future.done():
+            once.future.result()
+        return await answer
+    finally:
+        link.take_back(entry)
+        once.future.cancel()

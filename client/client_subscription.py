@@ -301,6 +301,8 @@ class Subscription:
 
     def lost(self) -> None:
         self._gone()
+        if self._terms.node is None and self._ready.done() and self.error is None:
+            self._ready = self._loop.create_future()  # the next connection gives another address
         if self._leaving is not None:
             self.fail(ConnectionFailed(f"the connection was lost while {self} was being ended"))
 

@@ -16,6 +16,7 @@ from gateway_process import Gateway
 from distributary.client import (
     ClientClosed,
     ClientError,
+    ConnectionFailed,
     Encoded,
     InvalidRequest,
     Message,
@@ -411,6 +412,37 @@ def test_a_refused_subscription_can_be_tried_again(gateway: Gateway, topic: str)
                     await client.subscribe("own", topic=topic, shared=False).begin()
             async with client.subscribe("own", topic=topic, shared=False) as messages:
                 await nothing_more(client, messages, topic)
+
+    run(play())
+
+
+def test_requests_go_on_behind_a_lost_connection(gateway: Gateway, topic: str) -> None:
+    """The queue for answers is another one then: a request that was under way fails at once, and
+    one that is made before the connection is there again is answered."""
+    queue = f"queue://{topic}"
+
+    async def play() -> None:
+        async with at(gateway) as server, at(gateway) as client, server.consume(queue) as requests:
+
+            async def answered(body: str) -> object:
+                asking = asyncio.create_task(client.request(queue, body))
+                request = await anext(requests)
+                assert request.body == body
+                await server.reply(request, f"{body}, answered")
+                await request.accept()
+                return (await asking).body
+
+            lost = asyncio.create_task(client.request(queue, "lost"))
+            unanswered = await anext(requests)
+            client.drop()
+            with pytest.raises(ConnectionFailed, match="the answer can't come"):
+                await lost
+            await unanswered.accept()
+            assert await answered("again") == "again, answered"
+            client.drop()
+            with pytest.raises(ConnectionFailed, match="the answer can't come"):
+                await client.request(queue, "never sent")  # with the address of before
+            assert await answered("at last") == "at last, answered"
 
     run(play())
 
