@@ -457,20 +457,6 @@ def test_a_rewind_reaches_what_only_the_table_has(own_gateway: Make, connect: Co
     assert consumer.bodies(50) == bodies
 
 
-def test_a_policy_of_its_own_that_can_not_be_any_more_stops_the_start(
-    own_gateway: Make, connect: Connect
-) -> None:
-    """The error names the subscription and the fault; the gateway doesn't guess a policy."""
-    gateway = own_gateway().start()
-    manager = Manager(connect("ops", port=gateway.port))
-    manager.done("CREATE", "queue", "q", policy={"dead_letter_address": "grave"})
-    gateway.stop()
-    gateway.config.write_text("[subscription]\ndead_letter = false\n")
-    gateway.spawn()
-    gateway.ended(2)
-    assert "subscription queue/q: dead_letter_address is of no use" in gateway.log
-
-
 def test_what_was_answered_holds_whenever_the_gateway_is_killed(
     own_gateway: Make, connect: Connect
 ) -> None:
