@@ -212,8 +212,9 @@ class Journal:
                 if segment.full(error):
                     raise
                 raise self._die(f"group {first_group} can't be written", error) from error
-        with self._lock:
-            self._live.append(new)
+            with self._lock:
+                self._live.append(new)
+            self._sync_names()
         return new
 
     def _take_spare(self, needed: int) -> Spare:
@@ -289,10 +290,13 @@ class Journal:
             except OSError as error:
                 if not segment.full(error):
                     raise self._die("a segment can't be given back", error) from error
-            try:
-                segment.sync_directory(self._directory)
-            except OSError as error:
-                raise self._die("fsync of the folder failed", error) from error
+            self._sync_names()
+
+    def _sync_names(self) -> None:
+        try:
+            segment.sync_directory(self._directory)
+        except OSError as error:  # a full disk, too: which names are durable is unknown
+            raise self._die("fsync of the folder failed", error) from error
 
     def _retire(self, done: Iterable[Segment]) -> None:
         """Retire segments, oldest first, so that a crash in between leaves a dense chain."""
@@ -372,8 +376,7 @@ class Journal:
         elif not self._read:
             self._number = epoch * segment.GENERATION_SEGMENTS
         cut = self._cut_end() if found and found[-1].torn else None
-        size = self.backlog_bytes
-        self.opened = Opened(len(found), len(self._frames), size, cut, tuple(strays))
+        self.opened = Opened(len(found), len(self._frames), self.backlog_bytes, cut, tuple(strays))
 
     def _cut_end(self) -> Cut:
         last = self._live[-1]
@@ -382,10 +385,7 @@ class Journal:
         return Cut(last.path, last.end, last.next_group)
 
     def _adopt_spares(self) -> None:
-        """Keep spare files of the present size and generation; unlink the others.
-
-        An owner that has lost the home may have spares of an older generation open.
-        """
+        """Keep spares of this size and generation, unlink others: a former owner may write them."""
         self._owned()  # so no file in `_read` is a later owner's
         for stray in self.opened.strays:
             stray.unlink()
@@ -396,5 +396,4 @@ class Journal:
             if old or size != self._segment_bytes or len(self._spares) >= SPARES_MAX:
                 path.unlink()
                 continue
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            self._spares.append(Spare(path, fd, size))
+            self._spares.append(Spare(path, os.open(path, os.O_RDWR | os.O_CLOEXEC), size))

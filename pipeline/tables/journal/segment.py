@@ -143,7 +143,8 @@ def make_spare(path: Path, size: int) -> int:
 def begin(path: Path, fd: int, *, number: int, first_group: int) -> Segment:
     """Begin a use of a spare file: make its header durable, then rename it to a live name.
 
-    The folder is synced here, so that a frame is never durable in a file without a durable name.
+    The caller syncs the folder before it writes a frame: none is durable in a file without a
+    durable name. After an error the file has its old name.
     """
     size = os.fstat(fd).st_size
     salt = os.urandom(SALT_BYTES)
@@ -153,7 +154,6 @@ def begin(path: Path, fd: int, *, number: int, first_group: int) -> Segment:
     os.fdatasync(fd)
     live = path.with_name(f"{number:08d}{LIVE_SUFFIX}")
     path.rename(live)
-    sync_directory(live.parent)
     return Segment(live, fd, number, size, first_group, first_group, salt)
 
 
