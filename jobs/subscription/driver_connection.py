@@ -16,7 +16,7 @@ from distributary.jobs.subscription.choices import Choices
 from distributary.jobs.subscription.log_location import LogLocation
 from distributary.jobs.subscription.offset import Acquired, Offset
 from distributary.pipeline.errors import InvalidRequest
-from distributary.pipeline.management.management_messages import Entity, Verb
+from distributary.pipeline.management.management_messages import NUMBER_MAX, Entity, Verb
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.schemas.schema_choice import chosen
 from distributary.pipeline.schemas.schema_text import text_of
@@ -27,6 +27,7 @@ from distributary.pipeline.schemas.schema_version import (
     SchemaVersion,
     Validation,
 )
+from distributary.pipeline.sequences.range_text import parts_of
 
 
 class Lease:
@@ -104,6 +105,12 @@ class Lease:
     def owed(self) -> dict[str, Any]:
         """Return the messages that the subscription is owed now."""
         return self._ask(Verb.OWED, {})
+
+    def owed_before(self, stop: int) -> bool:
+        """Return whether the subscription may be owed a message below `stop`: one that isn't read
+        yet, that a consumer holds, or whose time is to come, counts, too."""
+        texts = self.owed()["owed"].values()
+        return any(run[0] < stop for text in texts for run in parts_of(text, NUMBER_MAX))
 
     def head(self) -> int:
         """Return the sequence that the next message will have."""

@@ -138,14 +138,24 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._left is not None:
             found, self._left = self._left, None
             return found
-        wait_ms = self._settings.wait_ms
         if self._end is None:
-            return lease.acquire(most, wait_ms)[0]
-        more = True
+            return lease.acquire(most, self._settings.wait_ms)[0]
+        return self._before(lease, most, self._end)
+
+    def _before(self, lease: "Lease", most: int, end: int) -> Acquired:
+        """Return messages from before `end`. Later urgent ones may be first in turn: the query
+        keeps them until it has an earlier message, so that they don't come again, and then gives
+        them back."""
+        late: list[str] = []
+        count, more = 0, True
         while more:
-            found, more = lease.acquire(most, wait_ms if more else 0)
-            found, late = found.before(self._end)
-            lease.settle(late, "released")
-            if found.sequences or late:
-                return found
+            found, more = lease.acquire(most, self._settings.wait_ms)
+            count += len(found.sequences)
+            found, after = found.before(end)
+            if after:
+                late.append(after)
+                more = count < self._settings.trigger_messages_max and lease.owed_before(end)
+            more = more and not found.sequences
+        for after in late:
+            lease.settle(after, "released")
         return found

@@ -18,8 +18,13 @@ from gateway_peer import Peer, selector
 from gateway_process import Gateway, until
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from distributary.jobs.subscription import drain, register
+from distributary.jobs.subscription.choices import choices
+from distributary.jobs.subscription.piece import Form
+from distributary.jobs.subscription.stream import Stream
+from distributary.pipeline.sequences.range_text import sequences_of
 from distributary.pipeline.transforms.materialize.messages import messages
 from distributary.pipeline.transforms.schema.spark_schema import MESSAGES
 
@@ -248,6 +253,31 @@ def _killed(mine: Subscription, folder: Path, point: str) -> None:
         check=False,
     )
     assert done.returncode == -9, done.stderr[-3_000:]
+
+
+def test_a_run_takes_all_that_was_there_before_later_urgent_messages(
+    lake: Gateway, topic: str
+) -> None:
+    """More urgent messages than a batch has come after the begin of a run: it leaves them, and ends
+    when all earlier ones are settled."""
+    mine = Subscription(lake, topic)
+    mine.publish(range(5))
+    first = mine.row()["head"] - 5
+    stream = Stream(choices(mine.options), Form(raw=False, typed=None))
+    stream.prepareForTriggerAvailableNow()
+    with Peer(lake.port) as peer:
+        urgent = [encoded(body, priority=9) for body in range(5, 12)]
+        peer.sender(topic).publish_data(urgent)
+    at, taken = stream.initialOffset(), list[int]()
+    try:
+        while (then := stream.latestOffset(at, ReadMaxRows(2))) != at:
+            at = then
+            taken += sequences_of(then["sequences"])
+    finally:
+        stream.stop()
+    assert taken == [*range(first, first + 5)]
+    until(lambda: mine.row()["in_flight"] == 0, "the later ones are given back")
+    assert mine.row()["backlog"] == 7
 
 
 def test_a_query_whose_gateway_died_says_so_and_goes_on(
