@@ -235,13 +235,14 @@ class Client:
         wire, supervisor = self._wire, self._supervisor
         if self._replies is not None:
             await self._replies.close()
-        for link in tuple(self._links):
-            if isinstance(link, Subscription):
-                await link.close()
+        subscriptions = [link for link in self._links if isinstance(link, Subscription)]
+        for link in subscriptions:
+            await link.close()
         try:
             async with asyncio.timeout(self._settings.connection.close_seconds):
                 if flush and wire is not None:
                     await asyncio.gather(*(link.flush() for link in self._senders.values()))
+                    await asyncio.gather(*(link.left() for link in subscriptions))
                 self._error = self._error or ClientClosed("the client is closed")
                 if wire is not None:
                     wire.close()

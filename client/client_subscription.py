@@ -5,7 +5,9 @@ Rule 1: at most `prefetch` messages are here without an outcome, waiting or with
 Rule 2: an epoch lasts from one connection to the next. Messages of an earlier epoch are the
         broker's again: they aren't handed out any more, and outcomes for them are ignored.
 Rule 3: at close, a message that the application has seen and not settled goes back as a failed
-        attempt; a message that it hasn't seen is released.
+        attempt; a message that it hasn't seen is released. None of them has another outcome.
+Rule 4: the queue of an address that the broker makes is a connection's own: after a loss `address`
+        is known again once the next one has attached.
 """
 
 import asyncio
@@ -174,21 +176,28 @@ class Subscription:
         """End a durable subscription and drop the messages that it is owed. Raises Refused where it
         doesn't exist or has other consumers."""
         await self.begin()
-        self._give_back()
-        if self._wire is None:
-            raise ConnectionFailed(f"the connection is away: {self} can't be ended now")
-        self._leaving = self._loop.create_future()
-        self._wire.end(self._link)
-        await self._leaving
+        if self._leaving is None:
+            if self._wire is None:
+                raise ConnectionFailed(f"the connection is away: {self} can't be ended now")
+            self._give_back()
+            self._leaving = self._loop.create_future()
+            self._wire.end(self._link)
+        await asyncio.shield(self._leaving)  # of all tasks that end it
+
+    async def left(self) -> None:
+        """Wait until an `unsubscribe` under way has its answer, whatever that is."""
+        if self._leaving is not None:
+            await asyncio.wait((self._leaving,))
 
     def _end(self, *, closed: bool) -> None:
         if self._over:
             return
         self._over = True
-        if self._begun and self.error is None:
-            self._give_back()
-            self._client.detach(self, closed=closed)
-        self._gone()
+        if self._leaving is None:  # else the broker's answer to its end is still to come
+            if self._begun and self.error is None:
+                self._give_back()
+                self._client.detach(self, closed=closed)
+            self._gone()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -206,6 +215,8 @@ class Subscription:
         for batch in self._batches:
             self._say(_RELEASED, *(one for one in batch.deliveries[batch.next :] if one))
         self.perform()
+        self._seen.clear()  # settled, they are the engine's to free
+        self._batches.clear()
 
     # Outcomes.
 
@@ -279,6 +290,8 @@ class Subscription:
         offsets = memoryview(pumping.offsets(received.lengths, received.count)).cast("i")
         deliveries = memoryview(received.deliveries).cast("Q")
         self._batches.append(_Batch(received.blob, offsets, deliveries, received.count))
+        if self._leaving is not None:
+            self._give_back()
         self._wake(received.count)
 
     def settled(self, outcomes: Outcomes) -> None:
@@ -288,7 +301,7 @@ class Subscription:
         if self._link is None:
             return
         self._say_all()
-        if not self._owed or self._over:
+        if not self._owed or self._over or self._leaving is not None:
             return
         # Few frames: credit goes when a quarter of it is owed, or little is left at the broker.
         quarter = self._prefetch / 4
@@ -301,8 +314,9 @@ class Subscription:
 
     def lost(self) -> None:
         self._gone()
-        if self._terms.node is None and self._ready.done() and self.error is None:
-            self._ready = self._loop.create_future()  # the next connection gives another address
+        lives = self.error is None and not self._over
+        if self._terms.node is None and self._ready.done() and lives:
+            self._ready = self._loop.create_future()  # rule 4
         if self._leaving is not None:
             self.fail(ConnectionFailed(f"the connection was lost while {self} was being ended"))
 
@@ -328,9 +342,11 @@ class Subscription:
         self._gone()
         leaving = self._leaving
         if leaving is not None and not leaving.done():
-            self._end(closed=False)
+            self._over = True
+            self._client.detach(self, closed=False)
             if isinstance(error, Refused) and not error.condition:
                 leaving.set_result(None)
+                self._go_on()
                 return
             leaving.set_exception(error)
         self.error = self.error or error

@@ -1,0 +1,106 @@
+"""A subscription that is being ended, and a temporary queue that comes anew."""
+
+import asyncio
+from contextlib import suppress
+
+from async_client import at, nothing_more, run, taken
+from gateway_process import Gateway
+
+from distributary.client import Client, ClientError, ReceivedMessage, Subscription
+
+
+async def leaving(client: Client, topic: str) -> tuple[Subscription, ReceivedMessage]:
+    """A subscription with a message that the application has, and two that wait."""
+    subscription = client.subscribe(topic, topic=topic)
+    await subscription.begin()
+    for n in range(3):
+        await client.publish(topic, n)
+    first = await anext(subscription)
+    await taken(subscription, 1)
+    return subscription, first
+
+
+def test_nothing_is_handed_out_once_a_subscription_is_being_ended(
+    gateway: Gateway, topic: str
+) -> None:
+    """Messages that went back have no outcome, and none of them comes to another task."""
+
+    async def play() -> list[object]:
+        async with at(gateway) as client:
+            subscription, first = await leaving(client, topic)
+            ending = asyncio.create_task(subscription.unsubscribe())
+            await asyncio.sleep(0)
+            assert not ending.done()
+            await first.accept()
+            late = [message.body async for message in subscription]
+            await ending
+            async with client.subscribe(topic, topic=topic) as afresh:
+                await nothing_more(client, afresh, topic)
+            return late
+
+    assert run(play()) == []
+
+
+def test_two_tasks_may_end_a_subscription(gateway: Gateway, topic: str) -> None:
+    """Both are told; and one that is cancelled takes nothing from the other."""
+
+    async def play() -> None:
+        async with at(gateway) as client:
+            subscription, _ = await leaving(client, topic)
+            ending = [asyncio.create_task(subscription.unsubscribe()) for _ in range(3)]
+            await asyncio.sleep(0)
+            ending[0].cancel()
+            assert [message.body async for message in subscription] == []
+            await asyncio.gather(*ending[1:])
+            assert ending[0].cancelled()
+
+    run(play())
+
+
+def test_a_close_amid_the_end_of_a_subscription_ends_it_nevertheless(
+    gateway: Gateway, topic: str
+) -> None:
+    """The block's end, and the client's."""
+
+    async def play(*, whole: bool) -> None:
+        async with at(gateway) as client:
+            subscription, first = await leaving(client, topic)
+            ending = asyncio.create_task(subscription.unsubscribe())
+            await asyncio.sleep(0)
+            await (client.close() if whole else subscription.close())
+            await first.accept()
+            await ending
+        async with at(gateway) as client, client.subscribe(topic, topic=topic) as afresh:
+            await nothing_more(client, afresh, topic)
+            await afresh.unsubscribe()
+
+    run(play(whole=False))
+    run(play(whole=True))
+
+
+def test_a_request_of_a_lost_connection_names_the_queue_of_the_next(
+    gateway: Gateway, topic: str
+) -> None:
+    """The temporary queue of the connection before is gone with it."""
+    queue = f"queue://{topic}"
+
+    async def play() -> list[object]:
+        async with at(gateway) as client, at(gateway) as server:
+
+            async def serve() -> None:
+                async for request in server.consume(queue):
+                    with suppress(ClientError):
+                        await server.reply(request, request.body)
+                    await request.accept()
+
+            serving = asyncio.create_task(serve())
+            before = await client.request(queue, "before")
+            client.drop()
+            while client.connected:  # noqa: ASYNC110 (turns of the loop, no time)
+                await asyncio.sleep(0)
+            after = await client.request(queue, "after")
+            serving.cancel()
+            await asyncio.wait((serving,))
+            return [before.body, after.body]
+
+    assert run(play()) == ["before", "after"]
