@@ -28,6 +28,7 @@ from distributary.pipeline.management.answers_of_logs import (
     making,
     remaining,
     together,
+    topic_in,
     used_first,
 )
 from distributary.pipeline.management.log_list import (
@@ -92,9 +93,11 @@ class AskedLogs:
         the log's owner. A request that only reads, or names a transaction by its global id, goes on
         to the next log when one can't be asked; logs whose owners aren't connected are asked last.
         Any other change fails then: another log's entity of that name may not be the meant one."""
-        logs = self._logs(link, request)
+        logs: tuple[str, ...] | _All | Answer | NodeAnswer = self._logs(link, request)
+        if isinstance(logs, tuple) and self._may_be_several(request, logs):
+            logs = await self._found(link, request, logs)
         match logs:
-            case Answer():
+            case Answer() | NodeAnswer():
                 return logs
             case _All(there):
                 return await self._everywhere(link, request, there)
@@ -115,6 +118,27 @@ class AskedLogs:
             else:
                 absent.append(found)
         return (failures or absent)[-1]
+
+    def _may_be_several(self, request: Request, logs: tuple[str, ...]) -> bool:
+        """Whether a change is of a subscription that may have parts in several of these logs, as
+        only its topic tells."""
+        named = not request.log and request.entity is Entity.SUBSCRIPTION
+        return named and len(logs) > 1 and is_for_all(request)
+
+    async def _found(
+        self, link: Link, request: Request, logs: tuple[str, ...]
+    ) -> tuple[str, ...] | _All | Answer | NodeAnswer:
+        """Return the logs of a subscription, of which our own log has no part, by its topic in the
+        first of these logs that has it; or why it isn't found."""
+        look = Request(Verb.READ, request.entity, request.name, {}, "")
+        for log in logs:
+            found = await self._in_log(link, look, log)
+            if found.status == OK:
+                there = self._relays.logs_of(topic_in(found))
+                return _All(there) if len(there) > 1 else (log,)
+            if found.status != ABSENT:
+                break  # another log's subscription of that name may not be the meant one
+        return found
 
     async def _everywhere(self, link: Link, request: Request, logs: tuple[str, ...]) -> Answer:
         """Ask these logs one after another, and put their answers together."""

@@ -9,7 +9,9 @@ Rule 4: a partitioned queue is there if any of its logs has it: its first messag
         alone. A pause or a policy makes it in the logs that lack it, a creation is refused before
         it makes any part, and any other change has nothing to do there.
 Rule 5: a most (`max`) is of all logs together.
-Rule 6: a deletion asks the logs first that will refuse it, and ends with the first refusal.
+Rule 6: a change is made in the same logs from any gateway: where none of a subscription's parts is
+        at hand, the topic in another log's answer tells them.
+Rule 7: a deletion asks the logs first that will refuse it, and ends with the first refusal.
 """
 
 from collections.abc import Sequence
@@ -126,6 +128,12 @@ def together(answers: LogAnswers) -> Answer:
         if found:
             body[name] = sum(found)
     return Answer(max((one.status for one in there), default=FAILED), text, body, log="")
+
+
+def topic_in(answer: Answer | NodeAnswer) -> str:
+    """Return the topic in the answer to a READ of a subscription; empty if there is none."""
+    said = answer.body.get("topic") if isinstance(answer, Answer) else answer.text("topic")
+    return said if isinstance(said, str) else ""
 
 
 def _absent(answers: LogAnswers) -> list[str]:

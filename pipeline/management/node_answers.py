@@ -45,11 +45,19 @@ class NodeAnswer(msgspec.Struct, frozen=True):
 
     def number(self, name: str) -> int | None:
         """Return a number of the map; None where there is none."""
+        value = self._value(name)
+        return value if type(value) is int else None
+
+    def text(self, name: str) -> str | None:
+        """Return a text of the map; None where there is none."""
+        value = self._value(name)
+        return value if isinstance(value, str) else None
+
+    def _value(self, name: str) -> object:
         try:
-            value = value_of(dict(pairs_of(self.body)).get(name, b""))
+            return value_of(dict(pairs_of(self.body)).get(name, b""))
         except _BROKEN:
             return None
-        return value if type(value) is int else None
 
     def list_part(self) -> ListPart | str:
         """Return the list in the answer to a query, or why there is none."""

@@ -115,3 +115,21 @@ def test_dead_letters_can_not_go_where_their_queue_is_not(trio: Trio, connect: C
     assert manager.done("READ", "queue", "hot.letters")["policy"] == right
     manager.done("CREATE", "queue", "plain.letters", policy=wrong)
     manager.done("UPDATE", "queue", "plain.letters", policy=right)  # its own log has a part
+
+
+def test_a_subscription_is_changed_in_each_log_from_where_it_has_no_part(
+    trio: Trio, connect: Connect
+) -> None:
+    manager = Manager(connect("elsewhere", port=trio.main.port))
+    name, topic, logs = "global/cold.away", "cold.away", ("orders", "prices")
+    manager.done("CREATE", "subscription", name, topic=topic)
+    sender = manager.peer.sender(topic)
+    sender.publish_data([encoded(n, id=f"m{n}") for n in range(30)])
+    manager.done("PAUSE", "subscription", name)
+    assert all(manager.done("READ", "subscription", name, log=log)["paused"] for log in logs)
+    assert "'log'" in manager.refused(501, "REWIND", "subscription", name, to=0)
+    assert manager.done("PURGE", "subscription", name) == {"dropped": 30}
+    manager.done("DELETE", "subscription", name)
+    for log in logs:
+        assert manager.refused(404, "READ", "subscription", name, log=log)
+    assert manager.refused(404, "DELETE", "subscription", name)

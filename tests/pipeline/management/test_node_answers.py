@@ -33,6 +33,13 @@ def test_an_answer_is_handed_on_as_it_came() -> None:
     assert found.list_part() == ListPart(("name", "n", "more"), rows, 7)
 
 
+def test_a_value_of_another_type_is_none() -> None:
+    found = answer_of(encoded(Answer(200, "", {"topic": "a.b", "floor": 7}), "", 1))
+    assert isinstance(found, NodeAnswer)
+    assert (found.text("topic"), found.text("floor"), found.text("name")) == ("a.b", None, None)
+    assert (found.number("floor"), found.number("topic"), found.number("name")) == (7, None, None)
+
+
 def said(**properties: object) -> bytes:
     pairs = tuple(properties.items())
     return section(Kind.APPLICATION_PROPERTIES, write(Map(pairs)))  # type: ignore[arg-type]
@@ -129,5 +136,7 @@ def test_garbage_is_read_or_refused() -> None:
             continue
         read += 1
         found.readdressed("to", 1)
+        found.text("total")
+        found.number("total")
         lists += isinstance(found.list_part(), ListPart)
     assert min(read, lists, refused) > 100
