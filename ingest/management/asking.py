@@ -5,7 +5,7 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.management.entities import Row
 from distributary.ingest.runtime import clock
 from distributary.ingest.security.access import Access
-from distributary.ingest.subscriptions.operations import Order
+from distributary.ingest.subscriptions.operations import Order, letters_of
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.pipeline.codec.amqp_types import Map, Timestamp, Value
 from distributary.pipeline.codec.quoting import quoted
@@ -19,9 +19,8 @@ from distributary.pipeline.management.management_messages import (
 )
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import NOT_FOUND, AmqpError
-from distributary.pipeline.model.policy import DEFAULT
 from distributary.pipeline.model.subscription import Definition, SubscriptionKey
-from distributary.pipeline.subscriptions.policy_table import dead_letter_queue, of_text, over
+from distributary.pipeline.subscriptions.policy_table import dead_letter_queue
 from distributary.pipeline.subscriptions.registry import key_of_queue
 from distributary.pipeline.subscriptions.rights import LinkOperation, Rights
 from distributary.pipeline.subscriptions.subscription_operations import Operation
@@ -62,23 +61,18 @@ def forbidden_policy(
     if definition is None:
         return None  # the operation itself refuses a missing subscription
     amqp_error = access.amqp_error(user, LinkOperation.SET_POLICY, definition.topic, key)
-    address = _dead_letters(order.policy, key)
+    address = letters_of(order.policy, key)
     queue = dead_letter_queue(address)
     if (
         amqp_error is not None
         or queue is None
-        or address == _dead_letters(directory.own_policy(key), key)
+        or address == letters_of(directory.own_policy(key), key)
     ):
         return amqp_error
     amqp_error = access.amqp_error(user, LinkOperation.SET_DEAD_LETTERS, queue.topic)
     if amqp_error is None and key_of_queue(queue) not in directory:
         amqp_error = access.amqp_error(user, LinkOperation.MAKE_QUEUE, queue.topic)
     return amqp_error
-
-
-def _dead_letters(policy: str, key: SubscriptionKey) -> str:
-    """Return the address of dead letters in a policy's text, which was checked before."""
-    return over(DEFAULT, of_text(policy, key.id), key.id).dead_letter_address
 
 
 def rights_asked(node: Row, rights: Rights, user: str, request: Request, most: int) -> Answer:

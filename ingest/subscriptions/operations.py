@@ -138,11 +138,15 @@ class Operations:
         self, order: Order, subscription: Subscription | None
     ) -> AmqpError | None:
         """Return why a policy is refused that would keep dead letters where no consumer of their
-        queue gets them: a dead letter is in one group with its settlement, so in its log."""
+        queue gets them: a dead letter is in one group with its settlement, so in its log. An
+        address that the policy has already is let be, so that its other keys can change."""
         definition = order.definition or (subscription.definition if subscription else None)
-        own = over(DEFAULT, of_text(order.policy, order.key.id), order.key.id)
-        queue = dead_letter_queue(own.dead_letter_address)
+        address = letters_of(order.policy, order.key)
+        queue = dead_letter_queue(address)
         if definition is None or queue is None:
+            return None
+        own = self._directory.own_policy(order.key)
+        if subscription and address == letters_of(own, order.key):
             return None
         where = self._logs_of(queue.topic)
         if not (others := [log for log in self._logs_of(definition.topic) if log not in where]):
@@ -279,3 +283,8 @@ class Operations:
         for link in producers:
             link.end(DELETED, f"'{topic}' has been deleted")
         return ended + len(producers)
+
+
+def letters_of(policy: str, key: SubscriptionKey) -> str:
+    """Return the address of dead letters in a policy's text, which was checked before."""
+    return over(DEFAULT, of_text(policy, key.id), key.id).dead_letter_address

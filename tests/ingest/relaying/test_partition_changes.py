@@ -7,6 +7,8 @@ from gateway_management import Manager
 from gateway_peer import Connect, Peer
 from proton import Delivery
 
+from distributary.pipeline.lake.placement import Placement, Rule
+
 QUEUE = ("queue",)
 
 
@@ -133,3 +135,24 @@ def test_a_subscription_is_changed_in_each_log_from_where_it_has_no_part(
     for log in logs:
         assert manager.refused(404, "READ", "subscription", name, log=log)
     assert manager.refused(404, "DELETE", "subscription", name)
+
+
+def test_a_policy_whose_dead_letters_went_elsewhere_can_be_changed(
+    trio: Trio, connect: Connect
+) -> None:
+    """A queue without a message is placed anew after another one's policy has named it."""
+    wrong, queue = {"dead_letter_address": "later.dead"}, "plain.letters"
+    Manager(connect("before", port=trio.main.port)).done("CREATE", "queue", queue, policy=wrong)
+    before = trio.lake.placement()
+    rules = (Rule("queue://later.#", ("orders",)), *before.rules)
+    trio.main.kill()
+    trio.lake.replace(before, Placement(before.version + 1, before.logs, rules))
+    trio.main.start()
+    manager = Manager(connect("after", port=trio.main.port))
+    policy = {**wrong, "lock_ms": 30_000}
+    manager.done("UPDATE", "queue", queue, policy=policy)
+    other = {"dead_letter_address": "later.other"}
+    assert "orders" in manager.refused(400, "UPDATE", "queue", queue, policy=other)
+    assert manager.done("READ", "queue", queue)["policy"] == policy
+    manager.done("UPDATE", "queue", queue, policy={"dead_letter_address": "plain.dead"})
+    assert "orders" in manager.refused(400, "UPDATE", "queue", queue, policy=policy)
