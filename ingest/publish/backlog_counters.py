@@ -15,9 +15,16 @@ from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.delivery.topic_directory import TopicDirectory
 from distributary.pipeline.dispatch.dispatcher import FOREVER
 from distributary.pipeline.errors import StoreError
-from distributary.pipeline.log.backlog_counter import BacklogCounter, Dropped, Volume, waiting
+from distributary.pipeline.log.backlog_counter import (
+    BacklogCounter,
+    Dropped,
+    Volume,
+    at_least,
+    waiting,
+)
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.record_batch import RecordBatch
+from distributary.pipeline.tables.reading.table_statistics import Volume as Part
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
 
 _events = structlog.get_logger("gateway")
@@ -27,8 +34,8 @@ _TRIES = 3
 _PAUSE = 0.002
 #: Stretches of one topic that stay even if no subscription needs them: finding them costs time.
 _KEPT = 64
-#: A part of a topic's messages: topic, end, number of messages, bytes, when the last was published.
-Part = tuple[str, int, int, int, int]
+#: Parts after which counting from the table pauses.
+_PARTS = 16
 
 
 class BacklogCounters:
@@ -51,8 +58,8 @@ class BacklogCounters:
         """Count the messages from before the start; `parts` are ascending for each topic."""
         of_patterns: dict[str, list[Part]] = {}
         for part in parts:
-            for word in self._topic_directory.words(part[0]):
-                if word == part[0]:
+            for word in self._topic_directory.words(part.topic):
+                if word == part.topic:
                     self._add(word, part)
                 else:
                     of_patterns.setdefault(word, []).append(part)
@@ -61,9 +68,9 @@ class BacklogCounters:
                 self._add(pattern, part)
 
     def _add(self, word: str, part: Part) -> None:
-        _, stop, messages, size, at = part
+        _, first, stop, messages, size, at = part
         counter = self._counters.setdefault(word, BacklogCounter())
-        counter.add(stop - messages, stop, messages, size, at)
+        counter.add(first, stop, messages, size, at)
         self._note(word, counter)
 
     def seed_slowly(self, loop: asyncio.AbstractEventLoop, table: TopicLog, since: int) -> None:
@@ -80,11 +87,12 @@ class BacklogCounters:
         """Read the parts, on a thread of its own that mostly sleeps, to spare the interpreter."""
         for left in reversed(range(_TRIES)):
             try:
-                for part in parts:
+                for nth, part in enumerate(parts):
                     if self._closed:
                         break
                     known.append(part)
-                    time.sleep(_PAUSE)
+                    if not nth % _PARTS:
+                        time.sleep(_PAUSE)
             except StoreError:
                 if not left:
                     raise
@@ -145,8 +153,8 @@ class BacklogCounters:
         publishing was forgotten gets `now`."""
         before, counter = self._counters.get(topic), BacklogCounter()
         reach = since
-        for _, stop, messages, size, at in sorted(parts, key=_stop):
-            counter.add(stop - messages, stop, messages, size, at)
+        for _, first, stop, messages, size, at in sorted(parts, key=_stop):
+            counter.add(first, stop, messages, size, at)
             reach = stop
         while (batch := recent.find(topic, max(reach, recent.floor))) is not None:
             published_at = before.published_at(batch.first) if before is not None else None
@@ -174,10 +182,27 @@ class BacklogCounters:
         return self._counters.get(topic)
 
     def waiting(self, subscription: Subscription) -> Volume:
-        """Return a subscription's backlog: messages in flight or not, without those given up. With
-        a selector this is an upper bound."""
+        """Return a subscription's backlog: messages in flight or not, without those given up. This
+        is an upper bound: see `waiting` of the counter; with a selector, too."""
         dispatcher = subscription.dispatcher
         return self._waiting(subscription, dispatcher.outstanding - dispatcher.dead_lettering)
+
+    def surely(self, subscription: Subscription, looked: int) -> Volume:
+        """Return a lower bound of `waiting`, without unread messages from `looked` on: its selector
+        hasn't evaluated them."""
+        dispatcher = subscription.dispatcher
+        outstanding = dispatcher.outstanding - dispatcher.dead_lettering
+        counter = self.read_by(subscription)
+        if counter is None:
+            return Volume(outstanding)
+        return at_least(
+            counter,
+            floor=dispatcher.floor,
+            position=dispatcher.position,
+            looked=looked,
+            outstanding=outstanding,
+            beyond=dispatcher.beyond,
+        )
 
     def shown(self, subscription: Subscription) -> Volume:
         """Return the backlog for people. It has messages given up until their copies are durable:
@@ -220,9 +245,9 @@ class BacklogCounters:
 
 
 def _stop(part: Part) -> int:
-    return part[1]
+    return part.stop
 
 
 def _before(table: TopicLog, since: int, head: int) -> Iterator[Part]:
     """Yield the table's parts from `since` on, without those that have come since the start."""
-    return (part for part in table.volumes(since) if part[1] <= head)
+    return (part for part in table.volumes(since) if part.stop <= head)

@@ -23,6 +23,7 @@ from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.logs import SummedLines
 from distributary.ingest.runtime.workers import WhileWanted
+from distributary.pipeline.dispatch.dispatcher import FOREVER
 from distributary.pipeline.errors import SelectorFailed, StoreError
 from distributary.pipeline.log.backlog_counter import BacklogCounter, Volume
 from distributary.pipeline.model.amqp_error import LIMIT_EXCEEDED, AmqpError
@@ -330,12 +331,10 @@ class Backlogs:
     def _surely(self, subscription: Subscription) -> Volume:
         """Return a lower bound of its backlog, without messages that its selector hasn't evaluated:
         its oldest messages must not be given up for messages that it may not claim."""
-        has, counter = self.counters.waiting(subscription), self._counter(subscription)
-        if subscription.definition.selector is None or counter is None:
-            return has
-        looked = max(self._filtered.get(subscription, 0), subscription.dispatcher.position)
-        new = counter.since(looked)
-        return Volume(max(has.messages - new.messages, 0), max(has.bytes - new.bytes, 0))
+        looked = FOREVER
+        if subscription.definition.selector is not None:
+            looked = self._filtered.get(subscription, 0)
+        return self.counters.surely(subscription, looked)
 
     def _counter(self, subscription: Subscription) -> BacklogCounter | None:
         return self.counters.of(subscription.definition.topic)

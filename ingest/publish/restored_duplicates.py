@@ -2,13 +2,14 @@
 because the gateway died is recognized.
 
 The table is read on the caller's thread, before peers are served: as many messages of each topic as
-its window has ids. Some of these messages may have no id, so the window may get fewer ids than it
-holds. Topics that don't look for duplicates aren't read.
+its window has ids, and more where some of these have none, up to `BACK_MAX` times as many. So the
+window may get fewer ids than it held where few messages have one. Topics that don't look for
+duplicates aren't read.
 """
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import structlog
 
@@ -25,6 +26,8 @@ _events = structlog.get_logger("gateway")
 #: Parts of a window by time. Only the part in which a message was published is known, and its end
 #: counts as the time, so after a start an id may be remembered longer by one part.
 PARTS = 16
+#: Most times as many messages as a window has ids that are read for it.
+BACK_MAX = 8
 #: Bytes of messages that are read at once.
 _PAGE_BYTES = 4 << 20
 
@@ -49,9 +52,9 @@ def restore_duplicates(windows: Windows, policies: Policies, table: TopicLog) ->
 def _topics(policies: Policies, table: TopicLog) -> dict[str, list[tuple[int, int]]]:
     """Return the parts of each topic that looks for duplicates: (end, number of messages)."""
     found: dict[str, list[tuple[int, int]]] = {}
-    for topic, stop, count, _, _ in table.volumes(table.first_sequence):
-        if policies.of_topic(topic).seeks_duplicates:
-            found.setdefault(topic, []).append((stop, count))
+    for part in table.volumes(table.first_sequence):
+        if policies.of_topic(part.topic).seeks_duplicates:
+            found.setdefault(part.topic, []).append((part.stop, part.messages))
     return found
 
 
@@ -68,26 +71,30 @@ def _restore_topic(
     now = clock.now()
     times = [now - age * left // PARTS for left in range(PARTS if age else 1, -1, -1)]
     starts = [table.first_sequence_at(at) for at in times[:-1]] if age else [0]
-    at = max(_start(policy.duplicates_messages, ends), starts[0])
-    messages = 0
-    while at < table.sequence_version:
-        page = table.page(topic, at, _PAGE_BYTES)
-        for batch in page.batches:
+    wanted, back = policy.duplicates_messages, 1
+    while True:
+        at = max(_start(back * wanted, ends), starts[0])
+        messages = 0
+        for batch in _batches(table, topic, at):
             messages += batch.count
             listed = batch.sequences or range(batch.first, batch.stop)
             ids, begin = _ids(batch, pump), 0
             for start, until in zip([*starts[1:], table.sequence_version], times[1:], strict=True):
                 end = bisect_left(listed, start, lo=begin)
-                windows.add(
-                    topic,
-                    ids[begin:end],
-                    until,
-                    messages=policy.duplicates_messages,
-                    age=age,
-                )
+                windows.add(topic, ids[begin:end], until, messages=wanted, age=age)
                 begin = end
+        back *= 2
+        if at <= starts[0] or back > BACK_MAX or windows.sizes().get(topic, 0) >= wanted:
+            return messages
+        windows.forget(topic)
+
+
+def _batches(table: TopicLog, topic: str, at: int) -> Iterator[RecordBatch]:
+    """Yield the topic's messages from a sequence on."""
+    while at < table.sequence_version:
+        page = table.page(topic, at, _PAGE_BYTES)
+        yield from page.batches
         at = page.covered
-    return messages
 
 
 def _start(messages: int, ends: Sequence[tuple[int, int]]) -> int:

@@ -218,7 +218,7 @@ class Seek:
         for _ in range(COUNTS_MAX):
             committed = self._table.sequence_version
             parts = await self._reads.ask(
-                lambda: [part for part in self._table.volumes(since) if matches(topic, part[0])]
+                lambda: [part for part in self._table.volumes(since) if matches(topic, part.topic)]
             )
             if self._table.sequence_version == committed:
                 break  # no message has left memory for the table meanwhile

@@ -4,8 +4,10 @@ Durable messages are added to it, a stretch at a time. A subscription's backlog 
 that aren't settled, and the topic's messages from the position on that aren't settled. For a
 subscription with a selector this is an upper bound, as unread messages aren't evaluated for it.
 
-Rule 1: counts from any sequence on are exact while each stretch is kept by itself. Where stretches
-        were joined across other topics' messages, counts are upper bounds.
+Rule 1: stretches don't overlap, and their bounds are true. Counts from a bound on are exact, and
+        within a stretch that has the topic's messages only. Within one that was joined across other
+        topics' messages, or of which a table tells the bounds only, `since` is an upper bound and
+        `at_least` a lower one. Messages are given up by a lower bound.
 Rule 2: memory is bounded: older stretches are joined when there are too many.
 """
 
@@ -56,8 +58,8 @@ class BacklogCounter:
 
     def add(self, first: int, stop: int, messages: int, size: int, at: int) -> bool:
         """Add messages of `size` bytes together from `first` to `stop - 1`, published at this time
-        (microseconds); earlier additions lie below `first`. Return whether a stretch begins with
-        them."""
+        (microseconds). Earlier additions lie below `first`, or among them: then they are one
+        stretch. Return whether a stretch begins with them."""
         if self._ended and at < self._ended[-1]:
             at = self._ended[-1]  # the clock may have been set
         # Joined with the last stretch if both have the topic's messages only.
@@ -71,6 +73,9 @@ class BacklogCounter:
         if goes_on:
             self._stops[-1] = stop
             self._ended[-1] = at
+        elif self._stops and first < self._stops[-1]:
+            goes_on = True
+            self._widen(first, stop, at)
         else:
             if len(self._firsts) >= STRETCHES_MAX:
                 self._join()
@@ -83,6 +88,19 @@ class BacklogCounter:
         self._messages += messages
         self._bytes += size
         return not goes_on
+
+    def _widen(self, first: int, stop: int, at: int) -> None:
+        """Widen the last stretch to these bounds; it takes in the stretches that it reaches."""
+        first, stop = min(first, self._firsts[-1]), max(stop, self._stops[-1])
+        while len(self._firsts) > 1 and first < self._stops[-2]:
+            for column in self._columns():
+                del column[-1]
+            first = min(first, self._firsts[-1])
+        self._firsts[-1], self._stops[-1], self._ended[-1] = first, stop, at
+
+    def _columns(self) -> "tuple[array[int], ...]":
+        times, sums = (self._begun, self._ended), (self._before, self._before_bytes)
+        return (self._firsts, self._stops, *times, *sums)
 
     def _join(self) -> None:
         """Join neighbouring stretches in pairs, in the older half."""
@@ -111,25 +129,39 @@ class BacklogCounter:
         """Forget messages below this sequence: no subscription is owed any of them."""
         gone = bisect_right(self._stops, below)
         if gone:
-            times = (self._begun, self._ended)
-            for column in (self._firsts, self._stops, *times, self._before, self._before_bytes):
+            for column in self._columns():
                 del column[:gone]
 
     def since(self, sequence: int) -> Volume:
-        """Return the messages and bytes from this sequence on."""
+        """Return the messages and bytes from this sequence on, or somewhat more."""
         at = bisect_right(self._stops, sequence)
         if at == len(self._firsts):
             return Volume()
+        inside = self._inside(at).messages
+        return self._after(at, inside - min(inside, self._stops[at] - sequence))
+
+    def at_least(self, sequence: int) -> Volume:
+        """Return the messages from this sequence on, or somewhat less, and about their bytes."""
+        at = bisect_right(self._stops, sequence)
+        if at == len(self._firsts):
+            return Volume()
+        return self._after(at, min(self._inside(at).messages, max(sequence - self._firsts[at], 0)))
+
+    def _inside(self, at: int) -> Volume:
+        """Return the volume of one stretch."""
+        if at + 1 == len(self._firsts):
+            return self._after(at, 0)
+        size = self._before_bytes[at + 1] - self._before_bytes[at]
+        return Volume(self._before[at + 1] - self._before[at], size)
+
+    def _after(self, at: int, passed: int) -> Volume:
+        """Return the volume from this stretch on, without so many messages of it."""
         messages = self._messages - self._before[at]
         size = self._bytes - self._before_bytes[at]
-        last = at + 1 == len(self._firsts)
-        inside = messages if last else self._before[at + 1] - self._before[at]
-        passed = inside - min(inside, self._stops[at] - sequence)
-        if passed > 0:
-            inside_bytes = size if last else self._before_bytes[at + 1] - self._before_bytes[at]
-            messages -= passed
-            size -= inside_bytes * passed // inside
-        return Volume(messages, size)
+        if passed:
+            inside = self._inside(at)
+            size -= inside.bytes * passed // inside.messages
+        return Volume(messages - passed, size)
 
     def published_at(self, sequence: int) -> int | None:
         """Return the publishing time of the first message from this sequence on, or a time somewhat
@@ -167,15 +199,42 @@ NOTHING = Dropped()
 def waiting(
     counter: BacklogCounter, *, floor: int, position: int, outstanding: int, beyond: int
 ) -> Volume:
-    """Return the backlog of a subscription. `outstanding` messages were read and aren't settled; of
-    the topic's messages from `position` on, `beyond` are among those, or are settled. Bytes are
-    estimated by the average of their part of the log."""
+    """Return the backlog of a subscription, or somewhat more. `outstanding` messages were read and
+    aren't settled; of the topic's messages from `position` on, `beyond` are among those, or are
+    settled. Bytes are estimated by the average of their part of the log."""
     unread = counter.since(position)
+    return _owed(counter, unread, floor, position, outstanding, beyond)
+
+
+def at_least(
+    counter: BacklogCounter,
+    *,
+    floor: int,
+    position: int,
+    looked: int,
+    outstanding: int,
+    beyond: int,
+) -> Volume:
+    """Return the backlog as `waiting` does, or somewhat less, without unread messages from `looked`
+    on: a selector wasn't evaluated for them. Messages may be given up by this number."""
+    some, new = counter.at_least(position), counter.since(max(looked, position))
+    unread = Volume(max(some.messages - new.messages, 0), max(some.bytes - new.bytes, 0))
+    return _owed(counter, unread, floor, position, outstanding, beyond)
+
+
+def _owed(
+    counter: BacklogCounter,
+    unread: Volume,
+    floor: int,
+    position: int,
+    outstanding: int,
+    beyond: int,
+) -> Volume:
     owed = max(unread.messages - beyond, 0)
     size = unread.bytes * owed // unread.messages if unread.messages else 0
     if outstanding:
-        whole = counter.since(floor)
-        read = Volume(whole.messages - unread.messages, whole.bytes - unread.bytes)
+        whole, rest = counter.since(floor), counter.since(position)
+        read = Volume(whole.messages - rest.messages, whole.bytes - rest.bytes)
         part = read if read.messages else whole
         size += part.bytes * outstanding // part.messages if part.messages else 0
     return Volume(owed + outstanding, size)

@@ -45,7 +45,7 @@ def find(store: Store, topic: str, said: str) -> LogPlace:
                 )
                 at = state.sequence if found is None else found
         volumes = table_statistics.volumes(store, files, at)
-        count = sum(part[2] for part in volumes if matches(topic, part[0]))
+        count = sum(part.messages for part in volumes if matches(topic, part.topic))
         return LogPlace(at, count, state.sequence)
 
     return again_if_replaced(store, look)

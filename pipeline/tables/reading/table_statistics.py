@@ -5,7 +5,7 @@ groups at a time. All arguments are of one state of the table; any thread may ca
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,17 +24,28 @@ from distributary.pipeline.tables.delta.message_file import TOPIC_EXACT_MAX
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.reading import page_attributes
 
-#: A part of a topic's messages: the topic, the sequence after the last message, their number, about
-#: how many bytes they have, and when the last one was published (microseconds).
-Volume: TypeAlias = tuple[str, int, int, int, int]
-
 #: Messages of a priority above 4, by priority, in the form of `Ahead`.
 Packed: TypeAlias = dict[int, tuple[dict[int, bytes], list[range]]]
+
+
+class Volume(NamedTuple):
+    """A part of a topic's messages. Between its bounds other topics' messages may lie; there is a
+    message of the topic at both ends."""
+
+    topic: str
+    first: int
+    stop: int  #: the sequence after the last message
+    messages: int
+    bytes: int  #: about
+    published_at: int  #: of the last message, in microseconds
+
 
 #: Row groups that are read together: a call for each took ten times as long.
 ROW_GROUPS: Final = 64
 #: Files after which freed memory is given back.
 FILES: Final = 8
+#: Most parts in which the messages of a topic are counted, where a row group has several topics.
+PARTS_MAX: Final = 64
 #: A higher priority in a header counts as this one.
 HIGHEST: Final = 9
 
@@ -187,7 +198,8 @@ def volumes(store: Store, files: Sequence[AddedFile], since: int) -> Iterator[Vo
             _, newest = _bounds(group, at["published_at"])
             if topic and newest and isinstance(low, int) and low >= since:
                 stop = int(str(high)) + 1
-                yield topic, stop, group.num_rows, size, commits.microseconds(newest)
+                at_last = commits.microseconds(newest)
+                yield Volume(topic, low, stop, group.num_rows, size, at_last)
             elif _reaches(high, since):
                 columns = ["sequence", "topic", "published_at"]
                 table = parquet.read_row_group(nth, columns=columns, use_threads=False)
@@ -202,11 +214,24 @@ def _counted(table: pa.Table, since: int, size: float) -> Iterator[Volume]:
         page_attributes.times(table["published_at"]),
     )
     for topic, rows in _by_topic(table, sequences):
-        # One part for each stretch without other topics' messages: counts from any of them on are
-        # exact then.
-        for dense in np.split(rows, np.flatnonzero(np.diff(sequences[rows]) != 1) + 1):
-            last, count = dense[-1], len(dense)
-            yield topic, int(sequences[last]) + 1, count, round(count * size), int(published[last])
+        for part in _parts(rows, sequences[rows]):
+            begin, last, count = part[0], part[-1], len(part)
+            stop = int(sequences[last]) + 1
+            yield Volume(
+                topic,
+                int(sequences[begin]),
+                stop,
+                count,
+                round(count * size),
+                int(published[last]),
+            )
+
+
+def _parts(rows: Int64s, sequences: Int64s) -> list[Int64s]:
+    """Divide a topic's rows where other topics' messages lie between: counts from any of these
+    parts on are exact. Where they are too many, some have a part together."""
+    begins = np.flatnonzero(np.diff(sequences) != 1) + 1
+    return np.split(rows, begins[:: len(begins) // PARTS_MAX + 1])
 
 
 def _only_topic(group: pq.RowGroupMetaData, at: int) -> str | None:

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.pipeline.log import backlog_counter as counters
-from distributary.pipeline.log.backlog_counter import TOGETHER, BacklogCounter, Volume, waiting
+from distributary.pipeline.log.backlog_counter import (
+    TOGETHER,
+    BacklogCounter,
+    Volume,
+    at_least,
+    waiting,
+)
 
 
 @dataclass(frozen=True)
@@ -146,3 +152,61 @@ def test_what_waits_is_what_was_read_and_what_was_not() -> None:
     assert waiting(counter, floor=4, position=10, outstanding=2, beyond=0) == Volume(12, 3_200)
     assert waiting(counter, floor=0, position=0, outstanding=2, beyond=5) == Volume(17, 3_400)
     assert waiting(counter, floor=30, position=30, outstanding=0, beyond=0) == Volume()
+
+
+#: Two topics' messages in order: the topic, other topics' messages before it, and whether a part of
+#: the topic's messages ends with it.
+_LAID = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3), st.booleans()), max_size=40)
+
+
+def laid(messages: list[tuple[str, int, bool]], topics: str) -> tuple[BacklogCounter, list[int]]:
+    """A counter of these topics as a table tells it, which knows the bounds of parts alone."""
+    sequences: dict[str, list[int]] = {topic: [] for topic in topics}
+    parts, open_parts, sequence = list[list[int]](), dict[str, list[int]](), 7
+    for topic, others, ends in messages:
+        sequence += others + 1
+        if topic in topics:
+            sequences[topic].append(sequence)
+            part = open_parts.setdefault(topic, [])
+            part.append(sequence)
+            if ends:
+                parts.append(open_parts.pop(topic))
+    parts += open_parts.values()
+    counter = BacklogCounter()
+    for part in sorted(parts, key=lambda part: part[-1]):
+        counter.add(part[0], part[-1] + 1, len(part), 0, 0)
+    return counter, sorted(one for some in sequences.values() for one in some)
+
+
+@given(_LAID, st.sampled_from(["a", "ab"]), st.integers(2, 6))
+def test_counts_are_between_their_bounds(
+    messages: list[tuple[str, int, bool]], topics: str, stretches: int
+) -> None:
+    """From any sequence on, of a topic and of a pattern; as a whole they are exact."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(counters, "STRETCHES_MAX", stretches)
+        counter, sequences = laid(messages, topics)
+    for start in {0, *sequences, *(one + 1 for one in sequences)}:
+        exact = sum(one >= start for one in sequences)
+        assert counter.at_least(start).messages <= exact <= counter.since(start).messages
+    assert counter.since(0).messages == counter.at_least(0).messages == len(sequences)
+
+
+@pytest.mark.parametrize("gap", [1, 2, 5])
+def test_gaps_in_a_part_are_no_messages(gap: int) -> None:
+    """A table says the bounds of twelve messages: from each of them on no more count than there
+    are, less those that are settled."""
+    sequences = [9 + nth * (gap + 1) for nth in range(12)]
+    counter = BacklogCounter()
+    counter.add(sequences[0], sequences[-1] + 1, 12, 0, 0)
+    for read, position in enumerate(sequences):
+        for settled in range(12 - read):
+            sure = at_least(
+                counter,
+                floor=position,
+                position=position,
+                looked=1_000,
+                outstanding=0,
+                beyond=settled,
+            )
+            assert sure.messages <= 12 - read - settled

@@ -166,9 +166,9 @@ def test_volumes_are_what_was_published(tmp_path: Path, topics: int) -> None:
     for since in (0, 5, sequence // 2, sequence):
         left = {name: [one for one in of if one >= since] for name, of in due.items()}
         sizes: Counter[str] = Counter()
-        for topic, stop, messages, size, at in log.volumes(since):
+        for topic, first, stop, messages, size, at in log.volumes(since):
             part, left[topic] = left[topic][:messages], left[topic][messages:]
-            assert (len(part), part[-1] + 1) == (messages, stop)
+            assert (part[0], len(part), part[-1] + 1) == (first, messages, stop)
             assert at == published[part[-1]]
             sizes[topic] += size
         assert not any(left.values())
@@ -230,8 +230,8 @@ def test_a_table_of_the_first_format_is_read_where_it_says_nothing(watched: Watc
     expiry = NOON + 1_500_000
     assert statistics_of(log, 0) == {"orders": ({2: 7}, [(expiry, range(2))])}
     (part,) = log.volumes(5)
-    assert part[:3] == ("orders", 6, 1)
-    assert part[4] == NOON + DAY_US
+    assert part[:4] == ("orders", 5, 6, 1)
+    assert part.published_at == NOON + DAY_US
     found = []
     for after in (0, 1, DAY_US, DAY_US + 1):
         watched.opened.clear()
