@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -24,8 +25,10 @@ from distributary.pipeline.log.backlog_counter import (
 )
 from distributary.pipeline.log.recent_messages import RecentMessages
 from distributary.pipeline.model.record_batch import RecordBatch
-from distributary.pipeline.tables.reading.table_statistics import Volume as Part
 from distributary.pipeline.tables.topic_log.topic_log import TopicLog
+
+if TYPE_CHECKING:
+    from distributary.pipeline.tables.reading.table_statistics import Volume as Part  # with Arrow
 
 _events = structlog.get_logger("gateway")
 
@@ -54,7 +57,7 @@ class BacklogCounters:
         """Count nothing more."""
         self._closed = True
 
-    def seed(self, parts: Iterable[Part]) -> None:
+    def seed(self, parts: "Iterable[Part]") -> None:
         """Count the messages from before the start; `parts` are ascending for each topic."""
         of_patterns: dict[str, list[Part]] = {}
         for part in parts:
@@ -67,7 +70,7 @@ class BacklogCounters:
             for part in sorted(some, key=_stop):
                 self._add(pattern, part)
 
-    def _add(self, word: str, part: Part) -> None:
+    def _add(self, word: str, part: "Part") -> None:
         _, first, stop, messages, size, at = part
         counter = self._counters.setdefault(word, BacklogCounter())
         counter.add(first, stop, messages, size, at)
@@ -82,8 +85,8 @@ class BacklogCounters:
         counting.add_done_callback(self._counted)
 
     def _count(
-        self, known: list[Part], parts: Iterator[Part], again: Callable[[], Iterator[Part]]
-    ) -> list[Part]:
+        self, known: "list[Part]", parts: "Iterator[Part]", again: "Callable[[], Iterator[Part]]"
+    ) -> "list[Part]":
         """Read the parts, on a thread of its own that mostly sleeps, to spare the interpreter."""
         for left in reversed(range(_TRIES)):
             try:
@@ -146,7 +149,7 @@ class BacklogCounters:
         return min(since, self._topic_directory.floor(topic))
 
     def count_again(
-        self, topic: str, parts: Iterable[Part], recent: RecentMessages, since: int, now: int
+        self, topic: str, parts: "Iterable[Part]", recent: RecentMessages, since: int, now: int
     ) -> None:
         """Count a topic or pattern anew from `since` on, which is its `first_owed`: the table's
         `parts`, ascending for each topic, then the messages in memory. A message whose time of
@@ -244,10 +247,10 @@ class BacklogCounters:
         return Dropped(read + unread, at_most=selects and unread > 0)
 
 
-def _stop(part: Part) -> int:
+def _stop(part: "Part") -> int:
     return part.stop
 
 
-def _before(table: TopicLog, since: int, head: int) -> Iterator[Part]:
+def _before(table: TopicLog, since: int, head: int) -> "Iterator[Part]":
     """Yield the table's parts from `since` on, without those that have come since the start."""
     return (part for part in table.volumes(since) if part.stop <= head)
