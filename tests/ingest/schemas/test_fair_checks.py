@@ -62,7 +62,7 @@ def killed(gateway: Gateway) -> Iterator[None]:
     end = Event()
 
     def kill() -> None:
-        while not end.wait(0.02):
+        while not end.wait(0.002):
             for pid in checkers(gateway):
                 os.kill(pid, signal.SIGKILL)
 
