@@ -20,7 +20,6 @@ from distributary.pipeline.log.backlog_counter import (
     BacklogCounter,
     Dropped,
     Volume,
-    at_least,
     waiting,
 )
 from distributary.pipeline.log.recent_messages import RecentMessages
@@ -195,17 +194,7 @@ class BacklogCounters:
         hasn't evaluated them."""
         dispatcher = subscription.dispatcher
         outstanding = dispatcher.outstanding - dispatcher.dead_lettering
-        counter = self.read_by(subscription)
-        if counter is None:
-            return Volume(outstanding)
-        return at_least(
-            counter,
-            floor=dispatcher.floor,
-            position=dispatcher.position,
-            looked=looked,
-            outstanding=outstanding,
-            beyond=dispatcher.beyond,
-        )
+        return self._waiting(subscription, outstanding, looked)
 
     def shown(self, subscription: Subscription) -> Volume:
         """Return the backlog for people. It has messages given up until their copies are durable:
@@ -213,7 +202,9 @@ class BacklogCounters:
         outstanding = subscription.dispatcher.outstanding + subscription.copying
         return self._waiting(subscription, outstanding)
 
-    def _waiting(self, subscription: Subscription, outstanding: int) -> Volume:
+    def _waiting(
+        self, subscription: Subscription, outstanding: int, looked: int | None = None
+    ) -> Volume:
         dispatcher = subscription.dispatcher
         counter = self.read_by(subscription)
         if counter is None:
@@ -224,6 +215,7 @@ class BacklogCounters:
             position=dispatcher.position,
             outstanding=outstanding,
             beyond=dispatcher.beyond,
+            looked=looked,
         )
 
     def read_by(self, subscription: Subscription) -> BacklogCounter | None:

@@ -27,7 +27,7 @@ _events = structlog.get_logger("gateway")
 #: counts as the time, so after a start an id may be remembered longer by one part.
 PARTS = 16
 #: Most times as many messages as a window has ids that are read for it.
-BACK_MAX = 8
+BACK_MAX = 4
 #: Bytes of messages that are read at once.
 _PAGE_BYTES = 4 << 20
 
@@ -84,7 +84,9 @@ def _restore_topic(
                 windows.add(topic, ids[begin:end], until, messages=wanted, age=age)
                 begin = end
         back *= 2
-        if at <= starts[0] or back > BACK_MAX or windows.sizes().get(topic, 0) >= wanted:
+        known = windows.sizes().get(topic, 0)
+        whole = at <= starts[0] or known >= min(wanted, windows.most)
+        if whole or not known or back > BACK_MAX:
             return messages
         windows.forget(topic)
 

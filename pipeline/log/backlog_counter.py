@@ -197,43 +197,29 @@ NOTHING = Dropped()
 
 
 def waiting(
-    counter: BacklogCounter, *, floor: int, position: int, outstanding: int, beyond: int
-) -> Volume:
-    """Return the backlog of a subscription, or somewhat more. `outstanding` messages were read and
-    aren't settled; of the topic's messages from `position` on, `beyond` are among those, or are
-    settled. Bytes are estimated by the average of their part of the log."""
-    unread = counter.since(position)
-    return _owed(counter, unread, floor, position, outstanding, beyond)
-
-
-def at_least(
     counter: BacklogCounter,
     *,
     floor: int,
     position: int,
-    looked: int,
     outstanding: int,
     beyond: int,
+    looked: int | None = None,
 ) -> Volume:
-    """Return the backlog as `waiting` does, or somewhat less, without unread messages from `looked`
-    on: a selector wasn't evaluated for them. Messages may be given up by this number."""
-    some, new = counter.at_least(position), counter.since(max(looked, position))
-    unread = Volume(max(some.messages - new.messages, 0), max(some.bytes - new.bytes, 0))
-    return _owed(counter, unread, floor, position, outstanding, beyond)
+    """Return the backlog of a subscription, or somewhat more. `outstanding` messages were read and
+    aren't settled; of the topic's messages from `position` on, `beyond` are among those, or are
+    settled. Bytes are estimated by the average of their part of the log.
 
-
-def _owed(
-    counter: BacklogCounter,
-    unread: Volume,
-    floor: int,
-    position: int,
-    outstanding: int,
-    beyond: int,
-) -> Volume:
+    With `looked` return a lower bound, by which messages may be given up: somewhat less, without
+    unread messages from `looked` on, for which a selector wasn't evaluated.
+    """
+    rest = unread = counter.since(position)
+    if looked is not None:
+        some, new = counter.at_least(position), counter.since(max(looked, position))
+        unread = Volume(max(some.messages - new.messages, 0), max(some.bytes - new.bytes, 0))
     owed = max(unread.messages - beyond, 0)
     size = unread.bytes * owed // unread.messages if unread.messages else 0
     if outstanding:
-        whole, rest = counter.since(floor), counter.since(position)
+        whole = counter.since(floor)
         read = Volume(whole.messages - rest.messages, whole.bytes - rest.bytes)
         part = read if read.messages else whole
         size += part.bytes * outstanding // part.messages if part.messages else 0

@@ -106,7 +106,7 @@ class Windows:
     """The windows of all topics, with `most` ids in all of them together."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self._windows: OrderedDict[str, Window] = OrderedDict()  # the one used last is the last
         self._total = 0
 
@@ -125,13 +125,13 @@ class Windows:
         window = self._windows.get(topic)
         before = len(window) if window is not None else 0
         if window is None:
-            window = self._windows[topic] = Window(messages, age, self._most)
+            window = self._windows[topic] = Window(messages, age, self.most)
         else:
             self._windows.move_to_end(topic)
-            window.limit(messages, age, self._most)
+            window.limit(messages, age, self.most)
         found = window.add(ids, now)
         self._total += len(window) - before
-        while self._total > self._most:
+        while self._total > self.most:
             self._total -= len(self._windows.popitem(last=False)[1])
         if not window:
             del self._windows[topic]
@@ -145,7 +145,7 @@ class Windows:
         if window is None:
             return []
         before = len(window)
-        window.limit(messages, age, self._most)
+        window.limit(messages, age, self.most)
         found = window.known(ids, now)
         self._total += len(window) - before
         return found

@@ -11,7 +11,6 @@ from distributary.pipeline.log.backlog_counter import (
     TOGETHER,
     BacklogCounter,
     Volume,
-    at_least,
     waiting,
 )
 
@@ -201,7 +200,7 @@ def test_gaps_in_a_part_are_no_messages(gap: int) -> None:
     counter.add(sequences[0], sequences[-1] + 1, 12, 0, 0)
     for read, position in enumerate(sequences):
         for settled in range(12 - read):
-            sure = at_least(
+            sure = waiting(
                 counter,
                 floor=position,
                 position=position,
