@@ -53,6 +53,10 @@ _BACKOFF_MIN: Final = timedelta(milliseconds=50)
 _BACKOFF_MAX: Final = timedelta(seconds=1)
 
 
+class NoBucket(OSError):
+    """A put found no bucket or container to put into: nothing was written."""
+
+
 class Tag(msgspec.Struct, frozen=True):
     """Tells an object from every other one under its name, earlier or later: by a hash of its bytes
     (S3, Azure) or by its number (Google)."""
@@ -121,26 +125,40 @@ class ObjectStore:
         return True
 
     def put(self, path: str, data: Bytes) -> None:
-        with _as_os_errors(path):
+        with self._putting(path):
             obstore.put(self._store, path, bytes(data))
 
     def create(self, path: str, data: Bytes) -> bool:
         ours = bytes(data)
         try:
-            obstore.put(self._store, path, ours, mode="create", use_multipart=False)
-        except BaseError as error:
+            with self._putting(path):
+                obstore.put(self._store, path, ours, mode="create", use_multipart=False)
+        except NoBucket:
+            raise
+        except OSError as error:
             # After a lost answer the client asks again: the file that exists may be ours.
             return self._is_there(path, ours, error)
         return True
 
-    def _is_there(self, path: str, ours: bytes, error: BaseError) -> bool:
+    @contextmanager
+    def _putting(self, path: str) -> Iterator[None]:
+        try:
+            with _as_os_errors(path):
+                yield
+        except FileNotFoundError as error:
+            raise NoBucket(
+                f"{self._url}: the store has no such bucket or container; make it, or correct the"
+                " address"
+            ) from error
+
+    def _is_there(self, path: str, ours: bytes, error: OSError) -> bool:
         """Whether the file exists although making it failed. A file that is absent may still be
         made: the request may be under way."""
         try:
             return self.read(path) == ours
         except OSError as unread:
             raise UndecidedError(
-                f"{path}: it isn't known whether it was put ({_first_line(error)}; {unread})"
+                f"{path}: it isn't known whether it was put ({error}; {unread})"
             ) from error
 
     def replace(self, path: str, data: Bytes) -> None:
@@ -157,11 +175,15 @@ class ObjectStore:
             if seen.version is not None:
                 mode["version"] = seen.version
         try:
-            with _as_os_errors(path):
+            with self._putting(path):
                 put = obstore.put(self._store, path, bytes(data), mode=mode, use_multipart=False)
                 return Tag(put["e_tag"], put["version"])
         except FileExistsError:
             return None
+        except NoBucket:
+            if seen is None:
+                raise
+            return None  # S3 says the same of an object that is gone
 
     def tagged(self, path: str, bytes_max: int | None = None) -> tuple[bytes, Tag]:
         """Read an object and its tag; no bytes of one above `bytes_max`. Raises
@@ -344,7 +366,7 @@ def _ahead(read: Callable[[str], T], paths: Sequence[str]) -> Iterator[T]:
 def _as_os_errors(path: str) -> Iterator[None]:
     try:
         yield
-    except NotFoundError as error:
+    except (NotFoundError, FileNotFoundError) as error:  # obstore has both
         raise FileNotFoundError(f"{path}: {_first_line(error)}") from error
     except (AlreadyExistsError, PreconditionError) as error:
         raise FileExistsError(f"{path}: {_first_line(error)}") from error
@@ -352,6 +374,6 @@ def _as_os_errors(path: str) -> Iterator[None]:
         raise OSError(f"{path}: {_first_line(error)}") from error
 
 
-def _first_line(error: BaseError) -> str:
+def _first_line(error: Exception) -> str:
     """Return what happened; obstore's further lines list all values on the way."""
     return str(error).partition("\n")[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from s3_server import served
+from object_stores import ENDPOINTS, Served, served
 from table_groups import KEY, NOON, bodies, event, framed, group, run, settled
 
 from distributary.pipeline.errors import ForeignCommit, InvalidRequest, StoreError
@@ -23,15 +23,15 @@ FIRST_FORMAT = Path(__file__).parents[3] / "formats" / "first_format" / "topic_l
 LIMITS = UpkeepLimits(log_entries_max=10, log_retention_days=7, retention_days=0)
 
 
-@pytest.fixture(scope="module")
-def options() -> Iterator[dict[str, str]]:
-    with served() as found:
+@pytest.fixture(scope="module", params=ENDPOINTS)
+def place(request: pytest.FixtureRequest) -> Iterator[Served]:
+    with served(request.param) as found:
         yield found
 
 
 @pytest.fixture
-def store(options: dict[str, str], request: pytest.FixtureRequest) -> ObjectStore:
-    return ObjectStore(f"s3://lake/{request.node.name}/topic_log", options)
+def store(place: Served, request: pytest.FixtureRequest) -> ObjectStore:
+    return ObjectStore(f"{place.url}/{request.node.originalname}/topic_log", place.options)
 
 
 def opened(store: ObjectStore, home: Path) -> TopicLog:
@@ -192,10 +192,36 @@ def test_a_former_owner_commits_nothing(store: ObjectStore, tmp_path: Path) -> N
     new.commit([framed(group(1, 0, run("t", [b"x"])))])
 
 
-def test_a_store_that_is_not_there_is_an_error(options: dict[str, str], tmp_path: Path) -> None:
+def test_an_object_is_exchanged_by_its_tag(store: ObjectStore) -> None:
+    """Of two that saw the same object one replaces it; an object that is gone is no such object."""
+    first = store.exchange("lease", b"a", None)
+    assert first is not None
+    assert store.exchange("lease", b"b", None) is None
+    second = store.exchange("lease", b"c", first)
+    assert second is not None
+    assert store.exchange("lease", b"d", first) is None
+    assert store.tagged("lease") == (b"c", second)
+    store.remove(["lease", "never there"])
+    assert store.exchange("lease", b"e", second) is None
+    assert store.sizes("") == {}
+
+
+def test_a_bucket_that_is_not_there_is_said_in_one_line(place: Served) -> None:
+    """By each way to write; nothing is guessed about an object that can't be there."""
+    store = ObjectStore(f"{place.scheme}://nothere/topic_log", place.options)
+    for write in (store.put, store.create, lambda path, data: store.exchange(path, data, None)):
+        with pytest.raises(OSError, match=r"no such bucket or container; make it") as told:
+            write("a", b"1")
+        assert "\n" not in str(told.value)
+    with pytest.raises(FileNotFoundError) as unread:
+        store.read("a")
+    assert "\n" not in str(unread.value)
+
+
+def test_a_store_that_is_not_there_is_an_error(place: Served, tmp_path: Path) -> None:
     """A wrong address is one sentence at the start; a store that goes away may come back."""
     with pytest.raises(InvalidRequest, match="the address nonsense://lake"):
         ObjectStore("nonsense://lake", {})
-    gone = ObjectStore("s3://lake/gone", options | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    gone = ObjectStore(f"{place.url}/gone", place.gone())
     with pytest.raises(StoreError, match="can't be opened"):
         TopicLog.open(tmp_path / "log", store=gone)
