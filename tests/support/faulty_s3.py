@@ -4,11 +4,15 @@ Run as a program (`python faulty_s3.py`) it prints its port and serves until it 
 holds to: a put is whole or not at all, `If-None-Match: *` and `If-Match` are decided at one moment,
 lists and reads see what was put. What it does otherwise (`Plan`) is drawn by lot, from a seed.
 Clients are told apart by their access key, so one can be cut off from it.
+
+Requests without a key are Google's: its XML API has the same paths and lists, and conditions by an
+object's generation (https://cloud.google.com/storage/docs/xml-api/reference-headers).
 """
 
 import asyncio
 import hashlib
 import http.client
+import itertools
 import json
 import math
 import random
@@ -62,7 +66,13 @@ def drawn_plan(draw: random.Random, rates: Sequence[float]) -> Plan:
 class _Object:
     data: bytes
     tag: str
+    generation: int = 0
     at: float = field(default_factory=time.time)
+
+    @property
+    def said(self) -> dict[str, str]:
+        """The headers that tell it from others under its name."""
+        return {"etag": self.tag, "x-goog-generation": str(self.generation)}
 
 
 @dataclass(frozen=True)
@@ -79,9 +89,13 @@ class _Request:
         return found[1] if found else ""
 
     @property
+    def bucket(self) -> str:
+        return unquote(self.path).lstrip("/").partition("/")[0]
+
+    @property
     def object(self) -> str:
         """The key of the object that it is about."""
-        return unquote(self.path.lstrip("/").partition("/")[2])  # of any bucket
+        return unquote(self.path).lstrip("/").partition("/")[2]
 
     @property
     def words(self) -> str:
@@ -110,6 +124,7 @@ class _Bucket:
     def __init__(self) -> None:
         self.objects: dict[str, _Object] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
+        self.generations = itertools.count(1)
 
     def done(self, request: _Request) -> _Answer:
         key = request.object
@@ -137,8 +152,8 @@ class _Bucket:
             case "GET" | "HEAD":
                 return self._read(key, request.headers)
             case "DELETE":
-                self.objects.pop(key, None)
-                return _Answer(204)
+                known = self.objects.pop(key, None) is not None or request.key
+                return _Answer(204) if known else _error(404, "NoSuchKey")
         return _error(405, "MethodNotAllowed")
 
     def _deleted(self, names: list[str]) -> _Answer:
@@ -154,9 +169,12 @@ class _Bucket:
         wanted = headers.get("if-match")
         if wanted is not None and (there is None or there.tag != wanted):
             return _error(412 if there is not None else 404, "PreconditionFailed")
-        made = _Object(data, f'"{hashlib.md5(data).hexdigest()}"')  # noqa: S324 (as S3 does)
-        self.objects[key] = made
-        return _Answer(200, headers={"etag": made.tag})
+        seen = headers.get("x-goog-if-generation-match")
+        if seen is not None and int(seen) != (there.generation if there is not None else 0):
+            return _error(412, "PreconditionFailed")
+        digest = hashlib.md5(data).hexdigest()  # noqa: S324 (as S3 does)
+        made = self.objects[key] = _Object(data, f'"{digest}"', next(self.generations))
+        return _Answer(200, headers=made.said)
 
     def _copied(self, source: str, key: str) -> _Answer:
         found = self.objects.get(source.lstrip("/").partition("/")[2])
@@ -181,7 +199,7 @@ class _Bucket:
         if found is None:
             return _error(404, "NoSuchKey")
         data, status = found.data, 200
-        said = {"etag": found.tag, "last-modified": formatdate(found.at, usegmt=True)}
+        said = found.said | {"last-modified": formatdate(found.at, usegmt=True)}
         asked = re.match(r"bytes=(\d*)-(\d*)", headers.get("range", ""))
         if asked:
             size = len(data)
@@ -308,6 +326,8 @@ class _Server:
         if ignored := self.plan.unconditional:
             kept = {name: one for name, one in request.headers.items() if name != ignored}
             request = replace(request, headers=kept)
+        if request.bucket != BUCKET:
+            return _error(404, "NoSuchBucket")
         return self.bucket.done(request)
 
     async def _lost(self) -> _Answer | None:
@@ -377,6 +397,16 @@ class FaultyS3:
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.port, self.host = port, host
+
+    @property
+    def google(self) -> dict[str, str]:
+        """The storage options of a client that speaks Google's protocol."""
+        account = {"gcs_base_url": f"http://{self.host}:{self.port}", "disable_oauth": True}
+        absent = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        return {
+            "GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account | absent),
+            "GOOGLE_ALLOW_HTTP": "true",
+        }
 
     def options(self, key: str = "key") -> dict[str, str]:
         """The storage options of a client with this access key."""

@@ -1,4 +1,5 @@
-"""Object stores of third parties over HTTP, by the scheme of their addresses."""
+"""Object stores over HTTP, by the scheme of their addresses: third-party ones of S3 and Azure. No
+emulator of Google's has conditional puts of its XML API, which obstore uses: ours stands in."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -8,10 +9,16 @@ from dataclasses import dataclass
 import azure_server
 import pytest
 import s3_server
+from faulty_s3 import FaultyS3, faulty_s3
 from node_program import node_missing
 
-#: For each scheme of an address: the option that says where its store listens.
-ENDPOINTS: Mapping[str, str] = {"s3": "AWS_ENDPOINT_URL", "az": "AZURE_STORAGE_ENDPOINT"}
+_NOWHERE = "http://127.0.0.1:1"
+#: For each scheme of an address: options of a store that doesn't answer.
+GONE: Mapping[str, Mapping[str, str]] = {
+    "s3": {"AWS_ENDPOINT_URL": _NOWHERE},
+    "az": {"AZURE_STORAGE_ENDPOINT": _NOWHERE},
+    "gs": FaultyS3(1).google,
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class Served:
 
     def gone(self) -> dict[str, str]:
         """The options of a store that doesn't answer."""
-        return self.options | {ENDPOINTS[self.scheme]: "http://127.0.0.1:1"}
+        return {**self.options, **GONE[self.scheme]}
 
 
 @contextmanager
@@ -39,6 +46,9 @@ def served(scheme: str) -> Iterator[Served]:
             pytest.skip(missing)
         with azure_server.served() as options:
             yield Served(scheme, options)
+    elif scheme == "gs":
+        with faulty_s3() as store:
+            yield Served(scheme, store.google)
     else:
         with s3_server.served() as options:
             yield Served(scheme, options)

@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from fork_server import commands
 from gateway_peer import Connect
 from gateway_process import Gateway
-from object_stores import ENDPOINTS, Served, served
+from object_stores import GONE, Served, served
 
 SETTINGS = {
     "owner": {"lease_ms": 4_000},
@@ -16,7 +16,7 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module", params=sorted(ENDPOINTS.keys() - {"s3"}))
+@pytest.fixture(scope="module", params=sorted(GONE.keys() - {"s3"}))
 def store(request: pytest.FixtureRequest) -> Iterator[Served]:
     with served(request.param) as found:
         yield found

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from object_stores import ENDPOINTS, Served, served
+from object_stores import GONE, Served, served
 from table_groups import KEY, NOON, bodies, event, framed, group, run, settled
 
 from distributary.pipeline.errors import ForeignCommit, InvalidRequest, StoreError
@@ -23,7 +23,7 @@ FIRST_FORMAT = Path(__file__).parents[3] / "formats" / "first_format" / "topic_l
 LIMITS = UpkeepLimits(log_entries_max=10, log_retention_days=7, retention_days=0)
 
 
-@pytest.fixture(scope="module", params=ENDPOINTS)
+@pytest.fixture(scope="module", params=GONE)
 def place(request: pytest.FixtureRequest) -> Iterator[Served]:
     with served(request.param) as found:
         yield found
