@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
+from msgspec.structs import replace
+
 from distributary.ingest.delivery.consumer import Subscription
 from distributary.ingest.publish.message_parts import MessageParts
 from distributary.ingest.publish.no_local import NoLocal
@@ -66,6 +68,8 @@ class Entities:
         self._directory, self._users = directory, users
         #: Returns the backlog of a subscription.
         self._backlog = parts.backlogs.counters.shown
+        #: Returns what happens at its limit.
+        self._overflow = parts.backlogs.overflow.of
 
     @property
     def _no_local(self) -> NoLocal:
@@ -160,9 +164,15 @@ class Entities:
             "backlog_bytes": backlog.bytes,
             "unreadable": subscription.unreadable or None,
             "policy": _map(of_text(self._directory.own_policy(key), key.id)) if policies else None,
-            "policy_in_force": _written(self._directory.policy(key)) if policies else None,
+            "policy_in_force": _written(self._in_force(subscription, key)) if policies else None,
             "policy_from": self._sources(key, definition.topic) if policies else None,
         }
+
+    def _in_force(self, subscription: Subscription, key: SubscriptionKey) -> Policy:
+        """Return the policy that holds: a full queue of dead letters, or of a circle, refuses."""
+        policy = self._directory.policy(key)
+        overflow = self._overflow(subscription)
+        return replace(policy, backlog=replace(policy.backlog, overflow=overflow))
 
     def _sources(self, key: SubscriptionKey, topic: str) -> Map:
         return Map(tuple(self._directory.policy_sources(key, topic).items()))

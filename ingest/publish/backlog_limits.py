@@ -85,7 +85,7 @@ class Backlogs:
         self._loop, self._log, self._topic_directory = host.loop, log, topic_directory
         self._delivery, self._pump, self._faults = delivery, pump, delivery.faults
         self.counters = BacklogCounters(topic_directory)
-        self._overflow = OverflowRule(topic_directory, host.log)
+        self.overflow = OverflowRule(topic_directory, host.log)
         #: Whether publishers may be refused: then the pump accepts nothing on receipt.
         self.refuses = False
         self._lookup, self._retry_seconds = delivery.paging.lookup(), delivery.paging.retry_seconds
@@ -124,13 +124,13 @@ class Backlogs:
         if is_pattern(topic):
             self._topics.clear()
         self._topics.pop(topic, None)
-        for queue in self._overflow.changed(topic):
+        for queue in self.overflow.changed(topic):
             self._topics.pop(queue, None)
             self._begin(queue)
         self._filtered.pop(subscription, None)
         self.counters.changed(subscription)
         if limit.limits and not subscription.ended and subscription.stream is None:
-            if self._overflow.of(subscription) is Overflow.REFUSE:
+            if self.overflow.of(subscription) is Overflow.REFUSE:
                 self._refuse()
             else:
                 self._begin(topic)
@@ -149,7 +149,7 @@ class Backlogs:
             limit = subscription.dispatcher.policy.backlog
             if limit.limits and subscription.stream is None:
                 found.shared |= subscription.definition.topic != topic
-                refuses = self._overflow.of(subscription) is Overflow.REFUSE
+                refuses = self.overflow.of(subscription) is Overflow.REFUSE
                 (found.refusing if refuses else found.dropping).subscriptions.append(subscription)
                 if limit.age_ms_max and not refuses:
                     self._aging[topic] = None

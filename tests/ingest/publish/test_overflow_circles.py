@@ -33,6 +33,10 @@ def started(own_gateway: Make, tmp_path: Path, written: str) -> Gateway:
     return own_gateway({"delivery": {"policies": str(file), "expiry_scan_ms": 50}}).start()
 
 
+def in_force(manager: Manager, name: str) -> object:
+    return manager.done("READ", "queue", name)["policy_in_force"]["backlog_overflow"]
+
+
 def owed(manager: Manager, *names: str) -> list[object]:
     return [manager.done("READ", "queue", name)["backlog"] for name in names]
 
@@ -84,9 +88,11 @@ def test_a_circle_may_be_closed_and_opened(
     a, b = peer.sender("queue://a"), peer.sender("queue://b")
     a.publish(1, 2)
     until(lambda: owed(manager, "a", "b") == [1, 1], "the oldest went there")
+    assert in_force(manager, "a") == "dead_letter"
     back = {"dead_letter_address": "a", "backlog_overflow": "dead_letter"}
     manager.done("UPDATE", "queue", "b", policy=back | {"backlog_messages_max": 3})
     until(lambda: outcomes(a, "x") == [REJECTED], "a keeps its own")
+    assert {in_force(manager, "a"), in_force(manager, "b")} == {"refuse"}
     b.publish(*range(10, 12))
     assert outcomes(b, "x") == [REJECTED]
     manager.done("UPDATE", "queue", "b", policy={})
