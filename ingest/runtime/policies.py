@@ -71,12 +71,17 @@ class Policies:
         """Return the source of each key of a topic's or queue's policy that isn't a default."""
         return policy_sources.of_topic(self._written.value, topic)
 
-    def check_own(self, key: SubscriptionKey, own: str) -> None:
-        """Check a subscription's own policy. Raises InvalidRequest when it is invalid."""
+    def check_own(self, key: SubscriptionKey, own: str, before: str = "") -> None:
+        """Check a subscription's own policy, which may have the queue of dead letters that it had
+        `before`. Raises InvalidRequest when it is invalid."""
         self._written.value.check_own(own, key.id)
         where = f"subscription {key.id}"
-        said = policy_table.of_text(own, where)
-        _check_reachable(policy_table.over(DEFAULT, said, where), self._style, where)
+        wanted, former = (
+            policy_table.over(DEFAULT, policy_table.of_text(text, where), where)
+            for text in (own, before)
+        )
+        if wanted.dead_letter_address != former.dead_letter_address:
+            _check_reachable(wanted, self._style, where)
 
     @property
     def seek_duplicates(self) -> bool:

@@ -132,7 +132,7 @@ class SubscriptionDirectory:
 
     def check_policy(self, key: SubscriptionKey, text: str) -> None:
         """Check a subscription's own policy. Raises InvalidRequest if it can't have this one."""
-        self._policies.check_own(key, text)
+        self._policies.check_own(key, text, self.own_policy(key))
 
     def topic_policy(self, topic: str) -> TopicPolicy:
         """Return the policy of a topic or queue."""

@@ -146,3 +146,22 @@ def test_a_start_by_other_settings_takes_the_policies_in_the_log(
         taken[0].delivery.local.failed = True
         consumer.confirm(taken, Delivery.MODIFIED)
         assert consumer.bodies() == ["again"]
+
+
+def test_a_policy_whose_dead_letters_go_to_a_name_with_wildcards_can_be_changed(
+    own_gateway: Make, connect: Connect
+) -> None:
+    """The name had none when the policy was given, by another style of patterns."""
+    former = {"dead_letter_address": "dead.>"}
+    with own_gateway({"delivery": {"pattern_style": "artemis"}}) as gateway:
+        manager = Manager(connect(port=gateway.port))
+        manager.done("CREATE", "queue", "q", policy=former)
+        gateway.stop()
+        gateway.config.write_text(gateway.config.read_text().replace("artemis", "classic"))
+        gateway.start()
+        manager = Manager(connect(port=gateway.port))
+        manager.done("UPDATE", "queue", "q", policy={**former, "lock_ms": 30_000})
+        other = {"dead_letter_address": "other.>"}
+        assert "has wildcards" in manager.refused(400, "UPDATE", "queue", "q", policy=other)
+        manager.done("UPDATE", "queue", "q", policy={"lock_ms": 30_000})
+        assert "has wildcards" in manager.refused(400, "UPDATE", "queue", "q", policy=former)
