@@ -26,6 +26,7 @@ from distributary.pipeline.transactions.decisions import (
     Outcome,
     Step,
 )
+from distributary.pipeline.transactions.recorded_age import is_young
 
 _events = structlog.get_logger("gateway")
 
@@ -141,7 +142,7 @@ class DecisionService:
 
     def young(self, one: Decision) -> bool:
         """Whether the other logs have had less time to answer than a link waits for an owner."""
-        return clock.now() - one.at < self._wait_seconds * 1_000_000
+        return is_young(one.at, clock.now(), int(self._wait_seconds * 1_000_000))
 
     def give_up(self, one: Decision, user: str) -> None:
         """Wait no more for the logs that haven't committed; the caller has checked the user's

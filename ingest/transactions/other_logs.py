@@ -19,7 +19,6 @@ from typing import assert_never
 import structlog
 
 from distributary.ingest.net.relayed_link import NotAsked, Relays
-from distributary.ingest.runtime import clock
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.workers import WhileWanted, watched
 from distributary.ingest.security.gateway_login import GATEWAY
@@ -81,7 +80,7 @@ class OtherLogs:
                     self._begin(decision.id, log, partial(self._tell, decision, log))
             if (now := self._loop.time()) >= asks_at:
                 asks_at = now + self._seconds
-                waiting = self._prepared.undecided(clock.now() - int(self._seconds * 1_000_000))
+                waiting = self._prepared.undecided(int(self._seconds * 1_000_000))
                 for one in self._questions.of(waiting):
                     self._begin(one.id, "", partial(self._ask, one))
             with suppress(TimeoutError):

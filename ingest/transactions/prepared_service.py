@@ -135,11 +135,10 @@ class PreparedService:
         """Return those that wait for a transaction manager, the oldest first."""
         return self._all.listed()
 
-    def undecided(self, before: int) -> Sequence[PreparedOne]:
-        """Return those that were prepared for another log's decision by this time (microseconds)
-        and don't know the decision, the oldest first."""
-        found = [one for one in self._all.listed() if one.facts.at <= before]
-        return [one for one in found if one.state is State.PREPARED and is_of_lake(one.id)]
+    def undecided(self, within: int) -> Sequence[PreparedOne]:
+        """Return those that wait for another log's decision and are no younger than `within`
+        (microseconds), the oldest first."""
+        return self._all.undecided(clock.now(), within)
 
     async def sure(self) -> None:
         """Return when a group has become durable that was formed after this call: so our memory was

@@ -10,7 +10,7 @@ Rule 3: a request waits while the record of the step before isn't durable.
 Rule 4: each user has its own global ids: transactions of different users may have the same id.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -22,6 +22,8 @@ from distributary.pipeline.model.amqp_error import (
     PRECONDITION_FAILED,
     AmqpError,
 )
+from distributary.pipeline.transactions.global_id import is_of_lake
+from distributary.pipeline.transactions.recorded_age import is_young
 from distributary.pipeline.transition_rows import row_of
 
 
@@ -157,6 +159,13 @@ class PreparedTransactions(Generic[W]):
     def listed(self) -> Iterable[Prepared[W]]:
         """Return the transactions that wait for a transaction manager, the oldest first."""
         return [one for one in self._all.values() if one.state in LISTED]
+
+    def undecided(self, now: int, within: int) -> Sequence[Prepared[W]]:
+        """Return those that wait for another log's decision and are no younger than `within`
+        (microseconds), the oldest first."""
+        found = [one for one in self._all.values() if one.state is State.PREPARED]
+        found = [one for one in found if not is_young(one.facts.at, now, within)]
+        return [one for one in found if is_of_lake(one.id)]
 
 
 def absent(id_: str) -> AmqpError:

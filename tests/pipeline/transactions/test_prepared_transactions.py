@@ -13,7 +13,7 @@ from distributary.pipeline.model.amqp_error import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from distributary.pipeline.transactions.global_id import GlobalId
+from distributary.pipeline.transactions.global_id import GlobalId, branch_id, decision_id
 from distributary.pipeline.transactions.prepared_transactions import (
     LISTED,
     ROWS,
@@ -26,6 +26,7 @@ from distributary.pipeline.transactions.prepared_transactions import (
     Step,
     ended_otherwise,
 )
+from distributary.pipeline.transactions.recorded_age import is_young
 
 LIMITS = Limits(count_max=4, of_user_max=3, bytes_max=100)
 IDS = [f"1:{nth:02x}:" for nth in range(6)]
@@ -181,3 +182,19 @@ def test_an_end_can_not_become_durable_twice() -> None:
 
 TestModel = Model.TestCase
 TestModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+def test_work_that_a_clock_ahead_of_ours_has_recorded_is_asked_for_at_once() -> None:
+    """The log may come from a machine whose clock was hours ahead: nothing waits for that time."""
+    prepared: PreparedTransactions[str] = PreparedTransactions(LIMITS)
+    now, second, hour = 10**15, 10**6, 3_600 * 10**6
+    times = {"old": now - hour, "due": now - second, "young": now - second + 1, "ahead": now + hour}
+    by_id = {branch_id(decision_id(bytes((nth,))), "main"): name for nth, name in enumerate(times)}
+    for id_, name in by_id.items():
+        added = Prepared(id_, Facts("u", times[name], (), 0, 0, 1), "work")
+        prepared.add(added)
+        if name != "old":
+            prepared.durable(added)
+    waiting = [by_id[one.id] for one in prepared.undecided(now, second)]
+    assert waiting == ["due", "ahead"]
+    assert [is_young(at, now, second) for at in times.values()] == [False, False, True, False]
