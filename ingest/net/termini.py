@@ -114,13 +114,14 @@ def echo(
     presettled: bool = False,
     expiry: Expiry | None = None,
     durable: bool = False,
+    more: Iterable[str] = (),
 ) -> None:
     """Answer the attach with the termini that were asked for, without unknown filters.
 
     A source tells the `expiry` of its subscription, if given, and whether that is `durable`. Where
     the terminus doesn't name the kind of its `topic` the kind is added, and to a dynamic terminus
-    its address. The sender-settle-mode is the peer's, but for `presettled` messages of ours; the
-    receiver-settle-mode is always `first`.
+    its address; `more` capabilities are added, too. The sender-settle-mode is the peer's, but for
+    `presettled` messages of ours; the receiver-settle-mode is always `first`.
     """
     _copy(link)
     link.snd_settle_mode = ProtonLink.SND_SETTLED if presettled else link.remote_snd_settle_mode
@@ -133,9 +134,10 @@ def echo(
     words = words_of(terminus.capabilities)
     if topic is None:
         return
-    if said_by(words) is None:
+    kinds = [kind_of_topic(topic)] if said_by(words) is None else []
+    if added := [*kinds, *more]:
         terminus.capabilities.clear()
-        _put(terminus.capabilities, [kind_of_topic(topic), *sorted(words)])
+        _put(terminus.capabilities, [*added, *sorted(words)])
     if terminus.dynamic:
         _name(terminus, topic)
 

@@ -15,7 +15,7 @@ from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.link import Link
 from distributary.ingest.relaying.gathered_link import GatheredLink, GatheredPart
 from distributary.ingest.relaying.held_bytes import ReceiversBytes
-from distributary.ingest.relaying.owners.owner_terms import OwnerTerms
+from distributary.ingest.relaying.owners.owner_terms import OwnerTerms, consumer_answer
 from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.retiring_link import TOLD
@@ -121,11 +121,16 @@ class ConsumerPart(GatheredPart, RelayedConsumer):
         self._number, self._token = place.number, TOLD + place.number
         super().__init__(link, (session,), terms, held, works, window_bytes)
         self._next += place.number << NUMBER_BITS
+        self._made = False  #: it has made its subscription in its log
 
     # Its owner comes and goes.
 
     def opened(self) -> None:
+        self._made |= consumer_answer(self.pointer).made
         super().opened()
+        if self._over:
+            self._leave_owner()  # its end waited for this answer
+            return
         self.whole.credit.ready(self._number)
         self.whole.share()
 
@@ -133,6 +138,16 @@ class ConsumerPart(GatheredPart, RelayedConsumer):
         super().lost()
         self.whole.credit.lost(self._number, self._waiting_count)
         self._for_client(self.whole.share)
+
+    def _leave_owner(self) -> None:
+        """End the link at the owner; by a close if a subscription is to end that it has made there,
+        as another owner has refused its own. Only the owner's answer says whether it has."""
+        if self.whole.is_open or not self._terms.durable:
+            super()._leave_owner()
+        elif self._ready:
+            self._end_there(closed=self._made)
+        elif self._wire is not None and not self._ending:
+            self.session.ends(self)  # its name isn't free before that
 
     # Its share of the credit.
 

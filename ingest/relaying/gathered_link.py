@@ -3,7 +3,8 @@
 Rule 1: the first owner is asked first; when it has agreed, all other owners are. So of two clients
         that want an exclusive subscription, one is refused before it has any part of it.
 Rule 2: the client's link is open when all owners have opened theirs; where one refuses or ends it,
-        the client's ends, and the others'.
+        the client's ends, and the others'. If it wasn't open yet, a durable subscription ends in
+        each log where its link has made it: it is in all of its logs or in none.
 Rule 3: the client's detach or close goes to each owner, and is answered when all have answered it.
 """
 
@@ -35,6 +36,11 @@ class GatheredLink(RelayedLink):
     def sessions(self) -> tuple[RelayedSession, ...]:
         """Return the sessions that its parts have at owners."""
         return tuple(part.session for part in self._there)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all owners have agreed, so that the client's link was opened."""
+        return self._open
 
     @property
     def _there(self) -> "list[GatheredPart]":

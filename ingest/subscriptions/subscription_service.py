@@ -18,6 +18,7 @@ from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.lifetime_ends import LifetimeEnds
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
+from distributary.pipeline.amqp.relayed_for import MADE
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.message_counts import UNNAMED, SubscriptionCounts
 from distributary.pipeline.model.address import Destination
@@ -129,7 +130,7 @@ class SubscriptionService:
             case AttachAction.CREATE:
                 event, own = SubscriptionEvent.CREATED, text_of_expiry(wanted.expiry)
                 created = self.directory.define(event, key, definition, made, policy=own)
-                self._join(link, created, _kind(key), selector)
+                self._join(link, created, _kind(key), selector, made=True)
             case AttachAction.CHANGE_SHARING:
                 assert existing is not None  # noqa: S101
                 self.directory.share(existing, shared=definition.shared, by=made.user)
@@ -246,8 +247,11 @@ class SubscriptionService:
         subscription: Subscription,
         kind: LinkKind,
         selector: str | None = None,
+        *,
+        made: bool = False,
     ) -> None:
-        """Add the consumer at once; answer its attach when its subscription's event is durable."""
+        """Add the consumer at once; answer its attach when its subscription's event is durable. A
+        gateway is told that its link has `made` the subscription."""
         name = f"{link.connection.container}/{link.name}"
         link.owner = self._delivery.attach(subscription, link, name, kind, selector)
         self.ends.resumed(subscription)
@@ -264,7 +268,15 @@ class SubscriptionService:
                 topic, browser = subscription.definition.topic, kind is LinkKind.BROWSER
                 expiry = expiry_of(kind, subscription.dispatcher.policy)
                 durable = kind is LinkKind.DURABLE
-                termini.echo(link.proton, topic, presettled=browser, expiry=expiry, durable=durable)
+                more = (MADE,) if made and link.attach.relayed is not None else ()
+                termini.echo(
+                    link.proton,
+                    topic,
+                    presettled=browser,
+                    expiry=expiry,
+                    durable=durable,
+                    more=more,
+                )
                 link.offered_capabilities = attach_intent.offered(topic, outgoing=True)
                 link.open()
 

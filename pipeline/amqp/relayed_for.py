@@ -15,6 +15,8 @@ PREFIX = "distributary:"
 LOG, CONNECTION = f"{PREFIX}log", f"{PREFIX}connection"
 CONTAINER, USER, PEER = f"{PREFIX}container", f"{PREFIX}user", f"{PREFIX}peer"
 SOLE, DESIRED = f"{PREFIX}sole", f"{PREFIX}desired"
+#: Capability of a source in an owner's answer to a gateway: the link has made its subscription.
+MADE = f"{PREFIX}made"
 
 
 class RelayedFor(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from distributary.client.connection.link_terms import put_symbols
 from distributary.ingest.net import termini
 from distributary.ingest.net.link import Link
 from distributary.pipeline.amqp.performative import REDELIVER
-from distributary.pipeline.amqp.relayed_for import RelayedFor
+from distributary.pipeline.amqp.relayed_for import MADE, RelayedFor
 from distributary.pipeline.management.management_messages import NODE
 from distributary.pipeline.model.address import Kind, kind_of_topic, said_by
 from distributary.pipeline.model.policy import Expiry, Lifetime
@@ -53,11 +53,13 @@ class OwnerTerms(msgspec.Struct, frozen=True):
 
 
 class OwnerAnswer(msgspec.Struct, frozen=True):
-    """The owner's answer about the source of a consumer's link."""
+    """The owner's answer about the source of a consumer's link. `made`: the link has made its
+    subscription there."""
 
     expiry: Expiry
     durable: bool
     presettled: bool
+    made: bool
 
 
 def open_producer(session: Any, link: Link, terms: OwnerTerms) -> Any:
@@ -137,6 +139,7 @@ def consumer_answer(made: Any) -> OwnerAnswer:
         Expiry(termini.LIFETIMES[source.expiry_policy], source.timeout),
         source.durability != Terminus.NONDURABLE,
         settles == cproton.PN_SND_SETTLED,
+        MADE in termini.words_of(source.capabilities),
     )
 
 
