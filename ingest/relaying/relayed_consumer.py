@@ -9,6 +9,7 @@ Rule 3: the next owner doesn't know the deliveries of a lost owner. A message th
         while the client still holds it doesn't go to the client twice: the client's delivery stands
         for it, and an outcome that the client gave meanwhile is given at once. Tags of owners are
         sequences of their log, so a message is recognised by its tag.
+Rule 4: a browser that was shown a message ends with its owner: the next one would show it again.
 """
 
 from array import array
@@ -46,6 +47,7 @@ from distributary.pipeline.subscriptions.attach_intent import offered
 #: Bytes that a message is assumed to have until the first one came. It gives at least window / this
 #: credits; with fewer the owner would take a consumer of high priority for one without credit.
 FIRST_BYTES = 65_536
+_UNSEEN = "the owner of its log was lost, and with it what this browser has seen: browse anew"
 
 
 class _Part(msgspec.Struct, eq=False):
@@ -79,6 +81,7 @@ class RelayedConsumer(RetiringLink):
         self._window = max(window_bytes // FIRST_BYTES, 1)
         self._presettled = False
         self._next = 1  #: the number of the next message on the client's link
+        self._shown = False  #: some message has come
         self._waiting: deque[_Part] = deque()
         self._waiting_count = self.held_bytes = 0
         self._draining = False  #: the owner was asked to give credit back
@@ -128,7 +131,7 @@ class RelayedConsumer(RetiringLink):
         count = len(deliveries)
         if not count:
             return
-        first, self._next = self._next, self._next + count
+        first, self._next, self._shown = self._next, self._next + count, True
         numbers = range(first, first + count)
         if not self._presettled:
             self._of_owner.add(first, deliveries)
@@ -162,6 +165,8 @@ class RelayedConsumer(RetiringLink):
         return b"".join(parts), bytearray(new.tobytes()), left
 
     def _owner_lost(self) -> None:
+        if self._shown and self._terms.browses:
+            self._for_client(lambda: self._end(FORCED, _UNSEEN))
         for part in self._waiting if not self._presettled else ():
             self._of_owner.take(part.run)
         if not self._presettled:

@@ -196,8 +196,8 @@ class LakeRelays:
         elif len(logs) > 1:
             self._gather(link, attach, intent, logs)
         else:
-            topic, durable = _said(intent)
-            terms = OwnerTerms(attach, topic, self._for(link, logs[0]), durable)
+            topic, durable, browses = _said(intent)
+            terms = OwnerTerms(attach, topic, self._for(link, logs[0]), durable, browses)
             relayed = self._made(link, (self._session(link, logs[0]),), terms)
             link.owner = relayed
             relayed.begin()
@@ -209,7 +209,7 @@ class LakeRelays:
         fleet, optional = self._host.settings.fleet, isinstance(intent, BrowseSubscription)
         seconds = fleet.partition_look_ms / 1_000
         whole = GatheredConsumer(link, self._host.loop, len(logs), seconds, optional=optional)
-        topic, durable = _said(intent)
+        topic, durable, browses = _said(intent)
         window = max(fleet.window_bytes // len(logs), 1)
         link.owner = whole
         whole.gather(
@@ -218,7 +218,7 @@ class LakeRelays:
                     Place(whole, number),
                     link,
                     self._session(link, log),
-                    OwnerTerms(attach, topic, self._for(link, log), durable),
+                    OwnerTerms(attach, topic, self._for(link, log), durable, browses),
                     self._receivers,
                     self._works,
                     window,
@@ -379,11 +379,12 @@ class LakeRelays:
         self._looks.close()
 
 
-def _said(intent: AttachIntent) -> tuple[str | None, bool]:
-    """Return the link's topic as the log writes it, and whether the subscription is durable."""
+def _said(intent: AttachIntent) -> tuple[str | None, bool, bool]:
+    """Return the link's topic as the log writes it, whether the subscription is durable, and
+    whether the link browses."""
     match intent:
         case Produce(destination) | Browse(destination):
-            return destination.topic, False
+            return destination.topic, False, isinstance(intent, Browse)
         case Subscribe(key=key, definition=definition):
-            return definition.topic, key is not None and key.durable
-    return None, False
+            return definition.topic, key is not None and key.durable, False
+    return None, False, isinstance(intent, BrowseSubscription)

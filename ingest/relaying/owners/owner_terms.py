@@ -44,12 +44,14 @@ INT64 = (1 << 63) - 1
 class OwnerTerms(msgspec.Struct, frozen=True):
     """Terms of a relayed link: its client's attach, its topic as the log writes it (None: it has
     none), and the client it is for (`said`). `durable`: after a restart the owner still has the
-    subscription, under the same sequences."""
+    subscription, under the same sequences. `browses`: it is a browser, whose view no next owner
+    has."""
 
     attach: Attach
     topic: str | None
     said: RelayedFor
     durable: bool = False
+    browses: bool = False
 
 
 class OwnerAnswer(msgspec.Struct, frozen=True):
