@@ -221,18 +221,17 @@ class Subscription:
     # Outcomes.
 
     def settle(self, message: ReceivedMessage, state: int) -> None:
-        if message.epoch == self._epoch and message.delivery in self._seen:
-            self._seen.remove(message.delivery)
-            self._say(state, message.delivery)
+        if delivery := self._taken_from(message):
+            self._say(state, delivery)
             self._give_credit(1)
 
     def reject(self, message: ReceivedMessage, condition: str, description: str) -> None:
-        if self._mine(message):
-            pumping.reject(message.delivery.to_bytes(8, sys.byteorder), condition, description)
+        if delivery := self._mine(message):
+            pumping.reject(delivery.to_bytes(8, sys.byteorder), condition, description)
 
     def modify(self, message: ReceivedMessage, *, failed: bool, undeliverable: bool) -> None:
-        if self._mine(message):
-            _modify(message.delivery, failed=failed, undeliverable=undeliverable)
+        if delivery := self._mine(message):
+            _modify(delivery, failed=failed, undeliverable=undeliverable)
 
     def is_of(self, client: object) -> bool:
         """Whether this client made the subscription."""
@@ -240,21 +239,29 @@ class Subscription:
 
     def settle_in(self, message: ReceivedMessage, work: bytes) -> None:
         """Accept a message within a transaction. Raises RolledBack if it is the broker's again."""
-        if not self._mine(message):
+        if not (mine := self._mine(message)):
             raise RolledBack(f"a message of {self} isn't this consumer's any more")
-        delivery = _pointer(message.delivery)
+        delivery = _pointer(mine)
         put_transaction(delivery, work, _ACCEPTED)
         proton.pn_delivery_settle(delivery)
 
-    def _mine(self, message: ReceivedMessage) -> bool:
-        """Whether a message may have an outcome. If so, earlier outcomes are sent, and the caller
-        must give it one now."""
-        if message.epoch != self._epoch or message.delivery not in self._seen:
-            return False
-        self._seen.remove(message.delivery)
-        self._say_all()
-        self._give_credit(1)
-        return True
+    def _mine(self, message: ReceivedMessage) -> int:
+        """Return the delivery of a message that may have an outcome, else 0. Earlier outcomes are
+        sent then, and the caller must give it one now."""
+        if delivery := self._taken_from(message):
+            self._say_all()
+            self._give_credit(1)
+        return delivery
+
+    def _taken_from(self, message: ReceivedMessage) -> int:
+        """Take the delivery from a message that may have an outcome, and return it; else 0. A
+        message has it once: the engine uses its address again for a later message."""
+        delivery = message.delivery
+        if message.epoch != self._epoch or delivery not in self._seen:
+            return 0
+        self._seen.remove(delivery)
+        message.delivery = 0
+        return delivery
 
     def _say(self, state: int, *deliveries: int) -> None:
         if not self._outcomes or self._outcomes[-1][0] != state:

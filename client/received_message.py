@@ -45,7 +45,8 @@ class ReceivedMessage:
     __slots__ = ("__dict__", "_data", "_from", "delivery", "epoch")
 
     def __init__(self, origin: Settling, data: bytes, delivery: int, epoch: int) -> None:
-        """`delivery` is valid in one epoch of `origin`, from one connection to the next."""
+        """`delivery` is valid in one epoch of `origin`, from one connection to the next; 0 once the
+        message has an outcome."""
         self._from, self._data, self.delivery, self.epoch = origin, data, delivery, epoch
 
     def __repr__(self) -> str:
