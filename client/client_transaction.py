@@ -185,6 +185,7 @@ class Transaction:
         self._coordinator: Coordinator | None = None
         self._work = Work(b"")
         self._epoch = self._open = 0
+        self._ended = False
         self._error: ClientError | None = None
         self._quiet = asyncio.Event()
 
@@ -202,7 +203,7 @@ class Transaction:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        coordinator = self._within()
+        coordinator, self._ended = self._within(), True
         if kind is not None:
             self._work.over = True
             if coordinator.epoch == self._epoch:
@@ -218,7 +219,7 @@ class Transaction:
             if coordinator.epoch == self._epoch:
                 coordinator.roll_back(self._work.id)
             raise
-        self._check(coordinator)
+        self._check_epoch(coordinator)
         if self._error is not None:
             await coordinator.discharge(self._work.id, fail=True)
             raise RolledBack(f"the transaction didn't commit: {self._error}") from self._error
@@ -226,8 +227,8 @@ class Transaction:
 
     async def publish(self, address: str, body: Content = None) -> None:
         """Publish in the transaction. Returns when the window has room; whether the broker took the
-        message shows at the commit."""
-        self._check(self._within())
+        message shows at the commit. Raises RolledBack, InvalidRequest after the block's end."""
+        self._check()
         data = self._client.encoded(body)
         link = self._client.sender(address)
         self._open += 1
@@ -239,8 +240,8 @@ class Transaction:
 
     async def accept(self, message: ReceivedMessage) -> None:
         """Accept in the transaction. Raises RolledBack for a message that is the broker's again,
-        InvalidRequest for one of another client."""
-        self._check(self._within())
+        InvalidRequest for one of another client, and after the block's end."""
+        self._check()
         origin = message.origin
         assert isinstance(origin, Subscription)  # noqa: S101
         if not origin.is_of(self._client):
@@ -255,7 +256,16 @@ class Transaction:
             raise InvalidRequest("a transaction begins with `async with`")
         return self._coordinator
 
-    def _check(self, coordinator: Coordinator) -> None:
+    def _check(self) -> None:
+        coordinator = self._within()
+        if self._ended:
+            raise InvalidRequest(
+                "the transaction's block has ended, and nothing more can be part of it: ask the "
+                "client for another one"
+            )
+        self._check_epoch(coordinator)
+
+    def _check_epoch(self, coordinator: Coordinator) -> None:
         if coordinator.epoch != self._epoch:
             raise RolledBack(
                 "the connection was lost within the transaction: nothing of it is done"

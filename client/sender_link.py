@@ -3,7 +3,8 @@
 Rule 1: an entry is in `_waiting` or in `_sent`, never in both, until it has its outcome.
 Rule 2: at most a window of entries is here; further calls of `put` wait for room, in turn.
 Rule 3: if the connection is lost, sent entries wait again, in their order, and are sent anew with
-        the same ids; entries of a transaction fail with it.
+        the same ids; entries of a transaction fail with it, and so do calls of `put` for one.
+Rule 4: an entry over the limit that the broker has told fails alone: sent, it would end the link.
 """
 
 import asyncio
@@ -29,8 +30,10 @@ from distributary.pipeline.model.record_batch import RecordBatch
 
 #: Bytes of messages that one turn of the loop hands to the engine, so that other tasks can run.
 TURN_BYTES = 1 << 20
+_NO_LIMIT = 1 << 63
 #: A delivery's mark, any number but 0: the pump reports the outcomes of marked deliveries.
 _TOLD = 1
+_LOST = "the connection was lost within a transaction"
 _ACCEPTED = int(Descriptor.ACCEPTED)
 _NOT_ACCEPTED = {
     int(Descriptor.REJECTED): "rejected",
@@ -94,6 +97,7 @@ class SenderLink:
         self._wire: Wire | None = None
         self._link: Any = None
         self._number = 0  #: of the next message on this connection's link
+        self._most = _NO_LIMIT  #: bytes of a message that the broker takes
         self._waiting: deque[Entry] = deque()
         self._sent: dict[int, Entry] = {}
         self._count = self._bytes = 0
@@ -118,10 +122,14 @@ class SenderLink:
         if self.error is not None:
             raise self.error
         if self._turns or self._full:
+            wire = self._wire
             await self._turn()
             if self.error is not None:  # the link has ended since there was room
                 self._release(1, 0)
                 raise self.error
+            if entry.work is not None and self._wire is not wire:
+                self._release(1, 0)
+                raise RolledBack(_LOST)
         else:
             self._count += 1
         self._bytes += len(entry.data)
@@ -167,7 +175,8 @@ class SenderLink:
         return self._link
 
     def opened(self) -> None:
-        """Do nothing: the broker gives credit unasked."""
+        """Take the broker's limit of a message; it gives credit unasked."""
+        self._most = int(proton.pn_link_remote_max_message_size(self._link)) or _NO_LIMIT
 
     def received(self, received: Received) -> None:
         """Do nothing: a sender receives no messages."""
@@ -184,6 +193,9 @@ class SenderLink:
             count = min(len(waiting), int(proton.pn_link_credit(self._link)))
             if count <= 0:
                 return
+            if len(waiting[0].data) > self._most:
+                self._fail_too_large(waiting.popleft())
+                continue
             if work is not None:
                 room -= self._send_in_transaction(waiting.popleft(), work)
             else:
@@ -192,12 +204,15 @@ class SenderLink:
             self._wire.touch(self)
 
     def _send_run(self, most: int, room: int) -> int:
-        """Send the first waiting entries, up to one of a transaction, in one call; return their
-        bytes."""
+        """Send the first waiting entries, up to one of a transaction or one that is too large, in
+        one call; return their bytes."""
         waiting, sent, first = self._waiting, self._sent, self._number
         number, size, parts, offsets = first, 0, [], array("i", (0,))
-        while number - first < most and size < room and waiting and waiting[0].work is None:
-            entry = waiting.popleft()
+        while number - first < most and size < room and waiting:
+            entry = waiting[0]
+            if entry.work is not None or len(entry.data) > self._most:
+                break
+            waiting.popleft()
             sent[number] = entry
             number += 1
             size += len(entry.data)
@@ -244,8 +259,7 @@ class SenderLink:
         gone = [entry for entry in self._waiting if entry.work]
         if gone:
             self._waiting = deque(entry for entry in self._waiting if not entry.work)
-            error = RolledBack("the connection was lost within a transaction")
-            self._fail_entries(gone, error)
+            self._fail_entries(gone, RolledBack(_LOST))
 
     def close(self) -> None:
         """End the link; the caller makes sure that it is idle."""
@@ -265,6 +279,11 @@ class SenderLink:
         self._sent.clear()
         self._waiting.clear()
         self._fail_entries(here, error)
+
+    def _fail_too_large(self, entry: Entry) -> None:
+        text = f"it has {len(entry.data)} bytes, and the broker takes {self._most} at most"
+        condition = "amqp:link:message-size-exceeded"
+        self._fail_entries([entry], NotAccepted(str(self.node), "rejected", condition, text))
 
     def _fail_entries(self, entries: list[Entry], error: ClientError) -> None:
         for entry in entries:

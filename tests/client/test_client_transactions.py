@@ -188,3 +188,51 @@ def test_a_transaction_is_used_once(gateway: Gateway, topic: str) -> None:
                     pass
 
     run(play())
+
+
+def test_nothing_is_part_of_a_transaction_after_its_end(gateway: Gateway, topic: str) -> None:
+    """What is published or accepted in one that is over raises at once, and disturbs no other work
+    on the same links."""
+    queue = f"queue://{topic}"
+
+    async def play() -> None:
+        async with at(gateway) as client, client.consume(queue) as incoming:
+            async with client.transaction() as work:
+                await work.publish(queue, "in it")
+            message = await anext(incoming)
+            with pytest.raises(InvalidRequest, match="ended"):
+                await work.publish(queue, "late")
+            with pytest.raises(InvalidRequest, match="ended"):
+                await work.accept(message)
+            await client.publish(queue, "beside it")
+            await message.accept()
+            assert await bodies(incoming, 1) == ["beside it"]
+            await nothing_more(client, incoming, queue)
+
+    run(play())
+
+
+def test_a_publish_that_waits_for_room_fails_with_its_transaction(
+    gateway: Gateway, topic: str
+) -> None:
+    """The connection is lost before the message has room: it isn't sent over the next connection,
+    where its transaction is unknown and would end the link of others."""
+    queue = f"queue://{topic}"
+
+    async def play() -> None:
+        async with at(gateway, window_messages=1) as client, client.consume(queue) as outgoing:
+            with pytest.raises(RolledBack):  # noqa: PT012 (the block is what raises)
+                async with client.transaction() as work:
+                    beside = asyncio.create_task(client.publish(queue, "beside it"))
+                    await asyncio.sleep(0)
+                    late = asyncio.create_task(work.publish(queue, "late"))
+                    await asyncio.sleep(0)
+                    client.drop()
+                    await beside
+                    with pytest.raises(RolledBack):
+                        await late
+                    await client.publish(queue, "after it")
+            assert await bodies(outgoing, 2) == ["beside it", "after it"]
+            await nothing_more(client, outgoing, queue)
+
+    run(play())
