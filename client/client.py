@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -16,11 +15,11 @@ from distributary.client.connection.client_errors import (
     ClientClosed,
     ClientError,
     ConnectionFailed,
-    LoginRefused,
 )
 from distributary.client.connection.client_settings import ClientSettings, defaults
 from distributary.client.connection.dialing import Dialing
 from distributary.client.connection.link_terms import Node, SourceTerms
+from distributary.client.connection.reconnecting import Reconnecting
 from distributary.client.connection.server_url import Files, Server, server_of
 from distributary.client.connection.wire import ClientLink, Wire
 from distributary.client.outgoing_message import Content, Encoded, Message, encoded, encoded_body
@@ -30,9 +29,6 @@ from distributary.client.sender_link import SenderLink
 from distributary.pipeline.errors import InvalidRequest
 
 _log = logging.getLogger("distributary.client")
-
-#: Seconds after which the loss of a connection restarts the waits between attempts at the first.
-_GOOD_SECONDS = 1.0
 
 
 def connect(
@@ -68,6 +64,10 @@ def connect(
     return Client(servers, container_id, settings)
 
 
+def _attach(wire: Wire, link: ClientLink) -> None:
+    wire.attach(link, link.name if isinstance(link, Subscription) else "")
+
+
 class Client:
     """A client, made by `connect`, used as a context, on one event loop. Operations wait while
     there is no connection. Raises ClientError, each one sentence."""
@@ -79,6 +79,7 @@ class Client:
         self._own_id = bool(container_id)
         self.container_id = container_id or f"distributary-{uuid.uuid4().hex[:12]}"
         self._dialing = Dialing(servers, self.container_id, settings.connection)
+        self._reconnecting = Reconnecting(self._dialing, settings.reconnect)
         self._wire: Wire | None = None
         self._links: dict[ClientLink, None] = {}
         self._senders: dict[str, SenderLink] = {}
@@ -232,7 +233,6 @@ class Client:
         messages (`flush`), and close the connection."""
         if self._error is not None and self._wire is None:
             return
-        wire, supervisor = self._wire, self._supervisor
         if self._replies is not None:
             await self._replies.close()
         subscriptions = [link for link in self._links if isinstance(link, Subscription)]
@@ -240,23 +240,27 @@ class Client:
             await link.close()
         try:
             async with asyncio.timeout(self._settings.connection.close_seconds):
-                if flush and wire is not None:
+                if flush and self._wire is not None:
                     await asyncio.gather(*(link.flush() for link in self._senders.values()))
                     await asyncio.gather(*(link.left() for link in subscriptions))
                 self._error = self._error or ClientClosed("the client is closed")
-                if wire is not None:
+                if (wire := self._wire) is not None:  # another one, if one was lost meanwhile
                     wire.close()
                     await asyncio.shield(wire.lost)
         except TimeoutError:
             pass
         finally:
             self._fail(ClientClosed("the client is closed"))
-            if wire is not None:
-                wire.abort(ClientClosed("the client is closed"))
-            if supervisor is not None:
-                supervisor.cancel()
-                with suppress(asyncio.CancelledError):
-                    await supervisor
+            await self._end()
+
+    async def _end(self) -> None:
+        """Stop connecting, and drop the connection that there is."""
+        if (supervisor := self._supervisor) is not None:
+            supervisor.cancel()
+            with suppress(asyncio.CancelledError):
+                await supervisor
+        if (wire := self._wire) is not None:
+            wire.abort(ClientClosed("the client is closed"))
 
     # Operations of publishers, subscriptions and transactions.
 
@@ -291,10 +295,7 @@ class Client:
 
     def attach(self, link: ClientLink) -> None:
         """Attach a link on this connection and on each later one. Raises ClientError."""
-        if self._error is not None:
-            raise self._error
-        if self._supervisor is None:
-            raise InvalidRequest("a client connects with `async with connect(...) as client`")
+        self._check()
         self._links = dict.fromkeys(one for one in self._links if one.error is None)
         if isinstance(link, Subscription):
             others = (one for one in self._links if isinstance(one, Subscription))
@@ -302,12 +303,21 @@ class Client:
                 raise InvalidRequest(f"subscription {link.name} has its one consumer already")
         self._links[link] = None
         if self._wire is not None and self._wire.alive:
-            self._wire.attach(link)
+            _attach(self._wire, link)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._supervisor is None:
+            raise InvalidRequest("a client connects with `async with connect(...) as client`")
 
     def detach(self, link: Subscription, *, closed: bool) -> None:
         """Detach a subscription's link; `closed` ends the subscription at the broker, too."""
-        if self._links.pop(link, 0) is None and self._wire is not None and link.link is not None:
-            self._wire.forget(link.link, closed=closed)
+        if self._links.pop(link, 0) is None and self._wire is not None:
+            if link.link is not None:
+                self._wire.forget(link.link, closed=closed)
+            else:
+                self._wire.names.withdraw(link.name)
 
     def encoded(self, body: Content) -> bytes:
         """Return the bytes of a message with an id of its own. Raises InvalidRequest."""
@@ -348,8 +358,7 @@ class Client:
 
     async def _supervise(self, wire: Wire) -> None:
         """Connect again whenever the connection is lost, for `give_up_seconds`."""
-        settings, loop = self._settings.reconnect, asyncio.get_running_loop()
-        wait = settings.first_ms
+        loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
             reason = await asyncio.shield(wire.lost)
@@ -357,34 +366,18 @@ class Client:
             if self._error is not None:
                 return
             _log.warning("%s", reason)
-            if loop.time() - began > _GOOD_SECONDS:
-                wait = settings.first_ms
-            lost_at = loop.time()
-            while self._wire is None:
-                if loop.time() - lost_at >= settings.give_up_seconds:
-                    self._fail(self._given_up(reason))
-                    return
-                await asyncio.sleep(wait / 1_000 * (1 - settings.jitter * random.random()))  # noqa: S311 (spreads clients)
-                wait = min(2 * wait, settings.longest_ms)
-                try:
-                    self._wire = wire = await self._dialing.dial()
-                except LoginRefused as error:
-                    self._fail(error)
-                    return
-                except ClientError as error:
-                    reason = error
+            try:
+                wire = await self._reconnecting.again(wire.server, loop.time() - began, reason)
+            except ClientError as error:
+                self._fail(error)
+                return
+            self._wire = wire
             _log.info("connected again to %s", wire)
             for link in tuple(self._links):
                 if link.error is None:
-                    wire.attach(link)
+                    _attach(wire, link)
                 else:
                     del self._links[link]
-
-    def _given_up(self, reason: ClientError) -> ClientError:
-        seconds = self._settings.reconnect.give_up_seconds
-        if not seconds:
-            return reason
-        return ConnectionFailed(f"{reason}; given up after {seconds:g} s")
 
     def _fail(self, error: ClientError) -> None:
         self._error = self._error or error

@@ -49,6 +49,12 @@ def _told_in(state: Any) -> tuple[str, str]:
     return found[0] or "", found[1] or ""
 
 
+def too_large(most: int) -> tuple[str, str]:
+    """Return condition and description for a received message over the limit."""
+    text = f"a message is larger than {most} bytes (connection.message_bytes_max)"
+    return "amqp:link:message-size-exceeded", text
+
+
 def hung_up(url: str, error: Exception | None, plain: bool) -> str:
     """Return the sentence for a lost connection; `plain`: before its login, and without TLS."""
     if plain:

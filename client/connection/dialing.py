@@ -4,9 +4,16 @@ import asyncio
 import os
 import socket
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
-from distributary.client.connection.client_errors import ClientClosed, ClientError, ConnectionFailed
+from distributary.client.connection.client_errors import (
+    ClientClosed,
+    ClientError,
+    ConnectionFailed,
+    LoginRefused,
+)
 from distributary.client.connection.client_settings import ConnectionSettings
 from distributary.client.connection.server_url import Server
 from distributary.client.connection.wire import Wire
@@ -20,22 +27,33 @@ class Dialing:
     container: str
     settings: ConnectionSettings
 
-    async def dial(self) -> Wire:
-        """Return an open connection. Raises the first server's ClientError where none answers."""
-        first: ClientError | None = None
+    async def dial(self, last: Server | None = None, seconds: float = inf) -> Wire:
+        """Return an open connection: to `last`, the server of the connection before, or to the next
+        one that answers, each tried for its part of `seconds`. Raises a ClientError where none
+        answers: the first server's; after a `last` one LoginRefused only if all refuse the
+        login."""
+        until = asyncio.get_running_loop().time() + seconds
+        said: ClientError | None = None
         try:
-            for server in self.servers:
+            for left, server in self._in_turn(last):
+                part = (until - asyncio.get_running_loop().time()) / left
                 try:
-                    return await self._dial(server)
+                    return await self._dial(server, min(self.settings.open_seconds, part))
                 except ClientError as error:
-                    first = first or error
-            assert first is not None  # noqa: S101
-            raise first
+                    if said is None or (last is not None and isinstance(said, LoginRefused)):
+                        said = error
+            assert said is not None  # noqa: S101
+            raise said
         finally:
-            del first  # an error and the frame that raises it would keep each other alive
+            del said  # an error and the frame that raises it would keep each other alive
 
-    async def _dial(self, server: Server) -> Wire:
-        seconds = self.settings.open_seconds
+    def _in_turn(self, last: Server | None) -> Iterator[tuple[int, Server]]:
+        """Yield each server, and how many are left with it, from `last` on."""
+        at = self.servers.index(last) if last is not None else 0
+        turn = self.servers[at:] + self.servers[:at]
+        return zip(range(len(turn), 0, -1), turn, strict=True)
+
+    async def _dial(self, server: Server, seconds: float) -> Wire:
         wire = Wire(server, self.container, self.settings)
         name = server.host if server.tls else None
         try:
@@ -68,8 +86,9 @@ def _failed(server: Server, error: BaseException, seconds: float) -> ClientError
             return ConnectionFailed(f"{server.url} doesn't speak TLS, or not with this certificate "
                                     f"({error}): without TLS it is amqp://")  # fmt: skip
         case TimeoutError():
+            said = f"{round(seconds, 3):g} s"
             return ConnectionFailed(f"no server answers at {server.url}: the listener there hasn't "
-                                    f"opened an AMQP connection within {seconds:g} s")  # fmt: skip
+                                    f"opened an AMQP connection within {said}")  # fmt: skip
         case socket.gaierror():
             return ConnectionFailed(f"no server answers at {server.url}: {error.strerror}")
         case ValueError():  # of the resolver, or of TLS

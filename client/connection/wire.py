@@ -17,7 +17,8 @@ from cproton import lib as proton
 from distributary.client.connection import engine_objects
 from distributary.client.connection.client_errors import ClientError, ConnectionFailed, Refused
 from distributary.client.connection.client_settings import ConnectionSettings
-from distributary.client.connection.conditions import hung_up, tell, told, will_close
+from distributary.client.connection.conditions import hung_up, tell, told, too_large, will_close
+from distributary.client.connection.link_names import LinkNames
 from distributary.client.connection.login import Login
 from distributary.client.connection.server_url import Server
 from distributary.ingest.native import pump as pumping
@@ -63,7 +64,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def __init__(self, server: Server, container: str, settings: ConnectionSettings) -> None:
         self._loop = asyncio.get_running_loop()
-        self._server, self._settings = server, settings
+        self.server, self._settings = server, settings
         self._login: Login | None = Login(server, settings.scram_iterations_max)
         self._socket: asyncio.Transport | None = None
         # A view: TLS slices it for each record, and a slice of a bytearray would be a copy.
@@ -71,6 +72,7 @@ class Wire(asyncio.BufferedProtocol):
         self._pump = Pump(settings.message_bytes_max)
         self._pump.columns.late = self._pump.columns.reasons = True
         self._links: dict[int, ClientLink] = {}
+        self.names = LinkNames[ClientLink]()
         self._sessions = engine_objects.EngineSessions()
         self._dirty: dict[ClientLink, None] = {}
         self._watching: dict[engine_objects.Watching, None] = {}
@@ -86,7 +88,7 @@ class Wire(asyncio.BufferedProtocol):
         self.outgoing = Outgoing(self._pump, address(self._transport), address(self._collector))
 
     def __str__(self) -> str:
-        return self._server.url
+        return self.server.url
 
     # The socket's side.
 
@@ -134,8 +136,8 @@ class Wire(asyncio.BufferedProtocol):
         self.alive, self._socket = False, None  # a TLS transport refers to this protocol
         if self._timer is not None:
             self._timer.cancel()
-        plain = self._login is not None and self._server.tls is None
-        reason = self._reason or ConnectionFailed(hung_up(self._server.url, error, plain))
+        plain = self._login is not None and self.server.tls is None
+        reason = self._reason or ConnectionFailed(hung_up(self.server.url, error, plain))
         links, self._links = self._links, {}
         for link in links.values():
             link.lost()
@@ -170,10 +172,11 @@ class Wire(asyncio.BufferedProtocol):
 
     # Links.
 
-    def attach(self, link: ClientLink) -> None:
-        """Make a link on this connection; if it is lost, the next connection makes it."""
-        if self.alive:
-            self._links[address(link.make(self))] = link
+    def attach(self, link: ClientLink, name: str = "") -> None:
+        """Make a link here, when its `name` is free; if it is lost, the next connection does."""
+        if self.alive and not self.names.waits(link, name):
+            self._links[made := address(link.make(self))] = link
+            self.names.take(made, name)
             self.touch(link)
 
     def forget(self, pointer: Any, *, closed: bool) -> None:
@@ -258,7 +261,7 @@ class Wire(asyncio.BufferedProtocol):
             self.opened.set_result(None)
         broken = proton.pn_transport_condition(self._transport)
         if proton.pn_condition_is_set(broken) and not self._closing:
-            self._refuse(f"the connection to {self._server.url} broke", broken)
+            self._refuse(f"the connection to {self.server.url} broke", broken)
         self.flush()
 
     def _passed(self) -> None:
@@ -286,10 +289,9 @@ class Wire(asyncio.BufferedProtocol):
         if not self.alive:
             return
         due = proton.pn_transport_tick(self._transport, int(monotonic() * 1_000))
-        condition = proton.pn_transport_condition(self._transport)
-        if proton.pn_condition_is_set(condition):
+        if proton.pn_condition_is_set(proton.pn_transport_condition(self._transport)):
             silent = f"{self._settings.idle_timeout_ms / 1_000:g} s"
-            self.abort(ConnectionFailed(f"{self._server.url} has sent nothing for {silent}"))
+            self.abort(ConnectionFailed(f"{self.server.url} has sent nothing for {silent}"))
             return
         self.write()
         seconds = max(due / 1_000 - monotonic(), 0.01) if due else 1.0
@@ -339,15 +341,12 @@ class Wire(asyncio.BufferedProtocol):
         """End the link that received a message over the limit."""
         pumping.discard(self._pump.stopped_link, self._pump.stopped_delivery)
         proton.pn_collector_pop(self._collector)
-        link = self._links.get(self._pump.stopped_link)
-        if link is not None:
-            most = self._settings.message_bytes_max
-            condition = "amqp:link:message-size-exceeded"
-            text = f"a message is larger than {most} bytes (connection.message_bytes_max)"
+        if (link := self._links.get(self._pump.stopped_link)) is not None:
+            why = too_large(self._settings.message_bytes_max)
             pointer = cproton.ffi.cast("pn_link_t *", self._pump.stopped_link)
-            tell(proton.pn_link_condition(pointer), condition, text)
+            tell(proton.pn_link_condition(pointer), *why)
             self.forget(pointer, closed=False)
-            link.fail(Refused("the link was ended by this side", condition, text))
+            link.fail(Refused("the link was ended by this side", *why))
 
     def _event(self, kind: int, event: Any) -> None:
         match kind:
@@ -364,8 +363,7 @@ class Wire(asyncio.BufferedProtocol):
             case proton.PN_LINK_REMOTE_CLOSE | proton.PN_LINK_REMOTE_DETACH:
                 self._detached(proton.pn_event_link(event))
             case proton.PN_LINK_FLOW:
-                link = self._links.get(address(proton.pn_event_link(event)))
-                if link is not None:
+                if (link := self._links.get(address(proton.pn_event_link(event)))) is not None:
                     self._dirty[link] = None
 
     def _closed(self, condition: Any) -> None:
@@ -396,5 +394,7 @@ class Wire(asyncio.BufferedProtocol):
             self._dirty.pop(link, None)
             why = told(proton.pn_link_remote_condition(pointer))
             proton.pn_link_close(pointer)
-            link.fail(Refused(f"{self._server.url} ended the link to {link}", *why))
+            link.fail(Refused(f"{self.server.url} ended the link to {link}", *why))
         proton.pn_link_free(pointer)
+        for waiting in self.names.ended(address(pointer)):
+            self.attach(*waiting)

@@ -236,7 +236,7 @@ def test_a_connection_that_was_good_begins_the_waits_anew(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it was lost before: a gateway that is upgraded each month is no broken one."""
-    monkeypatch.setattr("distributary.client.client._GOOD_SECONDS", 0.0)
+    monkeypatch.setattr("distributary.client.connection.reconnecting._GOOD_SECONDS", 0.0)
     losses = 7
 
     async def play() -> float:

@@ -3,10 +3,11 @@
 import asyncio
 from contextlib import suppress
 
+import pytest
 from async_client import at, nothing_more, run, taken
 from gateway_process import Gateway
 
-from distributary.client import Client, ClientError, ReceivedMessage, Subscription
+from distributary.client import Client, ClientClosed, ClientError, ReceivedMessage, Subscription
 
 
 async def leaving(client: Client, topic: str) -> tuple[Subscription, ReceivedMessage]:
@@ -104,3 +105,41 @@ def test_a_request_of_a_lost_connection_names_the_queue_of_the_next(
             return [before.body, after.body]
 
     assert run(play()) == ["before", "after"]
+
+
+def test_a_name_is_attached_again_when_it_is_free(
+    gateway: Gateway, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A subscription that was just closed is consumed again over the same connection; one that is
+    closed while it waits for the name is never attached."""
+
+    async def play() -> None:
+        async with at(gateway, container_id=topic) as client:
+            for n in range(3):
+                async with client.subscribe(topic, topic=topic, shared=False) as own:
+                    await client.publish(topic, n)
+                    assert (await taken(own, 1))[0].body == n
+                waits = client.subscribe(topic, topic=topic, shared=False)
+                waiting = asyncio.create_task(waits.begin())
+                await asyncio.sleep(0)
+                await waits.close()
+                with pytest.raises(ClientClosed):
+                    await waiting
+
+    run(play())
+    assert not caplog.records
+
+
+def test_a_close_ends_the_connection_that_came_meanwhile(gateway: Gateway, topic: str) -> None:
+    """A connection is lost while the close waits for outcomes: they come over the next one, which
+    is then closed, too."""
+
+    async def play() -> None:
+        async with at(gateway) as client:
+            late = asyncio.create_task(client.publish(topic, "late"))
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_soon(client.drop)
+        await late
+        assert not client.connected
+
+    run(play())
