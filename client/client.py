@@ -18,8 +18,9 @@ from distributary.client.connection.client_errors import (
 )
 from distributary.client.connection.client_settings import ClientSettings, defaults
 from distributary.client.connection.dialing import Dialing
-from distributary.client.connection.link_terms import Node, SourceTerms
+from distributary.client.connection.link_terms import Node, SourceTerms, check_name
 from distributary.client.connection.reconnecting import Reconnecting
+from distributary.client.connection.sendable import check_text
 from distributary.client.connection.server_url import Files, Server, server_of
 from distributary.client.connection.wire import ClientLink, Wire
 from distributary.client.outgoing_message import Content, Encoded, Message, encoded, encoded_body
@@ -53,6 +54,7 @@ def connect(
     of the other arguments are in `conf/client.toml`. The first connection is tried once; a lost
     connection is tried again for `give_up_seconds` (0: not at all). Raises InvalidRequest.
     """
+    check_text("a container id", container_id)
     files = Files(*(Path(one) if one else None for one in (ca, certificate, key)))
     servers = tuple(server_of(one, user, password, files) for one in (url, *others))
     settings = defaults().having(
@@ -129,7 +131,9 @@ class Client:
         """Return a durable subscription to a topic: it is owed all messages that are published
         after its creation, until it is ended (`Subscription.unsubscribe`). If `shared`, all clients
         may consume it by its name; else it belongs to this client, by its container id, and has one
-        consumer at a time. Raises InvalidRequest for a queue, which keeps its messages itself."""
+        consumer at a time. Raises InvalidRequest for a queue, which keeps its messages itself, and
+        for a name that no link can have."""
+        check_name(name, shared=shared)
         node = Node.of(topic if "://" in topic else f"topic://{topic}")
         if node.kind == "queue":
             raise InvalidRequest(
@@ -178,6 +182,7 @@ class Client:
             )
         name = f"consumer-{uuid.uuid4().hex[:12]}"
         if shared:
+            check_name(shared, shared=True)
             word = f"{shared}|global-volatile"
             name = f"{word}{self._number(word)}"
         terms = SourceTerms(
@@ -198,6 +203,7 @@ class Client:
     ) -> ReceivedMessage:
         """Publish with an address for the answer, and return the answer. Raises TimeoutError, and
         ConnectionFailed where the connection is lost meanwhile: the answer can't come then."""
+        self._check()
         if self._replies is None or self._replies.error is not None:
             self._replies = Replies(self, self._settings.consumer.prefetch)
         async with asyncio.timeout(seconds):
@@ -214,7 +220,7 @@ class Client:
         """Answer a request. Raises InvalidRequest for a message that wants no answer."""
         if not request.reply_to:
             raise InvalidRequest(f"{request!r} names no address for an answer")
-        asked = request.correlation_id or request.id
+        asked = request.id if request.correlation_id is None else request.correlation_id
         data = self._encoded_as(body, self._made_id(), correlation_id=asked)
         await publish_once(self.sender(request.reply_to), data)
 

@@ -84,7 +84,10 @@ def encoded_body(body: Plain, made_id: str) -> bytes:
     identifier = made_id.encode()
     size = len(identifier)
     head = (_PROPERTIES, _LIST8, (size + 3).to_bytes(), b"\1", _STR8, size.to_bytes(), identifier)
-    return b"".join((_DURABLE, *head, *_body(body)))
+    try:
+        return b"".join((_DURABLE, *head, *_body(body)))
+    except (ValueError, OverflowError) as error:
+        raise _unwritten(error) from None
 
 
 def encoded(message: Message, made_id: str) -> bytes:
@@ -92,7 +95,11 @@ def encoded(message: Message, made_id: str) -> bytes:
     try:
         return _encoded(message, made_id)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise InvalidRequest(f"the message can't be written: {error}") from None
+        raise _unwritten(error) from None
+
+
+def _unwritten(error: Exception) -> InvalidRequest:
+    return InvalidRequest(f"the message can't be written: {error}")
 
 
 def _encoded(message: Message, made_id: str) -> bytes:

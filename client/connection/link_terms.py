@@ -7,6 +7,7 @@ from typing import Any
 import cproton
 from cproton import lib as proton
 
+from distributary.client.connection.sendable import check_text
 from distributary.pipeline.errors import InvalidRequest
 
 #: The selector filter (the number of `apache.org:selector-filter:string`), under JMS's key.
@@ -34,10 +35,21 @@ class Node:
         if not found.address:
             raise InvalidRequest(f"'{address}' is no address: say orders, topic://orders or "
                                  "queue://jobs")  # fmt: skip
+        check_text("an address", address)
         return found
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.address}" if self.kind else self.address
+
+
+def check_name(name: str, *, shared: bool) -> None:
+    """Raise InvalidRequest for a name that the broker would take for another one: the name of a
+    shared subscription is a link's name up to the first `|`."""
+    if not name or (shared and "|" in name):
+        raise InvalidRequest(
+            f"'{name}' can't be the name of a subscription: it has 1 character at least, and no | "
+            "where it is shared"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,11 @@ class SourceTerms:
     shared: bool = False
     browse: bool = False
     selector: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise InvalidRequest for what can't be sent."""
+        check_text("a subscription's name", self.name)
+        check_text("a selector", self.selector)
 
 
 def open_sender(session: Any, name: str, node: Node, answers: str) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from distributary.client.connection.sendable import check_text
 from distributary.pipeline.errors import InvalidRequest
 
 #: Ports of AMQP without and with TLS (IANA).
@@ -68,9 +69,10 @@ def server_of(url: str, user: str, password: str, files: Files) -> Server:
     """Parse a URL or `host:port`. Raises InvalidRequest, never with a password in it."""
     whole = url if "://" in url else f"{'amqps' if files.any else 'amqp'}://{url}"
     try:
+        whole.encode()
         parts = urlsplit(whole)
         port = parts.port
-    except ValueError:  # brackets that hold no address, or no number of a port
+    except ValueError:  # no UTF-8, brackets that hold no address, or no number of a port
         port, parts = -1, urlsplit("")
     secure = parts.scheme == "amqps"
     right = parts.scheme in ("amqp", "amqps") and parts.hostname and port != -1
@@ -85,6 +87,8 @@ def server_of(url: str, user: str, password: str, files: Files) -> Server:
         raise InvalidRequest(f"files for TLS are given, and {whole.partition('://')[0]}:// has no "
                              "TLS: say amqps://")  # fmt: skip
     user, password = (user, password) if user else _login(parts.username, parts.password)
+    check_text("a user", user)
+    check_text("a password", password, secret=True)
     return Server(
         str(parts.hostname),
         port or (TLS_PORT if secure else PORT),

@@ -186,6 +186,45 @@ def test_wrong_arguments_are_sentences(tmp_path: Path) -> None:
         connect("amqp://host", prefetch=0)
 
 
+def test_a_name_is_one_subscriptions(gateway: Gateway, topic: str) -> None:
+    """A shared subscription's name ends at a `|` for the broker: two names would be one."""
+
+    async def play() -> None:
+        async with at(gateway, container_id=topic) as client:
+            for name in ("billing|eu", ""):
+                with pytest.raises(InvalidRequest, match="name"):
+                    client.subscribe(name, topic=topic)
+            with pytest.raises(InvalidRequest, match="name"):
+                client.consume(topic, shared="billing|eu")
+            async with client.subscribe("billing|eu", topic=topic, shared=False) as own:
+                await own.unsubscribe()
+
+    run(play())
+
+
+@pytest.mark.parametrize("wrong", ["no UTF-8: \udcff", "orders\0"])
+def test_texts_that_cannot_be_sent_are_sentences(gateway: Gateway, topic: str, wrong: str) -> None:
+    """The engine would end a text at a NUL, and fail at half of a pair for all links."""
+    for words in ({"user": wrong}, {"user": "u", "password": wrong}, {"container_id": wrong}):
+        with pytest.raises(InvalidRequest, match="can't be"):
+            at(gateway, **words)
+
+    async def play() -> None:
+        async with at(gateway, container_id=topic) as client:
+            for made in (
+                lambda: client.publisher(wrong),
+                lambda: client.consume(f"queue://{wrong}"),
+                lambda: client.consume(topic, shared=wrong),
+                lambda: client.consume(topic, selector=f"a = '{wrong}'"),
+                lambda: client.subscribe(wrong, topic=topic, shared=False),
+            ):
+                with pytest.raises(InvalidRequest, match="can't be"):
+                    made()
+            await client.publish(topic, "and on")
+
+    run(play())
+
+
 def test_a_client_is_a_context(gateway: Gateway, topic: str) -> None:
     """Operations outside of the context raise a sentence; a client can be used once."""
 
@@ -413,7 +452,9 @@ def test_a_connection_that_is_lost_makes_no_link(tmp_path: Path) -> None:
         run(work())
 
 
-@pytest.mark.parametrize("url", ["amqp://[::1", "[x]:1", "amqp://me:secret@[::1", "amqp://h:x"])
+@pytest.mark.parametrize(
+    "url", ["amqp://[::1", "[x]:1", "amqp://me:secret@[::1", "amqp://h:x", "\udcff"]
+)
 def test_a_url_that_names_nothing_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest, match="is no broker's URL") as refused:
         server_of(url, "", "", Files())

@@ -8,7 +8,7 @@ from async_client import Nobody, at, run, taken
 from gateway_process import Gateway
 
 from distributary.client import InvalidRequest, Message, ReceivedMessage, Typed
-from distributary.client.outgoing_message import encoded
+from distributary.client.outgoing_message import encoded, encoded_body
 from distributary.pipeline.codec.amqp_types import Symbol
 from distributary.pipeline.codec.sections import decode
 
@@ -107,6 +107,15 @@ def test_what_cannot_be_written_is_a_sentence(wrong: Message) -> None:
     """Before anything goes."""
     with pytest.raises(InvalidRequest, match=r"."):
         encoded(wrong, "id")
+
+
+def test_a_text_that_cannot_be_written_is_a_sentence() -> None:
+    """A body alone, as in a message."""
+    half = "half of a pair: \ud800"
+    with pytest.raises(InvalidRequest, match="can't be written"):
+        encoded_body(half, "id")
+    with pytest.raises(InvalidRequest, match="can't be written"):
+        encoded(Message(body=half), "id")
 
 
 def test_typed_numbers_have_their_types() -> None:
