@@ -4,7 +4,7 @@ import asyncio
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from distributary.client.connection.client_errors import ClientError
+from distributary.client.connection.client_errors import ClientClosed, ClientError
 from distributary.client.outgoing_message import Content
 from distributary.client.sender_link import Entry, Once, SenderLink
 
@@ -21,13 +21,14 @@ class Encoding(Protocol):
 class Publisher:
     """A publisher, `async with client.publisher("orders") as orders`: `send` returns when the
     message has room in the window. The block's end, and each `flush`, wait until all sent messages
-    are accepted, or raise the first error."""
+    are accepted, or raise the first error. After the block `send` raises ClientClosed."""
 
     def __init__(self, client: Encoding, link: SenderLink) -> None:
         self._client, self._link = client, link
         self._open = 0
         self._error: ClientError | None = None
         self._quiet = asyncio.Event()
+        self._closed = False
         #: Messages that were accepted.
         self.count = 0
         link.users += 1
@@ -45,11 +46,14 @@ class Publisher:
             if kind is None:
                 await self.flush()
         finally:
-            self._link.users -= 1
+            self._link.users -= not self._closed  # the client may close a link without users
+            self._closed = True
 
     async def send(self, body: Content = None) -> None:
         """Publish, and wait only for room in the window. Raises an earlier message's error, each
         error once."""
+        if self._closed:
+            raise ClientClosed(f"the publisher to {self._link} is closed")
         if self._error is not None:
             self._raise()
         entry = Entry(self._client.encoded(body), self)

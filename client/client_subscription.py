@@ -89,7 +89,11 @@ class Subscription:
         return self.address
 
     async def __aenter__(self) -> Self:
-        await self.begin()
+        try:
+            await self.begin()
+        except BaseException:  # a block that isn't entered has no end, where it would be closed
+            await self.close()
+            raise
         return self
 
     async def __aexit__(

@@ -143,3 +143,38 @@ def test_a_close_ends_the_connection_that_came_meanwhile(gateway: Gateway, topic
         assert not client.connected
 
     run(play())
+
+
+def test_a_publisher_is_closed_with_its_block(gateway: Gateway, topic: str) -> None:
+    """A message sent afterwards raises: the client may have closed the link, and it would wait
+    there for ever."""
+
+    async def play() -> int:
+        async with at(gateway) as client:
+            async with client.publisher(topic) as publisher:
+                await publisher.send("in it")
+            with pytest.raises(ClientClosed):
+                await publisher.send("late")
+            await publisher.flush()
+            return publisher.count
+
+    assert run(play()) == 1
+
+
+def test_a_block_that_is_not_entered_leaves_no_consumer(gateway: Gateway, topic: str) -> None:
+    """Cancelled while the broker's answer is under way: a consumer that stayed would have messages
+    that no task asks for."""
+
+    async def play() -> None:
+        async with at(gateway) as client:
+            entering = asyncio.create_task(client.subscribe(topic, topic=topic).__aenter__())
+            await asyncio.sleep(0)
+            entering.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await entering
+            async with client.subscribe(topic, topic=topic) as alone:
+                await client.publish(topic, "x")
+                assert len(await taken(alone, 1)) == 1
+                await alone.unsubscribe()
+
+    run(play())
