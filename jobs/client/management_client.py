@@ -27,6 +27,7 @@ from proton._reactor import GlobalOverrides
 from proton.reactor import Container, LinkOption
 from proton.utils import BlockingConnection, SendException
 
+from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import DistributaryError, InvalidRequest
 from distributary.pipeline.management.management_messages import NODE, Entity, Verb
 
@@ -214,6 +215,8 @@ class Client:
             )
             kind = LoginRefused if _NO_LOGIN in str(error) else Unanswered
             raise kind(text) from None
+        except UnicodeEncodeError as error:
+            raise _no_utf8(error) from None
 
     def __enter__(self) -> Self:
         return self
@@ -254,7 +257,8 @@ class Client:
         attributes: Mapping[str, object] = {},
         log: str = "",
     ) -> dict[str, Any]:
-        """Send a request and return the answer's body; `log`: the log of a lake to ask, if any."""
+        """Send a request and return the answer's body; `log`: the log of a lake to ask, if any.
+        Raises Refused, Unanswered, InvalidRequest for a text that isn't UTF-8."""
         said = {"operation": verb.value, "type": entity.value}
         if name:
             said["name"] = name
@@ -267,6 +271,8 @@ class Client:
         try:
             self._requests.send(request)
             answer = self._answer_to(str(request.id))
+        except UnicodeEncodeError as error:
+            raise _no_utf8(error) from None
         except SendException as error:
             raise Unanswered(f"the gateway rejected the request: {error}") from None
         except Timeout:
@@ -314,6 +320,11 @@ class Client:
         for name, why in found.missing.items():
             raise Unanswered(f"the log '{name}' can't be asked: {why}")
         return found.rows
+
+
+def _no_utf8(error: UnicodeEncodeError) -> InvalidRequest:
+    """Return the error for a text that can't be sent."""
+    return InvalidRequest(f"{quoted(error.object)} can't be sent: it isn't UTF-8")
 
 
 #: Proton's form of a condition in the text of its errors.

@@ -38,6 +38,10 @@ def message_of(
         said = json.loads(text)
     except json.JSONDecodeError as error:
         raise InvalidRequest(f"{where} isn't JSON: {error}") from None
+    except RecursionError:
+        raise InvalidRequest(
+            f"{where} can't be read: its values lie too deep in each other"
+        ) from None
     if not isinstance(said, dict):
         raise InvalidRequest(f'{where} isn\'t an object, such as {{"body": "one pizza"}}')
     if unknown := said.keys() - KEYS:

@@ -127,7 +127,7 @@ def _read(address: str) -> Reading | None:
         if answer.status != http.client.OK:
             raise InvalidRequest(f"http://{address}/metrics answers {answer.status}")
         return reading(time.monotonic(), text)
-    except (OSError, http.client.HTTPException, UnicodeDecodeError):
+    except (OSError, http.client.HTTPException, UnicodeError):  # also of a host that is none
         return None
     finally:
         connection.close()

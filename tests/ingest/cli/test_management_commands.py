@@ -128,6 +128,11 @@ def test_a_queue_and_a_topic_are_listed_and_shown(run: Run, connect: Connect, to
         (("queue", "create", "q", "--policy", "lock_ms=soon"), 2, "lock_ms"),
         (("topic", "show", "queue://q"), 2, "is a queue, no topic"),
         (("queue", "list", "--user", "eve"), 2, "no password"),
+        (("topic", "show", "t\udcff"), 2, "isn't UTF-8"),
+        (("queue", "create", "q\udcff"), 2, "isn't UTF-8"),
+        (("queue", "list", "--gateway", "\udcff:5672"), 2, "isn't UTF-8"),
+        (("publish", "queue://\udcff", "x"), 2, "isn't UTF-8"),
+        (("consume", "t", "--durable", "\udcff"), 2, "isn't UTF-8"),
     ],
 )
 def test_what_can_not_be_is_one_sentence_and_a_code(

@@ -127,6 +127,7 @@ def test_a_message_that_cannot_be_read_hides_no_other(gateway: Gateway) -> None:
         ("[1]", "line 3 isn't an object"),
         ('{"bdy": 1}', "line 3 says bdy; known are body"),
         ('{"body": 1, "body_base64": ""}', "one of them"),
+        ('{"body": ' + "[" * 100_000, "line 3 can't be read"),
         ('{"body_base64": "?"}', "isn't base64"),
         ('{"priority": 10}', "from 0 to 9"),
         ('{"priority": "high"}', "line 3: priority isn't a number"),

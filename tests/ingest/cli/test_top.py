@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gateway_http import ShownGateway
 from gateway_peer import Peer
-from gateway_process import SCRIPT, commands, free_port, interruptible
+from gateway_process import PATIENCE, SCRIPT, commands, free_port, interruptible
 from prometheus_client.parser import text_string_to_metric_families
 
 from distributary.ingest.cli.watching.metric_readings import Order, now, ordered, reading
@@ -130,6 +130,14 @@ def test_a_gateway_in_numbers(tmp_path: Path) -> None:
         assert "no gateway answers" in said.stderr
         said = commands().run("top", "--metrics", "here", "--once")
         assert said.returncode == 2
+
+
+def test_a_host_that_is_none_has_no_gateway() -> None:
+    """One that isn't UTF-8, and one that is too long for a name."""
+    for host in ("\udcff", "a" * 64):
+        found = commands().run("top", "--metrics", f"{host}:1", "--once", timeout=PATIENCE)
+        assert (found.returncode, found.stdout) == (1, "")
+        assert found.stderr.startswith("distributary: no gateway answers at http://")
 
 
 def test_the_screen_goes_on_over_a_restart(tmp_path: Path) -> None:
