@@ -29,6 +29,8 @@ _LOCK: Final = "lock"
 #: No log has this name.
 _LAKE_LOCK: Final = "lake.lock"
 _TEMPORARY: Final = ".new"
+#: Folders of a file system's root.
+_OF_THE_DISK: Final = frozenset({"lost+found"})
 
 
 class BackupFolder:
@@ -52,7 +54,8 @@ class BackupFolder:
         self, path: str, mode: int, read: Callable[[int, int], bytes], size: int
     ) -> BackedFile:
         """Copy `size` bytes, which `read` gives by size and offset, as the file `path`. Existing
-        pieces aren't written again. Raises EOFError where `read` gives fewer bytes."""
+        pieces aren't written again. Raises EOFError where `read` gives fewer bytes, StoreError
+        where this folder can't be written to."""
         pieces: list[str] = []
         for at in range(0, size, PIECE_BYTES):
             due = min(PIECE_BYTES, size - at)
@@ -65,14 +68,16 @@ class BackupFolder:
     def _put(self, data: bytes) -> str:
         piece = digest_of(data)
         if piece not in self.present and piece not in self.added:
-            _write_durably(self._pieces / piece, data)
+            with _told(self.root):
+                _write_durably(self._pieces / piece, data)
             self.added.add(piece)
             self.written_bytes += len(data)
         return piece
 
     def complete(self, manifest: BackupManifest) -> None:
-        """Replace the former manifest; the backup is whole on return."""
-        sync_directory(self._pieces)
+        """Replace the former manifest; the backup is whole on return. Raises StoreError."""
+        with _told(self.root):
+            sync_directory(self._pieces)
         complete(self.root, manifest.encode())
 
     def remove(self, names: list[str]) -> None:
@@ -107,12 +112,7 @@ def writing(root: Path) -> Iterator[BackupFolder]:
     make_folder(root, "the folder of a backup")
     if new:
         root.chmod(0o700)
-    foreign = set(_names(root)) - {MANIFEST, _PIECES, _LOCK}
-    if foreign - {MANIFEST + _TEMPORARY}:
-        raise InvalidRequest(
-            f"{root} has other files in it than a backup, such as {min(foreign)}. Name an empty "
-            "folder, or one that doesn't exist yet"
-        )
+    _require_no_other(root, _others(root) - {_PIECES, _LOCK})
     make_folder(root / _PIECES, "the folder of a backup")
     with _locked(root / _LOCK, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
         yield BackupFolder(root)
@@ -135,12 +135,14 @@ def reading(root: Path) -> Iterator[BackupFolder]:
 
 @contextmanager
 def writing_of_lake(root: Path) -> Iterator[None]:
-    """Open the folder of a lake's backup, made if it is absent; its logs' backups lie in it. Raises
-    as `writing`."""
+    """Open the folder of a lake's backup, made if it is absent; its logs' backups lie in it, beside
+    the lock or a manifest. Raises as `writing`."""
     new = not root.exists()
     make_folder(root, "the folder of a backup")
     if new:
         root.chmod(0o700)
+    if not {MANIFEST, _LAKE_LOCK} & set(_names(root)):
+        _require_no_other(root, _others(root))
     with _locked(root / _LAKE_LOCK, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX):
         yield
 
@@ -154,9 +156,10 @@ def manifest_bytes(root: Path) -> bytes | None:
 
 
 def complete(root: Path, manifest: bytes) -> None:
-    """Replace the former manifest, durably."""
-    _write_durably(root / MANIFEST, manifest)
-    sync_directory(root)
+    """Replace the former manifest, durably. Raises StoreError."""
+    with _told(root):
+        _write_durably(root / MANIFEST, manifest)
+        sync_directory(root)
 
 
 @contextmanager
@@ -166,12 +169,33 @@ def _locked(path: Path, access: int, kind: int) -> Iterator[None]:
         try:
             fcntl.flock(fd, kind | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BackupLocked(
-                f"{path.parent} is being used by another backup or restore. Wait until it is done"
-            ) from None
+            raise BackupLocked(_in_use(path)) from None
         yield
     finally:
         os.close(fd)
+
+
+def _in_use(lock: Path) -> str:
+    said = f"{lock.parent} is being used by another backup or restore. Wait until it is done"
+    if lock.stat().st_nlink > 1:
+        said += (
+            f"; or it is a copy by hard links, which shares {lock.name} with the folder in use: "
+            "remove that file from the copy"
+        )
+    return said
+
+
+def _others(root: Path) -> set[str]:
+    """Return the names in the folder but those that any backup may have."""
+    return set(_names(root)) - {MANIFEST, MANIFEST + _TEMPORARY} - _OF_THE_DISK
+
+
+def _require_no_other(root: Path, found: set[str]) -> None:
+    if found:
+        raise InvalidRequest(
+            f"{root} has other files in it than a backup, such as {min(found)}. Name an empty "
+            "folder, or one that doesn't exist yet"
+        )
 
 
 def _names(folder: Path) -> list[str]:
@@ -179,6 +203,18 @@ def _names(folder: Path) -> list[str]:
         return [path.name for path in folder.iterdir()]
     except FileNotFoundError:
         return []
+
+
+@contextmanager
+def _told(root: Path) -> Iterator[None]:
+    """Raise an error of writing as StoreError: the errors of writes name no file."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{root} can't be written to: {error.strerror or error}. The last backup is as it was. "
+            "See to the folder's rights and its disk's room and repeat it, or name another folder"
+        ) from error
 
 
 def _write_durably(path: Path, data: bytes) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from distributary.ingest.backup.backup_folder import BackupFolder
-from distributary.ingest.backup.home_reader import UNPACED, CopiedSegment, Pace
+from distributary.ingest.backup.home_reader import UNPACED, CopiedSegment, Pace, half_restored
 from distributary.pipeline.backup import backup_plan
 from distributary.pipeline.backup.backup_manifest import BackedFile
 from distributary.pipeline.backup.backup_plan import SegmentGroups, SourceFile, order_of_tables
 from distributary.pipeline.errors import InvalidRequest, JournalBroken
+from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.table_places import table_places
 from distributary.pipeline.tables.delta.commits import LOG
 from distributary.pipeline.tables.delta.store import LocalStore
@@ -33,15 +34,20 @@ class DiskReader:
         self.home = home
         self.address = str(home.root)
 
-    def require(self, folder: Path) -> None:
-        home = self.home
-        if not home.root.is_dir():
-            raise InvalidRequest(f"{home.root} is no folder; --home takes the folder of a gateway")
-        if folder.absolute().is_relative_to(home.root):
+    def require_outside(self, folder: Path) -> None:
+        if folder.resolve().is_relative_to(self.home.root.resolve()):
             raise InvalidRequest(
                 f"{folder} lies in the home, which only its gateway writes to. Name a folder "
                 "outside, best on another disk"
             )
+
+    def require(self, folder: Path) -> None:
+        home = self.home
+        if not home.root.is_dir():
+            raise InvalidRequest(f"{home.root} is no folder; --home takes the folder of a gateway")
+        self.require_outside(folder)
+        if (home.root / RESTORING).exists():
+            raise half_restored(self.address)
         if backup_plan.LAST_TABLE not in self.table_names():
             raise InvalidRequest(
                 f"there is no topic_log in {home.root}: it is no gateway's home, or its tables are "

@@ -20,6 +20,7 @@ from distributary.ingest.backup.wanted import (
     RestoreReport,
     Wanted,
     make_settings,
+    not_written,
     place,
 )
 from distributary.pipeline.errors import InvalidRequest
@@ -78,7 +79,10 @@ class DiskRestore:
         require_empty(self, look)
         self.fresh, self._marked = not look.marked, True
         if self.fresh:
-            write_whole(self._home.root / RESTORING, marker.encode(), _MODE)
+            try:
+                write_whole(self._home.root / RESTORING, marker.encode(), _MODE)
+            except OSError as error:
+                raise not_written(self._home.root, error) from error
         require_empty(self, self.look(marker))
         self._whole = look.marked and (self._home.root / LAST).exists()
 

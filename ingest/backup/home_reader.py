@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from distributary.ingest.backup.backup_folder import BackupFolder
 from distributary.pipeline.backup.backup_manifest import BackedFile
 from distributary.pipeline.backup.backup_plan import SegmentGroups, SourceFile, log_of_version
-from distributary.pipeline.errors import StoreError
+from distributary.pipeline.errors import InvalidRequest, StoreError
 from distributary.pipeline.tables.delta import checkpoint
 from distributary.pipeline.tables.delta.commits import LOG
 from distributary.pipeline.tables.delta.pinned_table import PinnedTable, pin
@@ -75,8 +75,11 @@ class HomeReader(Protocol):
     @property
     def address(self) -> str: ...
 
+    def require_outside(self, folder: Path, /) -> None:
+        """Raise InvalidRequest for a folder in the home."""
+
     def require(self, folder: Path, /) -> None:
-        """Raise InvalidRequest unless there is a home to copy to this folder."""
+        """Raise InvalidRequest unless there is a whole home to copy to this folder."""
 
     def table(self, name: str) -> Store:
         """Return the store of one of its tables."""
@@ -100,6 +103,14 @@ class HomeReader(Protocol):
     def needed(self, segments: list[SegmentGroups], group: int) -> list[SegmentGroups] | None:
         """Return those segments that a table which ends with `group` needs beside it, in order;
         None when groups between them are missing, so that all must be read again."""
+
+
+def half_restored(address: str) -> InvalidRequest:
+    """Return the error for a home with the marker of a restore."""
+    return InvalidRequest(
+        f"{address} is being restored, or a restore of it was cut off, so there may be half a home "
+        "to copy: wait for it, or run `distributary restore` again"
+    )
 
 
 def pinned_now(home: HomeReader, name: str) -> PinnedTable:

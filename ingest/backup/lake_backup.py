@@ -19,6 +19,7 @@ from distributary.ingest.backup.backup_folder import (
 )
 from distributary.ingest.backup.backup_run import BackupReport
 from distributary.ingest.backup.home_reader import HomeReader
+from distributary.ingest.backup.wanted import LAST, not_empty
 from distributary.pipeline.backup import backup_plan
 from distributary.pipeline.backup.lake_manifest import LakeManifest, is_of_lake
 from distributary.pipeline.errors import InvalidRequest
@@ -42,22 +43,36 @@ def back_up_lake(
 ) -> dict[str, BackupReport]:
     """Copy each log of a lake, whole and durable on return. `reader` gives the reader of a home,
     `copied` copies a home to a folder. Raises InvalidRequest for a folder with other files in it,
-    StoreError."""
+    StoreError, also where a log that the last backup has isn't there."""
+    reader(lake.address).require_outside(folder)
+    placement, secret = lake.placement(), lake.secret()
+    served = _served(_folders(placement.logs, lake.address, folder), lake.address, reader)
     with writing_of_lake(folder):
         former = manifest_bytes(folder)
         if former is not None and not is_of_lake(former):
             raise InvalidRequest(
                 f"{folder} has the backup of a home with one log. Name another folder"
             )
-        placement, secret = lake.placement(), lake.secret()
-        found = _folders(placement.logs, lake.address, folder)
-        served = [one for one in found if backup_plan.LAST_TABLE in reader(one.home).table_names()]
-        if not served:
-            raise InvalidRequest(f"{lake.address} has nothing to copy: no log was ever served")
+        if former is not None:
+            last = LakeManifest.decode(former, str(folder / MANIFEST))
+            last.require_present({one.log for one in served}, lake.address)
         reports = {one.log: copied(one.home, one.folder) for one in served}
         logs = {log: report.point for log, report in reports.items()}
         complete(folder, LakeManifest(placement, secret, logs).encode())
         return reports
+
+
+def _served(
+    found: list[LoggedFolder], lake: str, reader: Callable[[str], HomeReader]
+) -> list[LoggedFolder]:
+    """Return the logs that have files to copy. Raises InvalidRequest if there are none, or one of
+    them can't be copied."""
+    served = [one for one in found if backup_plan.LAST_TABLE in reader(one.home).table_names()]
+    if not served:
+        raise InvalidRequest(f"{lake} has nothing to copy: no log was ever served")
+    for one in served:
+        reader(one.home).require(one.folder)
+    return served
 
 
 def in_folder(folder: Path, root: str) -> tuple[LakeManifest, list[LoggedFolder]] | None:
@@ -73,6 +88,17 @@ def in_folder(folder: Path, root: str) -> tuple[LakeManifest, list[LoggedFolder]
         there = BackupFolder(one.folder).manifest()
         manifest.require(one.log, None if there is None else there.point, str(one.folder))
     return manifest, found
+
+
+def require_unserved(
+    manifest: LakeManifest, root: str, reader: Callable[[str], HomeReader]
+) -> None:
+    """Raise InvalidRequest where a log that the backup lacks has files at `root`: a restored lake
+    would serve them as its own."""
+    for log in manifest.placement.logs:
+        home = log_below(root, log)
+        if log not in manifest.logs and reader(home).table_names():
+            raise not_empty(home, LAST, "another home")
 
 
 def _folders(

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from distributary.ingest.backup.backup_folder import BackupFolder
-from distributary.ingest.backup.home_reader import CopiedSegment, Pace
+from distributary.ingest.backup.home_reader import CopiedSegment, Pace, half_restored
 from distributary.pipeline.backup import backup_plan
 from distributary.pipeline.backup.backup_manifest import BackedFile
 from distributary.pipeline.backup.backup_plan import SegmentGroups, SourceFile
 from distributary.pipeline.errors import InvalidRequest
+from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.object_journal import entry
 from distributary.pipeline.object_journal.entry import Kind
 from distributary.pipeline.table_places import table_places
@@ -43,7 +44,12 @@ class StoreReader:
             home.url, home.options, seconds_max=_REQUEST_SECONDS, patience=_REQUEST_SECONDS
         )
 
+    def require_outside(self, _folder: Path) -> None:
+        """A folder never lies in a store."""
+
     def require(self, _folder: Path) -> None:
+        if self._store.exists(RESTORING):
+            raise half_restored(self.address)
         if backup_plan.LAST_TABLE not in self.table_names():
             raise InvalidRequest(
                 f"there is no topic_log in {self.address}: it is no gateway's home"

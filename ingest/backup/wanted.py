@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path, PurePosixPath
 from typing import Final, Self
 
@@ -110,7 +111,8 @@ class Making:
                 self._came("compared", len(self.source.piece(name)))
 
     def make(self, files: Mapping[PurePosixPath, BackedFile], root: Path) -> None:
-        """Make the files below STAGE of the folder, durably. After an error none of them exists."""
+        """Make the files below STAGE of the folder, durably. After an error none of them exists.
+        Raises StoreError."""
         stage = root / STAGE
         shutil.rmtree(stage, ignore_errors=True)
         try:
@@ -119,8 +121,10 @@ class Making:
                 self._write(file, stage / path)
             for folder, _, _ in os.walk(stage):
                 sync_directory(Path(folder))
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(stage, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise not_written(root, error) from error
             raise
 
     def _write(self, file: BackedFile, path: Path) -> None:
@@ -182,6 +186,27 @@ def _require_same(
     }
     if found := {path.name for path in folder.iterdir()} - same - {STAGE, "lost+found"}:
         raise not_empty(str(folder), min(found), "a folder that is empty or doesn't exist")
+
+
+def require_apart(folder: Path, home: Path | None, settings: Path | None) -> None:
+    """Raise InvalidRequest where one of these folders lies in another one: the backup's, the home's
+    (None: it is on a store), and that of the settings' files."""
+    named = {"--from": folder, "--home": home, "--settings": settings}
+    places = {name: path.resolve() for name, path in named.items() if path is not None}
+    for (inner, one), (outer, other) in permutations(places.items(), 2):
+        if inner != "--from" and one.is_relative_to(other):
+            raise InvalidRequest(
+                f"{named[inner]} ({inner}) lies in {named[outer]} ({outer}): each has a folder of "
+                "its own. Name another one"
+            )
+
+
+def not_written(root: Path, error: OSError) -> StoreError:
+    """Return the error for a folder that a restore can't write to."""
+    return StoreError(
+        f"{root} can't be written to: {error.strerror or error}. See to the folder's rights and "
+        "its disk's room, then repeat the restore"
+    )
 
 
 def not_empty(place: str, found: str, other: str) -> InvalidRequest:

@@ -1,7 +1,7 @@
 """`distributary backup` and `distributary restore`: a copy of a home, and a home of a copy."""
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -90,6 +90,8 @@ def backup(home: str, folder: str, config: Path | None, rate: float, as_json: bo
         return
     for log, report in reports.items():
         _tell_backup(report, log)
+    if lake is not None and (left := [log for log in lake.placement().logs if log not in reports]):
+        click.echo(f"Not copied, as no gateway has served them: {', '.join(left)}.")
 
 
 def _reader(place: str, settings: Settings) -> "HomeReader":
@@ -160,19 +162,25 @@ def _restored(
     """Restore a home of one log (""), or each log of a lake; return the reports by log."""
     from distributary.ingest.backup import lake_backup  # noqa: PLC0415 (with the tables half a second)
     from distributary.ingest.backup.restore_run import RestoredLake, restore  # noqa: PLC0415 (as above)
-    from distributary.ingest.commit.table_location import is_lake, new_lake  # noqa: PLC0415 (as above)
+    from distributary.ingest.backup.wanted import require_apart  # noqa: PLC0415 (as above)
+    from distributary.ingest.commit.table_location import is_address, is_lake, new_lake  # noqa: PLC0415 (as above)
 
+    require_apart(folder, None if is_address(home) else Path(home), settings)
     options = load_settings.load(None, {})
     found = lake_backup.in_folder(folder, home)
     if found is None:
         return {"": restore([_restore_of(folder, home, settings, options)], progress)[0]}
     manifest, logs = found
     lake = RestoredLake(new_lake(home, options), manifest, is_lake(home, options))
+    if not lake.is_there:
+        lake_backup.require_unserved(manifest, home, lambda place: _reader(place, options))
     restores = [  # settings are the same in all: the first one's are restored
         _restore_of(one.folder, one.home, None if at else settings, options)
         for at, one in enumerate(logs)
     ]
     done = restore(restores, progress, lake)
+    if settings is not None:
+        done = [replace(report, settings_left=0) for report in done]
     return {one.log: report for one, report in zip(logs, done, strict=True)}
 
 

@@ -4,10 +4,13 @@ Rule 1: it comes last and appears whole, so it names a log only if that log's ba
 Rule 2: a log's own backup may be later than the manifest's, when the next backup of the lake was
         interrupted: each log is copied at a moment of its own, and no promise spans logs. An
         earlier backup, one of another log or a missing one is damage.
+Rule 3: the next backup has each log that this one has: a log isn't taken away, but its disk may be,
+        and then it looks like a log that was never served.
 """
 
 import json
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -23,6 +26,7 @@ from distributary.pipeline.backup.backup_manifest import (
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.lake.placement import Placement
 from distributary.pipeline.lake.placement_text import read_placement
+from distributary.pipeline.log_names import log_below
 
 FORMAT: Final = 1
 _KIND: Final = "distributary backup of a lake"
@@ -73,6 +77,17 @@ class LakeManifest:
             f"{where}, the backup of the log {log}, {why}: the folder wasn't copied whole. Copy it "
             "again, or restore from another backup; nothing was restored"
         )
+
+    def require_present(self, served: AbstractSet[str], lake: str) -> None:
+        """Raise StoreError unless the lake at this address still has each of these logs, of which
+        `served` are there."""
+        if lost := self.logs.keys() - served:
+            log = min(lost)
+            raise StoreError(
+                f"{log_below(lake, log)} has no files, and the last backup has the log {log}: see "
+                "whether its disk is mounted, or restore it from there. The last backup is as it "
+                "was; a backup without that log goes to another folder"
+            )
 
 
 def is_of_lake(data: bytes) -> bool:

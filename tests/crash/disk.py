@@ -3,6 +3,7 @@
 Where namespaces aren't allowed there is none, and the caller has to do with injected errors.
 """
 
+import os
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -40,14 +41,20 @@ class SmallDisk:
         return ("nsenter", "-t", target, "-U", "-m", "--preserve-credentials")
 
     @property
-    def _ballast(self) -> Path:
-        return Path(f"/proc/{self._holder.pid}/root{self._at}/ballast")
+    def outside(self) -> Path:
+        """The folder as other processes see it."""
+        return Path(f"/proc/{self._holder.pid}/root{self._at}")
 
-    def fill(self) -> None:
-        """Leave no room for a single page."""
+    @property
+    def _ballast(self) -> Path:
+        return self.outside / "ballast"
+
+    def fill(self, *, but: int = 0) -> None:
+        """Leave room for so many bytes, by default not for a single page."""
         with suppress(OSError), self._ballast.open("ab", buffering=0) as file:
             while file.write(bytes(4096)) == 4096:
                 pass
+        os.truncate(self._ballast, self._ballast.stat().st_size - but)
 
     def empty(self) -> None:
         self._ballast.unlink(missing_ok=True)

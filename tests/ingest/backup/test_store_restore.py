@@ -266,6 +266,17 @@ def test_settings_that_were_placed_are_taken(
     assert config.read_bytes() == CONFIG
 
 
+def test_half_a_home_is_not_copied(
+    s3: FaultyS3, home: ObjectHome, folder: Path, tmp_path: Path
+) -> None:
+    """A restore that was cut off has put some objects; they look like a home."""
+    begun(folder, home).close()
+    put(s3, home, ENTRY, "{}")
+    with pytest.raises(InvalidRequest, match="a restore of it was cut off"):
+        back_up(store_reader.StoreReader(home), tmp_path / "to", {}, lambda *_: None)
+    assert not (tmp_path / "to").exists()
+
+
 @pytest.mark.parametrize("where", ["at first", "in the middle"])
 def test_a_store_that_is_not_there_ends_a_backup_with_a_sentence(
     s3: FaultyS3, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch

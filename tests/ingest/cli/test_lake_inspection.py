@@ -130,7 +130,9 @@ def test_a_lake_is_copied_and_made_again(
     """With its placement and its secret; what was owed comes, what was settled doesn't."""
     home, orders = served
     folder, again = tmp_path / "copy", tmp_path / "again"
-    assert "The log orders:" in said("backup", "--home", home, "--to", folder)
+    shown = said("backup", "--home", home, "--to", folder)
+    assert "The log orders:" in shown
+    assert "Not copied, as no gateway has served them: never." in shown
     made = json.loads(said("backup", "--home", home, "--to", folder, "--json"))
     assert sorted(made) == ["main", "orders"]
     assert (folder / "manifest.json").stat().st_mode & 0o777 == 0o600
