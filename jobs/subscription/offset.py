@@ -63,7 +63,9 @@ class Offset:
 
     `sequences` and the values of `failed` (by failed attempts) are runs as text. `holder` has them,
     of the subscription's incarnation that began in the group `incarnation`; they lie in the table
-    at `log`, whose identity is `table` (None in an offset of the first version).
+    at `log`, whose identity is `table` (None in an offset of the first version). Each task of the
+    batch has `task_messages` of them, also when the batch runs again with other settings (0 in an
+    offset of a release before: as the settings say).
     """
 
     number: int = 0
@@ -74,6 +76,7 @@ class Offset:
     table: LogIdentity | None = None
     sequences: str = ""
     failed: tuple[tuple[int, str], ...] = ()
+    task_messages: int = 0
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Self:
@@ -94,6 +97,7 @@ class Offset:
             LogIdentity.of(said["table"]) if said.get("table") is not None else None,
             str(said["sequences"]),
             tuple(failed),
+            int(said.get("task_messages", 0)),
         )
 
     def json(self) -> dict[str, Any]:
@@ -108,6 +112,7 @@ class Offset:
             "table": None if self.table is None else self.table.body(),
             "sequences": self.sequences,
             "failed": {str(failures): text for failures, text in self.failed},
+            "task_messages": self.task_messages,
         }
 
     def next(
@@ -118,6 +123,7 @@ class Offset:
         log: str,
         table: LogIdentity,
         what: Acquired,
+        task_messages: int,
     ) -> Self:
         """Return the end of the next batch, which has these messages."""
         failed: dict[int, list[int]] = {}
@@ -136,4 +142,5 @@ class Offset:
             table=table,
             sequences=sequences,
             failed=tuple(texts),
+            task_messages=task_messages,
         )

@@ -4,7 +4,6 @@ from array import array
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from distributary.jobs.session.job_settings import SubscriptionSettings
 from distributary.jobs.subscription.choices import Choices
 from distributary.jobs.subscription.log_location import LogLocation
 from distributary.pipeline.sequences import range_text
@@ -28,11 +27,12 @@ def parts_of(
     location: LogLocation,
     topic: str,
     sequences: "array[int]",
-    settings: SubscriptionSettings,
+    task_messages: int,
     *,
     exact: bool,
 ) -> list[Part]:
-    """Return the tasks that read these messages. `exact`: all of them are the topic's.
+    """Return the tasks that read these messages, `task_messages` each. `exact`: all of them are the
+    topic's.
 
     Raises StoreError, also when the table there isn't the gateway's.
     """
@@ -42,6 +42,6 @@ def parts_of(
         location.identity,
         topic,
         sequences,
-        messages=settings.task_messages,
+        messages=task_messages,
         exact=exact,
     )

@@ -85,7 +85,8 @@ class _Looker(DataSourceReader):
         owed = sequences_of(said["owed"].values())
         failed = failed_of(said["owed"])
         location, topic = LogLocation.of(said), said["topic"]
-        parts = parts_of(chosen, location, topic, owed, settings, exact=False)
+        size = settings.task_messages
+        parts = parts_of(chosen, location, topic, owed, size, exact=False)
         selector = said["selector"]
         return [Piece(part, failed, form=self._form, selector=selector) for part in parts]
 

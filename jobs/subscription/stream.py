@@ -9,9 +9,10 @@ The order of steps, each durable before the next one begins:
 3. `partitions` says where the messages lie, executors read them, the query writes them somewhere.
 4. Spark writes the batch into its log of commits.
 
-A driver that dies between 2 and 4 runs the batch again with the same content: a write with the
-batch's number as transaction id is done once. Before its first step the stream tells the gateway
-which messages it keeps, so that no other consumer gets them meanwhile.
+A driver that dies between 2 and 4 runs the batch again with the same content in the same tasks: a
+write with the batch's number as transaction id is done once, and so is one by the sink `topic`.
+Before its first step the stream tells the gateway which messages it keeps, so that no other
+consumer gets them meanwhile.
 """
 
 from collections.abc import Sequence
@@ -81,6 +82,7 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             location.uri,
             location.identity,
             first,
+            self._settings.task_messages,
         ).json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -91,9 +93,8 @@ class Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         batch = Offset.of(end)
         location = self._lease_at(batch).location
         sequences = sequences_of([batch.sequences])
-        parts = parts_of(
-            self._choices, location, batch.topic, sequences, self._settings, exact=True
-        )
+        size = batch.task_messages or self._settings.task_messages
+        parts = parts_of(self._choices, location, batch.topic, sequences, size, exact=True)
         failed = dict(batch.failed)
         return [Piece(part, failed, form=self._form) for part in parts]
 

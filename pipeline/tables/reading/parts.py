@@ -1,11 +1,15 @@
 """The files and row groups of chosen messages of `topic_log`, cut into parts for parallel readers.
 
-Parts follow each other in sequence and have whole row groups, so that nothing is read twice. The
-table's statistics tell which files may have wanted messages, their footers which row groups.
+Rule: the wanted messages and the size of a part alone say where it ends, not the files: a batch
+      that runs again after a merge has the same parts. A row group on a border is read by both.
+
+The table's statistics tell which files may have wanted messages, their footers which row groups.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -52,7 +56,7 @@ def parts(
     messages: int,
     exact: bool = True,
 ) -> list[Part]:
-    """Return parts that together have the messages `sequences` (ascending), about `messages` each.
+    """Return parts that together have the messages `sequences` (ascending), `messages` each.
 
     `exact`: all of them are messages of the topic; else some may not be. Raises StoreError when the
     table can't be read, isn't the one of `identity`, or lacks one of them.
@@ -65,25 +69,50 @@ def parts(
         table = DeltaTable(uri, storage_options=options or None)
         check_ours(uri, head_of(table))
         state = state_of(table)
-        pieces = list(_pieces(uri, options, state, topic, wanted))
+        found = _pieces(uri, options, state, topic, wanted)
+        pieces = sorted(found, key=lambda one: (one.low, one.unit.path, one.unit.row_groups))
     except (DeltaError, OSError) as error:
         raise StoreError(f"{uri} can't be read: {error}") from error
-    made: list[Part] = []
+    if exact and (lost := _uncovered(pieces, wanted)) is not None:
+        raise _missing(uri, topic, lost, state)
+    return [
+        Part(
+            uri,
+            options,
+            topic,
+            units,
+            text_of_sequences(some.tolist()),
+            len(some) if exact else None,
+            identity,
+        )
+        for some, units in _cut(pieces, wanted, messages)
+    ]
+
+
+def _uncovered(pieces: Sequence[_Piece], wanted: Sequences) -> int | None:
+    """Return the first wanted sequence that lies between no piece's bounds; None if all do."""
     done = 0
-    for cluster in _gathered(_clusters(pieces), wanted, messages):
-        low, high = cluster[0].low, max(piece.high for piece in cluster)
-        begin, end = np.searchsorted(wanted, [low, high + 1])
-        if exact and begin > done:
-            raise _missing(uri, topic, int(wanted[done]), state)
-        done = int(end)
-        some = wanted[begin:end]
-        units = tuple(piece.unit for piece in cluster)
-        text = text_of_sequences(some.tolist())
-        count = len(some) if exact else None
-        made.append(Part(uri, options, topic, units, text, count, identity))
-    if exact and done < len(wanted):
-        raise _missing(uri, topic, int(wanted[done]), state)
-    return made
+    for piece in pieces:
+        begin, end = np.searchsorted(wanted, [piece.low, piece.high + 1])
+        if begin > done:
+            break
+        done = max(done, int(end))
+    return int(wanted[done]) if done < len(wanted) else None
+
+
+def _cut(
+    pieces: Sequence[_Piece], wanted: Sequences, messages: int
+) -> Iterator[tuple[Sequences, tuple[Unit, ...]]]:
+    """Return the messages of each part with the units that may have them. `pieces` rise by their
+    lows."""
+    reach = list(accumulate((one.high for one in pieces), max))
+    for at in range(0, len(wanted), messages):
+        some = wanted[at : at + messages]
+        start = bisect_left(reach, int(some[0]))
+        stop = bisect_right(pieces, int(some[-1]), key=lambda one: one.low)
+        units = tuple(one.unit for one in pieces[start:stop] if _any(some, one.low, one.high))
+        if units:
+            yield some, units
 
 
 def _missing(uri: str, topic: str, sequence: int, state: TableState) -> StoreError:
@@ -138,35 +167,3 @@ def _bounds(column: pq.ColumnChunkMetaData) -> tuple[Any, Any] | None:
 def _any(wanted: Sequences, low: int, high: int) -> bool:
     begin, end = np.searchsorted(wanted, [low, high + 1])
     return bool(end > begin)
-
-
-def _clusters(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
-    """Join overlapping pieces, so that the wanted messages of each cluster can be counted."""
-    cluster: list[_Piece] = []
-    high = -1
-    for piece in sorted(pieces, key=lambda one: (one.low, one.unit.path, one.unit.row_groups)):
-        if cluster and piece.low > high:
-            yield cluster
-            cluster = []
-        cluster.append(piece)
-        high = max(high, piece.high)
-    if cluster:
-        yield cluster
-
-
-def _gathered(
-    clusters: Iterator[list[_Piece]], wanted: Sequences, messages: int
-) -> Iterator[list[_Piece]]:
-    """Join neighbouring clusters until they have about `messages` wanted messages."""
-    gathered: list[_Piece] = []
-    count = 0
-    for cluster in clusters:
-        low, high = cluster[0].low, max(piece.high for piece in cluster)
-        begin, end = np.searchsorted(wanted, [low, high + 1])
-        if gathered and count + int(end - begin) > messages:
-            yield gathered
-            gathered, count = [], 0
-        gathered += cluster
-        count += int(end - begin)
-    if gathered:
-        yield gathered

@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from distributary.jobs.session.job_settings import load
 from distributary.jobs.subscription import drain, register
 from distributary.jobs.subscription.choices import choices
 from distributary.jobs.subscription.piece import Form
@@ -278,6 +279,25 @@ def test_a_run_takes_all_that_was_there_before_later_urgent_messages(
     assert taken == [*range(first, first + 5)]
     until(lambda: mine.row()["in_flight"] == 0, "the later ones are given back")
     assert mine.row()["backlog"] == 7
+
+
+def test_a_batch_that_runs_again_has_the_tasks_that_it_had(lake: Gateway, topic: str) -> None:
+    """Whatever the settings say now: the sink `topic` knows its messages by their tasks."""
+    mine = Subscription(lake, topic)
+    mine.publish(range(20))
+    ends = []
+    for size in (None, 3, 20):
+        stream = Stream(choices(mine.options), Form(raw=False, typed=None))
+        start = stream.initialOffset()
+        try:
+            if not ends:
+                ends.append(stream.latestOffset(start, ReadMaxRows(20)))
+                assert ends[0]["task_messages"] == load().subscription.task_messages
+            end = ends[0] if size is None else {**ends[0], "task_messages": size}
+            tasks = [one.part.count for one in stream.partitions(start, end)]
+        finally:
+            stream.stop()
+        assert tasks == ([3] * 6 + [2] if size == 3 else [20])
 
 
 def test_a_query_whose_gateway_died_says_so_and_goes_on(

@@ -95,11 +95,12 @@ def test_an_offset_has_all_of_its_batch() -> None:
     acquired = Acquired.of({"0": "9-11,1-5/2", "2": "2,20"})
     assert acquired.sequences.tolist() == [1, 2, 3, 5, 9, 10, 11, 20]
     first, others = acquired.cut(5, 1_000)
-    offset = Offset().next("h", 7, "orders", "/lake/topic_log", TABLE, first)
+    offset = Offset().next("h", 7, "orders", "/lake/topic_log", TABLE, first, 500)
+    assert offset.task_messages == 500
     assert (offset.number, offset.sequences, offset.failed) == (1, "1-3,5,9", ((2, "2"),))
     assert Offset.of(offset.json()) == offset
     assert others.sequences.tolist() == [10, 11, 20]
-    second = offset.next("h", 7, "orders", "/lake/topic_log", TABLE, others)
+    second = offset.next("h", 7, "orders", "/lake/topic_log", TABLE, others, 500)
     assert (second.number, second.sequences, second.failed) == (2, "10-11,20", ((2, "20"),))
 
 
@@ -110,7 +111,7 @@ def test_an_offset_is_never_longer_than_it_may_be() -> None:
     found: list[int] = []
     while left.sequences:
         first, left = left.cut(1_000, 256)
-        assert 0 < len(Offset().next("h", 1, "t", "l", TABLE, first).sequences) <= 256
+        assert 0 < len(Offset().next("h", 1, "t", "l", TABLE, first, 9).sequences) <= 256
         found += first.sequences
     assert found == irregular
 
@@ -128,10 +129,11 @@ def test_an_offset_of_another_source_is_refused() -> None:
 
 
 def test_an_offset_of_before_is_read_and_says_of_no_table() -> None:
-    """A query goes on after an upgrade; where its table lay is all that it knows."""
+    """A query goes on after an upgrade; where its table lay is all that it knows. Its tasks are as
+    large as the settings say."""
     said = Offset(1, "h", 7, "orders", "/lake/topic_log", TABLE, "1-3").json()
     assert Offset.of(said).table == TABLE
-    del said["table"]
+    del said["table"], said["task_messages"]
     assert Offset.of({**said, "version": 1}) == Offset(
         1, "h", 7, "orders", "/lake/topic_log", None, "1-3"
     )

@@ -88,6 +88,24 @@ def test_parts_are_about_as_large_as_they_should_be(tmp_path: Path) -> None:
     assert parts(uri, {}, there, "orders", [], messages=10) == []
 
 
+def test_parts_are_the_same_after_a_merge(tmp_path: Path) -> None:
+    """A batch that runs again has the same messages in the same tasks, wherever they lie now: the
+    sink `topic` knows its messages by their tasks."""
+    log = TopicLog.open(tmp_path / "log")
+    rows = filled(log, 3, commits=12, most=40)
+    for topic in ("topic-0", "topic-1"):
+        wanted = [one for one, (whose, _) in rows.items() if whose == topic][::2]
+
+        def texts(size: int, topic: str = topic, wanted: list[int] = wanted) -> list[str]:
+            made = parts(log.uri, {}, log.identity, topic, wanted, messages=size)
+            return [one.wanted for one in made]
+
+        before = {size: texts(size) for size in (7, 50, 100_000)}
+        assert len(before[7]) == -(-len(wanted) // 7)
+        DeltaTable(log.path).optimize.compact()
+        assert {size: texts(size) for size in before} == before
+
+
 def test_what_is_not_there_is_an_error_and_never_skipped(tmp_path: Path) -> None:
     """Of another topic, not committed, or removed: no batch is returned without them."""
     log = TopicLog.open(tmp_path / "log")
