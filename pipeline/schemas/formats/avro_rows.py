@@ -1,6 +1,6 @@
 """Bodies of Avro as rows, decoded by fastavro.
 
-Rule 1: a body is exactly one datum in Avro's binary encoding.
+Rule 1: a body is exactly one datum in Avro's binary encoding, by its writer's schema: `avro_datum`.
 Rule 2: a value that isn't of its column's type is a misfit: the writer, or a default, may have
         another logical type, which fastavro doesn't compare.
 Rule 3: the writer's schema is the version whose registry id the body names; if it names none, or no
@@ -24,6 +24,7 @@ from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.avro_columns import avro_columns
 from distributary.pipeline.schemas.body_content import BodyContent, body_bytes, unframed
 from distributary.pipeline.schemas.column_types import RowLayout, Scalar
+from distributary.pipeline.schemas.formats.avro_datum import datum_check
 from distributary.pipeline.schemas.formats.avro_defaults import prepare_defaults, since_epoch
 from distributary.pipeline.schemas.json_columns import parsed
 from distributary.pipeline.schemas.json_values import SCALARS, Reading, json_text, row_reading
@@ -70,6 +71,7 @@ class AvroRows:
             for one in (*versions, schema)
             if one.registry_id and one.format is Format.AVRO
         }
+        self._checks = {id(one): datum_check(one) for one in (self._own, *self._writers.values())}
         self._row = row_reading(self.layout, AVRO_SCALARS)
 
     def read(self, content: BodyContent) -> TypedRow:
@@ -78,6 +80,7 @@ class AvroRows:
             body_bytes(content), self._schema.framing, Format.AVRO, content.content_type
         )
         writer = self._writer(framed.registry_id)
+        self._checks[id(writer)](framed.data)
         return self._row(decoded(framed.data, writer, None if writer is self._own else self._own))
 
     def _writer(self, registry_id: str) -> Schema:
@@ -100,16 +103,12 @@ def avro_schema(definition: str) -> Schema:
 
 
 def decoded(data: bytes, writer: Schema, reader: Schema | None) -> object:
-    """Decode exactly one datum. Raises NotFitting."""
-    file = BytesIO(data)
+    """Decode one datum that was checked. Raises NotFitting."""
     try:
-        found = fastavro.schemaless_reader(file, writer, reader)
+        return fastavro.schemaless_reader(BytesIO(data), writer, reader)
     except _NOT_AVRO as error:
         said = str(error) or type(error).__name__
         raise NotFitting(f"the body is no Avro of this schema: {said}") from None
-    if file.tell() != len(data):
-        raise NotFitting(f"the body has {len(data) - file.tell()} bytes behind its value")
-    return found
 
 
 def _string(value: object) -> RowValue:

@@ -37,6 +37,8 @@ _WIDER: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _NAMED: Final = ("record", "error", "enum", "fixed")
 _LOGICAL: Final = ("logicalType", "precision", "scale")
+_DAY: Final = timedelta(days=1)
+_LONG_BITS: Final = 64
 #: Nanoseconds of a unit.
 _UNITS: Final = {"millis": 1_000_000, "micros": 1_000, "nanos": 1}
 
@@ -169,6 +171,8 @@ class _Cursor:
             [byte] = self._bytes(1)
             value |= (byte & 127) << shift
             shift += 7
+            if value >> _LONG_BITS or (byte > 127 and shift > _LONG_BITS):
+                raise ValueError("an integer has more than 64 bits")
             if byte < 128:
                 return (value >> 1) ^ -(value & 1)
 
@@ -250,8 +254,7 @@ def _logical(value: Any, node: Node) -> Any:
     logical, kind = node.get("logicalType"), node["type"]
     match kind, logical:
         case (("bytes" | "fixed"), "decimal") if isinstance(node.get("precision"), int):
-            whole = int.from_bytes(value, "big", signed=True)
-            found = Decimal(whole).scaleb(-node.get("scale", 0))
+            found = _decimal(value, node["precision"], node.get("scale", 0))
             return found if node["precision"] <= _PRECISION_MAX else format(found, "f")
         case "int", "date":
             return date(1970, 1, 1) + timedelta(days=value)
@@ -260,6 +263,14 @@ def _logical(value: Any, node: Node) -> Any:
         case (("int" | "long"), str()) if "time" in logical:
             return _time(value, logical)
     return value
+
+
+def _decimal(value: bytes, precision: int, scale: int) -> Decimal:
+    """All digits of a decimal: Python's own context would round to 28 of them."""
+    sign, digits, _ = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
+    if len(digits) > precision:
+        raise ValueError(f"a decimal has more digits than its precision, {precision}")
+    return Decimal((sign, digits, -scale))
 
 
 def _time(value: int, logical: str) -> Any:
@@ -273,5 +284,7 @@ def _time(value: int, logical: str) -> Any:
         case "local-timestamp":
             return (_EPOCH.replace(tzinfo=None) + since).isoformat()
         case "time" if unit != "nanos":
+            if not timedelta() <= since < _DAY:
+                raise ValueError(f"{value} is no time of a day")
             return (datetime.combine(date.min, time()) + since).time().isoformat()
     return value

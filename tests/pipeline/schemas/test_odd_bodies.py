@@ -17,6 +17,7 @@ from distributary.pipeline.schemas.column_types import spark_json
 from distributary.pipeline.schemas.formats.row_reader import RowReader, row_reader
 from distributary.pipeline.schemas.schema_version import Format, SchemaVersion
 from distributary.pipeline.schemas.typed_row import Misfit
+from distributary.pipeline.transforms.audit.plain_avro import AvroBodies
 from distributary.pipeline.transforms.schema.spark_schema import arrow_schema
 from distributary.pipeline.transforms.typed.topic_tables import widest
 from distributary.pipeline.transforms.typed.typed_columns import of_rows
@@ -172,6 +173,78 @@ def test_times_in_nanoseconds(logical: str, value: Any) -> None:
     )
     assert as_columns(own, long_bytes(NANOS), "avro/binary+8") == {"a": value}
     assert as_columns(later, b"\x02", "avro/binary+7") == {"a": value, "b": 1}
+
+
+def fields_of(**kinds: Any) -> Any:
+    said = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    return {"type": "record", "name": "R", "fields": said}
+
+
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+#: A type and the bytes of no value of it.
+NO_VALUES: list[tuple[Any, bytes]] = [
+    ("long", b"\x80" * 10 + b"\x01"),
+    ("long", b"\xff" * 9 + b"\x02"),
+    ("string", b"\x82" + b"\x80" * 10 + b"\x00a"),
+    ("string", b"\x01"),
+    ("string", b"\x02\xff"),
+    ("bytes", b"\xc8\x01abc"),
+    ("double", b"ab"),
+    (["null", "int"], b"\x01\x02"),
+    (["null", "int"], b"\x04"),
+    (ENUM, b"\x01"),
+    (ENUM, b"\x04"),
+    ({"type": "fixed", "name": "F", "size": 8}, b"ab"),
+    ({"type": "array", "items": "float"}, b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+    ({"type": "map", "values": "int"}, b"\x02\x02a"),
+    ({"type": "int", "logicalType": "time-millis"}, long_bytes(-1)),
+    ({"type": "int", "logicalType": "time-millis"}, long_bytes(86_400_000)),
+    ({"type": "long", "logicalType": "time-micros"}, long_bytes(-1)),
+    ({**DECIMAL, "precision": 40}, bytes([40]) + b"\x7f" * 20),
+    ({**DECIMAL, "precision": 4}, b"\x04\x30\x39"),
+]
+
+
+@pytest.mark.parametrize(("kind", "data"), NO_VALUES)
+def test_bytes_that_are_no_value_of_their_type_make_a_misfit(kind: Any, data: bytes) -> None:
+    """Also where the reader's version doesn't have the field, and for the audit's own reader."""
+    for body, writer in (
+        (data + b"\x02", fields_of(a=kind, b="int")),
+        (b"\x02" + data, fields_of(b="int", a=kind)),
+    ):
+        definition = json.dumps(writer)
+        alone = row_reader(SchemaVersion("orders", 7, Format.AVRO, definition))
+        assert isinstance(as_columns(alone, body), Misfit)
+        later = avro_reader(fields_of(b="int"), writer)
+        assert isinstance(as_columns(later, body, "avro/binary+7"), Misfit)
+        with pytest.raises((ValueError, OverflowError)):
+            AvroBodies(definition, {}).read(body, "")
+
+
+#: A type, bytes, and their value.
+UNUSUAL: list[tuple[Any, bytes, Any]] = [
+    ("long", b"\x82" + b"\x80" * 8 + b"\x00", 1),
+    ("long", b"\xff" * 9 + b"\x01", -(2**63)),
+    ({"type": "array", "items": "int"}, b"\x03\x04\x02\x04\x00", [1, 2]),
+    ({**DECIMAL, "precision": 4}, b"\x04\xd8\xf1", Decimal("-99.99")),
+    ({**DECIMAL, "precision": 4}, b"\x00", Decimal(0)),
+    (
+        {**DECIMAL, "precision": 38},
+        b"\x20" + (10**37 + 5).to_bytes(16, "big"),
+        Decimal(f"1{'0' * 34}0.05"),
+    ),
+    ({**DECIMAL, "precision": 40}, b"\x20" + (10**37 + 5).to_bytes(16, "big"), f"1{'0' * 34}0.05"),
+]
+
+
+@pytest.mark.parametrize(("kind", "data", "value"), UNUSUAL)
+def test_unusual_bytes_of_a_value_are_read_by_both_readers(
+    kind: Any, data: bytes, value: Any
+) -> None:
+    definition = json.dumps(fields_of(a=kind))
+    own = row_reader(SchemaVersion("orders", 7, Format.AVRO, definition))
+    assert as_columns(own, data) == {"a": value}
+    assert AvroBodies(definition, {}).read(data, "") == {"a": value}
 
 
 # Protobuf.
