@@ -49,7 +49,7 @@ from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.runtime.turns import TaskTurns
 from distributary.ingest.schemas.schema_directory import SchemaDirectory
-from distributary.ingest.schemas.validator import CheckDone, CheckedRun, HeldCommand, Validator
+from distributary.ingest.schemas.validator import CheckDone, CheckedRun, HeldFrame, Validator
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.address_resolver import AddressResolver
 from distributary.ingest.subscriptions.admission import Admission
@@ -57,6 +57,7 @@ from distributary.ingest.subscriptions.idle_floors import IdleFloors
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
 from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
+from distributary.ingest.transactions.controller import Controller
 from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.ingest.transactions.other_logs import OtherLogs
 from distributary.pipeline.log.pattern_index import PatternIndex
@@ -191,10 +192,8 @@ class MessageLoop:
         self, link: Link, received: Received, goals: relay.Goals, unrouted: relay.Unrouted
     ) -> None:
         """Take messages whose schemas allow their goals, and those that go to dead letters."""
-        if not received.transaction:
-            self._intake.take_to(link, received, goals, unrouted)
-        elif self._knows(link, received.transaction):
-            self.transactions.post(link, received, goals, unrouted)
+        into = self.transactions.post if received.transaction else self._intake.take_to
+        into(link, received, goals, unrouted)
 
     def _unwanted(self, topic: str) -> bool:
         """Whether a topic's messages would go nowhere: it has no subscription and no route."""
@@ -206,16 +205,14 @@ class MessageLoop:
         self._log.flush(last=last)
 
     def finish_pass(self) -> None:
-        """Hand on the work that came outside of a peer's pass: to subscriptions, to the log, to the
-        sockets."""
+        """Hand on work that came outside of a peer's pass, to the sockets, too."""
         self.passed()
         self.engine.flush()
 
     # Durable, accept, cache and count, dispatch, send.
 
     def complete(self, what: Completion) -> None:
-        """Go on after work that was done by the threads of the journal, the committer, the reader
-        and the marks, by a timer, or in a later turn of the loop."""
+        """Go on after the work of another thread, of a timer or of a later turn of the loop."""
         match what:
             case GroupDurable(sealed):
                 self._durable(sealed)
@@ -232,14 +229,15 @@ class MessageLoop:
             case _ as never:
                 assert_never(never)
 
-    def _go_on(self, held: CheckedRun | HeldCommand) -> None:
-        """Go on with a run or command that waited for schemas. A bug here ends its peer alone."""
+    def _go_on(self, held: CheckedRun | HeldFrame) -> None:
+        """Go on with a run or frame that waited for schemas. A bug here ends its peer alone."""
         match held:
             case CheckedRun(link, received, goals, unrouted):
+                goals = relay.still(goals, partial(self._addresses.gone, link))
                 link.connection.attempt(partial(self._take, link, received, goals, unrouted))
-            case HeldCommand(link, message, delivery):
+            case HeldFrame(link, work):
                 if link.alive and not link.ended:
-                    link.connection.attempt(partial(self._command, link, message, delivery))
+                    link.connection.attempt(work)
 
     def _durable(self, sealed: SealedGroup) -> None:
         """Go on with a group that is on the disk. Its senders wait, so they get `accepted` first.
@@ -283,8 +281,9 @@ class MessageLoop:
             self.transactions.retire(owner, outcomes)
 
     def commanded(self, link: Link, message: bytes, delivery: bytes) -> None:
-        if not self._validator.holds(link, message, delivery):
-            self._command(link, message, delivery)
+        work = partial(self._command, link, message, delivery)
+        if not self._validator.holds(link, work):
+            work()
         self._log.slow(link)
 
     def _command(self, link: Link, message: bytes, delivery: bytes) -> None:
@@ -293,8 +292,7 @@ class MessageLoop:
             link.end(amqp_error.condition, amqp_error.description)
 
     def _knows(self, link: Link, transaction: int) -> bool:
-        """Whether this is a transaction of the link's connection. If not, end the link: its peer
-        relies on work that will never be committed."""
+        """Whether the link's connection has the transaction. If not, end the link."""
         if self.transactions.knows(link.connection, transaction):
             return True
         amqp_error = unknown(transaction)
@@ -330,7 +328,9 @@ class MessageLoop:
         self._links.attached(link)
 
     def detached(self, link: Link, closed: bool) -> None:
-        self._links.detached(link, closed)
+        work = partial(self._links.detached, link, closed)
+        if not (isinstance(link.owner, Controller) and self._validator.holds(link, work)):
+            work()
 
     def lost(self, link: Link) -> None:
         self._links.lost(link)

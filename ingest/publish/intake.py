@@ -90,11 +90,9 @@ class Intake:
             goals, admit = self.but_stored(received, goals), self._backlogs.admit
         routed = relay.routed(received, receipt, goals, admit)
         relay.accept(link, routed.at_once)
-        if link.alive and not link.ended:
-            # Queues may have been deleted while a schema checked the messages. If the link is a
-            # queue's own, it has ended with it, and no message of it was accepted.
-            for one in routed.runs:
-                self._routes.ensure_of(one.run.topic)
+        for one in routed.runs:
+            # It may have been deleted while a schema checked the messages.
+            self._routes.ensure_of(one.run.topic)
         # A run in memory is answered at once: the receipt of the whole goes with the last run only
         # if nothing before it waits for the log.
         none, waits = Receipt(link, b"", 0, 0), any(isinstance(goal, Stored) for goal, _ in goals)

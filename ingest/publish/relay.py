@@ -112,6 +112,12 @@ def but(goals: Goals, others: Mapping[int, Goal]) -> Goals:
     return found
 
 
+def still(goals: Goals, gone: Callable[[str], AmqpError | None]) -> Goals:
+    """Return the goals of messages that have waited: `gone` says why a topic that was there when
+    they came can't get them any more."""
+    return [((gone(goal) if isinstance(goal, str) else None) or goal, n) for goal, n in goals]
+
+
 def routed(received: Received, receipt: Receipt, goals: Goals, admit: Admit) -> Routed:
     """Route messages to their goals, as far as the topics take them."""
     offsets = array("i", bytes(pump.offsets(received.lengths, received.count)))

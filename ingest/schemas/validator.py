@@ -3,7 +3,7 @@
 Rule 1: no message enters a topic that its schema doesn't allow, or that couldn't be checked:
         `CONSEQUENCES` names its fate, by the way on which it came.
 Rule 2: messages of a link go on in order: while some are checked, later ones wait, too. Commands of
-        a transaction wait for the messages that were sent in it.
+        a transaction, and its controller's detach, wait for the messages that were sent in it.
 Rule 3: waiting messages have a budget (`schemas.waiting_bytes_max`), of which a peer may have as
         many bytes as are still free; beyond it messages are rejected. A link has no more under way
         than its credit. Peers are served in turn.
@@ -65,12 +65,11 @@ class CheckedRun(msgspec.Struct, frozen=True, eq=False):
     unrouted: Unrouted
 
 
-class HeldCommand(msgspec.Struct, frozen=True, eq=False):
-    """A command of a transaction may be performed."""
+class HeldFrame(msgspec.Struct, frozen=True, eq=False):
+    """A command or the detach of a controller of transactions may be handled: do the work."""
 
     link: Link
-    message: bytes
-    delivery: bytes
+    work: Callable[[], None]
 
 
 class _Check(msgspec.Struct, frozen=True, eq=False):
@@ -93,7 +92,7 @@ class _HeldRun(msgspec.Struct, frozen=True, eq=False):
     checks: Sequence[_Check]
 
 
-_Held: TypeAlias = _HeldRun | HeldCommand
+_Held: TypeAlias = _HeldRun | HeldFrame
 
 
 class Validator:
@@ -149,19 +148,20 @@ class Validator:
         self._ask()
         return None
 
-    def holds(self, link: Link, message: bytes, delivery: bytes) -> bool:
-        """Whether a command waits for messages that were sent in transactions of its peer."""
+    def holds(self, link: Link, work: Callable[[], None]) -> bool:
+        """Whether the work for a controller's frame waits for messages that were sent in
+        transactions of its peer."""
         peer = link.connection
         if not self._queue.waits(peer):
             return False
-        self._queue.add(peer, HeldCommand(link, message, delivery), (peer,), 0)
+        self._queue.add(peer, HeldFrame(link, work), (peer,), 0)
         return True
 
-    def checked(self, done: CheckDone) -> CheckedRun | HeldCommand:
-        """Return the run or command that goes on now."""
+    def checked(self, done: CheckDone) -> CheckedRun | HeldFrame:
+        """Return the run, or the work for a controller's frame, that goes on now."""
         held = self._queue.done()
         self._ask()
-        if isinstance(held, HeldCommand):
+        if not isinstance(held, _HeldRun):
             return held
         self.waiting_messages -= held.received.count
         if held.checks:

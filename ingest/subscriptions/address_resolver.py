@@ -49,6 +49,13 @@ class AddressResolver:
             self._subscriptions.keep_queue(destination, made)
         return destination.topic
 
+    def gone(self, link: Link, topic: str) -> AmqpError | None:
+        """Return why a topic that was found before can't get a message of this link now, if so."""
+        destination = destination_of(topic, None, Kind.TOPIC)
+        if isinstance(destination, AmqpError):
+            return None
+        return self._admission.ended(link, destination)
+
     def answering(
         self, link: Link, address: str, is_ours: Callable[[str], bool]
     ) -> str | AmqpError:

@@ -9,7 +9,7 @@ from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.subscription_service import SubscriptionService
 from distributary.ingest.subscriptions.temporary_nodes import TemporaryNodes
 from distributary.pipeline.model.address import Destination, is_temporary
-from distributary.pipeline.model.amqp_error import AmqpError
+from distributary.pipeline.model.amqp_error import DELETED, AmqpError
 from distributary.pipeline.model.subscription import SubscriptionKey
 from distributary.pipeline.model.topic_pattern import is_pattern
 from distributary.pipeline.subscriptions.registry import key_of_queue
@@ -45,6 +45,17 @@ class Admission:
             return amqp_error or self._access.amqp_error(user, operation, topic)
         amqp_error = self._access.amqp_error(user, operation, topic)
         return amqp_error or self.making(user, destination)
+
+    def ended(self, link: Link, destination: Destination) -> AmqpError | None:
+        """Return the reason if the destination has ended since a message of this link was admitted
+        to it, and isn't made again for it: a queue is, but not for a link that has ended, too."""
+        topic = destination.topic
+        if destination.is_temporary:
+            ownership = self._temporary.ownership(topic, link.connection)
+            return temporary_amqp_error(Deed.SEND, ownership, topic)
+        if (link.ended or not link.alive) and self._subscriptions.lacks(destination):
+            return AmqpError(DELETED, f"'{topic}' has been deleted")
+        return None
 
     def consuming(
         self, link: Link, topic: str, key: SubscriptionKey | None, operation: LinkOperation

@@ -296,8 +296,7 @@ class Coordinator:
         return unknown(number)
 
     def elsewhere(self, number: int, log: str) -> Branch | None:
-        """Return a known transaction's branch in this log, of another gateway or relayed to
-        ourselves."""
+        """Return a known transaction's branch in this log, of another gateway or our own."""
         return self._elsewhere.get(number, {}).get(log)
 
     def relay(self, connection: Peer, number: int, log: str, branch: Branch) -> AmqpError | None:
@@ -328,10 +327,13 @@ class Coordinator:
             branch.spoil(reason)
 
     def post(self, link: Link, received: Received, goals: Goals, unrouted: Unrouted) -> None:
-        """Add messages to a known transaction, each to its goal. Tell their sender at once the
-        outcome that they will have if the transaction commits."""
-        number = received.transaction
-        answered = received.unsettled
+        """Add messages to a transaction that was known when they came, each to its goal. Tell their
+        sender at once the outcome that they will have if the transaction commits."""
+        number, answered = received.transaction, received.unsettled
+        if not self.knows(link.connection, number):  # it has ended while they were checked
+            reject(link, received.deliveries, number, unknown(number))
+            self._answered(link, answered, received.count)
+            return
         posted, routed = self._intake.post(link, received, goals, unrouted)
         fine = routed.receipt.deliveries + routed.at_once
         transactions = self._of[link.connection]
@@ -347,11 +349,14 @@ class Coordinator:
             unsettled = routed.receipt.unsettled + len(routed.at_once) // 8
             self._fine.add(Fine(number, link, fine, unsettled))
             answered -= unsettled
+        self._answered(link, answered, received.count)
+        self._timers.watch(link.connection, number)
+
+    def _answered(self, link: Link, answered: int, credit: int) -> None:
         if link.alive:
             link.answered(answered)
             link.connection.touch()
-            self._log.grant(link, received.count)
-        self._timers.watch(link.connection, number)
+            self._log.grant(link, credit)
 
     def _keep(
         self, transactions: _Transactions, number: int, posted: Sequence[Posted]
@@ -373,7 +378,7 @@ class Coordinator:
             if given_back is not None:
                 self._own.give_back(number, given_back)
         if count < len(outcomes.run):
-            text = taken("a delivery was given back before it was settled")
+            text = taken("it was given back, or got another outcome, before")
             self._fail(connection, number, AmqpError(ILLEGAL_STATE, text))
         self._timers.watch(connection, number)
 
