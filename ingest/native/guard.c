@@ -16,6 +16,7 @@ typedef struct {
   uint64_t name; /* of a link: a hash of its name and role; of a session: the peer's handle-max */
   uint32_t id;   /* of a session: the delivery-id that must come next; of a link: that of the delivery
                   * which has begun on it */
+  uint32_t limit; /* of a session: the furthest end of its peer's incoming window until now */
   uint8_t state; /* 0: the place is free */
   uint8_t begun; /* of a session: it has had a delivery-id */
 } pump_endpoint;
@@ -298,12 +299,18 @@ static int admit_in_session(pump_guard *g, int kind, const fields_t *f) {
   if (kind == KIND_BEGIN) {
     uint64_t most = has(f, BEGIN_PEER_HANDLE_MAX) ? f->value[BEGIN_PEER_HANDLE_MAX] : NO_HANDLE;
     *session = (pump_endpoint){.key = key, .name = most};
+    session->limit = (uint32_t)f->value[BEGIN_INCOMING_WINDOW];
     g->used++;
   } else if (link && !link->state) {
     *link = (pump_endpoint){.key = key_of(g->channel, g->handle), .name = name};
     g->peer_handles = session->name + 1;
     g->used++;
     g->links++;
+  }
+  if (kind == KIND_SESSION_FLOW || kind == KIND_LINK_FLOW) {
+    uint32_t limit =
+        (uint32_t)(f->value[FLOW_NEXT_INCOMING_ID] + f->value[FLOW_INCOMING_WINDOW]);
+    if ((int32_t)(limit - session->limit) > 0) session->limit = limit;
   }
   if (next == SESSION_UNMAPPED) {
     end_session(g, g->channel);

@@ -6,7 +6,8 @@
  *     decision (another link, another event, no room, a bad message). Three answers are fixed and
  *     given here: a non-persistent message is accepted on receipt (but not in a transaction, through
  *     the relay, or where the caller sets `late`, for all links or for one), a message on a link that
- *     we have ended is released, and the credit of an aborted delivery is given back.
+ *     we have ended and a resumed delivery are released, and the credit of an aborted one is given
+ *     back.
  *  2. It allocates nothing. State between calls is one word for each delivery, its context in Proton:
  *     of an incoming one that it was taken, of an outgoing one the time of its delivery.
  */
@@ -147,7 +148,8 @@ void pump_declared(uint64_t delivery, uint64_t transaction);
 /* Take back the outcome that deliveries got in a transaction: their peer may give another. `settled`
  * is 1 for deliveries that their peer has settled since: it can't give them another outcome. */
 void pump_restore(const uint64_t *deliveries, uint32_t count, uint64_t delivered_at, uint8_t *settled);
-/* Settle; with the state given, or (state 0) with the peer's own. Zeros are skipped. */
+/* Settle; with the state given, or (state 0) with the outcome that the peer gave first. Zeros are
+ * skipped. */
 void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state);
 /* The deliveries of an outgoing link without an outcome, in the order of delivery: sequences, and the
  * times of pump_send. Returns their number; at most `room` are written. */
@@ -248,8 +250,8 @@ static int accepts_late(pn_delivery_t *d) { return pn_link_get_context(pn_delive
  * [id of 8 bytes] or [id of 8 bytes, described outcome]. */
 enum { COORDINATOR_TYPE = 3 }; /* of a terminus, as Proton counts them */
 
-static uint64_t read_transaction(pn_delivery_t *d, pump_outcome *o) {
-  pn_data_t *data = pn_disposition_data(pn_delivery_remote(d));
+static uint64_t read_transaction(pn_disposition_t *said, pump_outcome *o) {
+  pn_data_t *data = pn_disposition_data(said);
   uint64_t number = 0;
   pn_data_rewind(data);
   pn_data_next(data);
@@ -271,9 +273,13 @@ static uint64_t read_transaction(pn_delivery_t *d, pump_outcome *o) {
   return number;
 }
 
-/* Its own state is from now on: [id] or [id, outcome]; with fields if it is MODIFIED. */
-static void write_outcome_in(pn_delivery_t *d, uint64_t state, uint64_t number, uint64_t outcome,
-                             int failed, int undeliverable) {
+static uint64_t transaction_of(pn_delivery_t *d) {
+  return read_transaction(pn_delivery_remote(d), NULL);
+}
+
+/* Its own state will be [id] or [id, outcome], with fields if it is MODIFIED, when it is told. */
+static void put_outcome_in(pn_delivery_t *d, uint64_t number, uint64_t outcome, int failed,
+                           int undeliverable) {
   pn_data_t *data = pn_disposition_data(pn_delivery_local(d));
   uint64_t id = __builtin_bswap64(number);
   pn_data_clear(data);
@@ -294,6 +300,11 @@ static void write_outcome_in(pn_delivery_t *d, uint64_t state, uint64_t number, 
     pn_data_exit(data);
   }
   pn_data_exit(data);
+}
+
+static void write_outcome_in(pn_delivery_t *d, uint64_t state, uint64_t number, uint64_t outcome,
+                             int failed, int undeliverable) {
+  put_outcome_in(d, number, outcome, failed, undeliverable);
   pn_delivery_update(d, state);
 }
 
@@ -339,9 +350,18 @@ static void discard(pn_delivery_t *d, pn_link_t *link) {
   pn_delivery_settle(d);
 }
 
+/* The state that the frame scanner gives to a delivery which its sender resumes: no peer can give it.
+ * No delivery outlives its link here, so there is none to resume, and its bytes may be a rest. */
+enum { RESUMED = DECLARED };
+
 static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   if (pn_delivery_get_context(d)) { pn_delivery_clear(d); return 0; }
   if (pn_link_state(link) & LOCAL_CLOSED) { discard(d, link); return 0; }
+  if (pn_delivery_remote_state(d) == RESUMED && !pn_delivery_aborted(d)) {
+    if (!pn_delivery_partial(d)) pn_link_flow(link, 1);
+    discard(d, link);
+    return 0;
+  }
   if (pn_delivery_aborted(d)) { /* no message; its sender may send another in its place */
     taken(d);
     pn_delivery_settle(d);
@@ -356,7 +376,7 @@ static int incoming(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   if ((!p->count || other) && commands(link))
     return p->count || p->outcomes_count ? PUMP_FULL : PUMP_COMMAND;
   uint64_t transaction =
-      pn_delivery_remote_state(d) == TRANSACTIONAL_STATE ? read_transaction(d, NULL) : 0;
+      pn_delivery_remote_state(d) == TRANSACTIONAL_STATE ? transaction_of(d) : 0;
   other |= p->count && p->transaction != transaction;
   if (other || p->count == p->room) return PUMP_FULL;
   if (p->bytes_used + size > p->bytes_room) return p->count ? PUMP_FULL : PUMP_ALONE;
@@ -412,13 +432,25 @@ static uint64_t sequence_of(pn_delivery_t *d) {
   return __builtin_bswap64(tag);
 }
 
+/* The context of a delivery whose outcome is on its way to the disk, or waits for the end of its
+ * transaction: RECORDED, the state's descriptor, by which it is answered whatever its peer says of it
+ * meanwhile, and its time. */
+#define RECORDED (UINT64_C(1) << 63)
+enum { STATE_AT = 55 };
+
+static int on_its_way(uint64_t context) { return !context || context >= RECORDED; }
+
+static uint64_t recorded_state(uint64_t context) {
+  return context >= RECORDED ? context >> STATE_AT & 0xff : 0;
+}
+
 uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t room) {
   uint64_t count = 0;
   pn_delivery_t *d = pn_unsettled_head((pn_link_t *)(uintptr_t)link);
   PyThreadState *others = PyEval_SaveThread();
   for (; d; d = pn_unsettled_next(d)) {
     uint64_t delivered_at = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
-    if (!delivered_at) continue; /* its outcome is on its way to the disk */
+    if (on_its_way(delivered_at)) continue;
     if (count < room) {
       sequences[count] = sequence_of(d);
       times[count] = delivered_at;
@@ -429,18 +461,39 @@ uint64_t pump_held(uint64_t link, uint64_t *sequences, uint64_t *times, uint64_t
   return count;
 }
 
+/* Keep the outcome that a peer has given to a delivery for our answer, without sending it. */
+static void record(pn_delivery_t *d, uint64_t state, const pump_outcome *o) {
+  pn_disposition_t *local = pn_delivery_local(d);
+  if (state == TRANSACTIONAL_STATE) {
+    put_outcome_in(d, o->transaction, o->state, (int)o->failed, (int)o->undeliverable);
+  } else if (state == MODIFIED) {
+    pn_disposition_set_failed(local, o->failed);
+    pn_disposition_set_undeliverable(local, o->undeliverable);
+  }
+  pn_delivery_set_context(d, (void *)(uintptr_t)(RECORDED | state << STATE_AT | o->delivered_at));
+}
+
+/* Whether a delivery that has an outcome got one in a transaction now, but not in that of before. That
+ * transaction can't be committed: the caller is told, and finds that it doesn't hold the message. */
+static int in_another(pn_delivery_t *d, uint64_t state, uint64_t context) {
+  if (state != TRANSACTIONAL_STATE || !context) return 0;
+  return recorded_state(context) != TRANSACTIONAL_STATE ||
+         read_transaction(pn_delivery_local(d), NULL) != transaction_of(d);
+}
+
 static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
   uint64_t state = pn_delivery_remote_state(d);
   int settled = pn_delivery_settled(d);
   uint64_t delivered_at = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
   if (!settled && (state < ACCEPTED || state > MODIFIED) && state != TRANSACTIONAL_STATE) { pn_delivery_clear(d); return 0; }
-  if (!delivered_at) { pn_delivery_clear(d); return 0; } /* its outcome is on its way to the disk */
+  int late = on_its_way(delivered_at);
+  if (late && !in_another(d, state, delivered_at)) { pn_delivery_clear(d); return 0; }
   if (p->outcomes_count == p->outcomes_room || p->unsettled_count == p->unsettled_room ||
       p->settled_count == p->settled_room)
     return PUMP_FULL;
   pump_outcome o = {.link = (uint64_t)(uintptr_t)link, .delivered_at = delivered_at, .step = 1, .count = 1,
                     .state = state >= ACCEPTED && state <= MODIFIED ? state : 0, .confirm = !settled};
-  if (state == TRANSACTIONAL_STATE) o.transaction = read_transaction(d, &o);
+  if (state == TRANSACTIONAL_STATE) o.transaction = read_transaction(pn_delivery_remote(d), &o);
   if (p->reasons && o.state == REJECTED) o.confirm = 1, settled = 0;
   if (!settled && !o.state) { pn_delivery_clear(d); return 0; }
   if (state == MODIFIED) {
@@ -448,11 +501,17 @@ static int outgoing(pump_t *p, pn_delivery_t *d, pn_link_t *link) {
     o.undeliverable = pn_disposition_is_undeliverable(pn_delivery_remote(d));
   }
   o.first = sequence_of(d);
+  if (late) {
+    o.confirm = 0;
+    o.delivered_at &= (UINT64_C(1) << STATE_AT) - 1;
+  }
   add_outcome(p, &o);
-  if (settled) {
+  if (late) {
+    pn_delivery_clear(d);
+  } else if (settled) {
     pn_delivery_settle(d);
   } else {
-    pn_delivery_set_context(d, NULL);
+    record(d, state, &o);
     pn_delivery_clear(d);
     p->unsettled[p->unsettled_count++] = (uint64_t)(uintptr_t)d;
   }
@@ -501,7 +560,7 @@ int pump_receive_alone(pump_t *p, char *bytes, size_t room) {
   pn_link_advance(link);
   taken(d);
   p->link = (uint64_t)(uintptr_t)link;
-  p->transaction = pn_delivery_remote_state(d) == TRANSACTIONAL_STATE ? read_transaction(d, NULL) : 0;
+  p->transaction = pn_delivery_remote_state(d) == TRANSACTIONAL_STATE ? transaction_of(d) : 0;
   p->expiring = p->delayed = p->special = 0;
   if (pump_inspect(bytes, size, p, 0)) return PUMP_MALFORMED;
   keep(p, d, 0);
@@ -548,13 +607,8 @@ void pump_settle(const uint64_t *deliveries, uint32_t count, uint64_t state) {
   for (uint32_t i = 0; i < count; i++) {
     pn_delivery_t *d = (pn_delivery_t *)(uintptr_t)deliveries[i];
     if (!d) continue;
-    uint64_t with = state ? state : pn_delivery_remote_state(d);
-    if (with == TRANSACTIONAL_STATE) {
-      pump_outcome said = {0};
-      uint64_t number = read_transaction(d, &said);
-      write_transaction(d, TRANSACTIONAL_STATE, number, said.state);
-      with = 0;
-    }
+    uint64_t context = (uint64_t)(uintptr_t)pn_delivery_get_context(d);
+    uint64_t with = state ? state : recorded_state(context);
     if (with) pn_delivery_update(d, with);
     pn_delivery_settle(d);
   }

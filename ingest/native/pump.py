@@ -327,6 +327,13 @@ def waiting_bytes(session: int) -> int:
     return int(proton.pn_session_incoming_bytes(proton_ffi.cast("pn_session_t *", session)))
 
 
+def overruns(session: int, window: int) -> bool:
+    """Whether more transfers than this window allows have gone out in a session, after those that
+    its peer had seen when it sent its last flow, which the engine has just read."""
+    unseen = (window - int(lib.pump_window(session))) & 0xFFFFFFFF
+    return unseen > window
+
+
 def echo(session: int, link: int) -> None:
     """Tell the peer a session's state, and that of one of its incoming links (0: of none)."""
     lib.pump_echo(session, link)

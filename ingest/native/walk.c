@@ -56,6 +56,9 @@ int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t siz
 void pump_write(uint64_t transport);
 /* Have the engine send the state of a session, and of one of its incoming links if it isn't 0. */
 void pump_echo(uint64_t session, uint64_t link);
+/* How many transfers the peer's window allows in a session; where it is overrun already, the engine's
+ * count has wrapped around. */
+uint32_t pump_window(uint64_t session);
 /* cdef:end */
 
 size_t pn_session_get_incoming_capacity(pn_session_t *);
@@ -128,10 +131,12 @@ static int judge(const uint8_t *m, size_t end, size_t at, int code) {
     case DISPOSITION: /* state is its fifth */
       field = list_field(m, end, at, 4);
       return !field || (field < end && !known_state(m, end, field)) ? WALK_DISPOSITION : WALK_ALL;
-    case TRANSFER: /* message-format is its fourth, state its eighth */
+    case TRANSFER: /* message-format is its fourth, state its eighth, resume its ninth */
       field = list_field(m, end, at, 3);
       if (!field || (field < end && !is_null(m, field) && uint_value(m, field, 1)))
         return WALK_TRANSFER;
+      field = list_field(m, end, at, 8); /* resume */
+      if (!field || (field < end && is_true(m, field))) return WALK_TRANSFER;
       field = list_field(m, end, at, 7);
       if (!field || (field < end && !known_state(m, end, field))) return WALK_TRANSFER;
       if (field == end || described_as(m, end, field, &field) != TRANSACTIONAL_STATE) return WALK_ALL;
@@ -246,6 +251,15 @@ static int refused(pump_guard *g, int violation, uint32_t number) {
   return WALK_VIOLATION;
 }
 
+/* Whether a flow's window ends before the one that its peer gave earlier: then so may the transfers
+ * that went out meanwhile, which the engine's count doesn't allow for. */
+static int shrinks(const pump_guard *g, const uint8_t *m, size_t end, size_t at, uint32_t channel) {
+  const pump_endpoint *session = g->endpoints + locate(g, key_of(channel, NO_HANDLE));
+  size_t id = list_field(m, end, at, 0), window = list_field(m, end, at, 1);
+  if (!session->state || !id || !window || window == end) return 0;
+  return (int32_t)(uint_value(m, id, 0) + uint_value(m, window, 0) - session->limit) < 0;
+}
+
 /* The action for the frame that begins at `m`, of which `have` bytes of `size` are there. */
 static int look(const uint8_t *m, size_t have, size_t size, int way, pump_guard *g, frame_t *f,
                 size_t *need) {
@@ -278,7 +292,8 @@ static int look(const uint8_t *m, size_t have, size_t size, int way, pump_guard 
   if (have < size && !f->end) return WALK_SHORT;
   if (way == WALK_IN && code >= FLOW && code <= DISPOSITION && f->end)
     stop = judge(m, f->end, f->value, code);
-  if (g && stop == WALK_ALL && code == FLOW && of_sender(g, m, f->end, f->value, f->channel))
+  if (g && stop == WALK_ALL && code == FLOW && f->end &&
+      (of_sender(g, m, f->end, f->value, f->channel) || shrinks(g, m, f->end, f->value, f->channel)))
     stop = WALK_FLOW;
   return stop && have < size ? WALK_SHORT : stop;
 }
@@ -362,6 +377,10 @@ int pump_walk_in(uint64_t transport, pump_walk *w, const char *bytes, size_t siz
 
 void pump_write(uint64_t transport) {
   pn_transport_pending((pn_transport_t *)(uintptr_t)transport);
+}
+
+uint32_t pump_window(uint64_t session) {
+  return pn_session_remote_incoming_window((pn_session_t *)(uintptr_t)session);
 }
 
 void pump_echo(uint64_t session, uint64_t link) {

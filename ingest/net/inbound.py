@@ -30,8 +30,7 @@ from distributary.ingest.runtime.turns import PeerTurn
 from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.codec.quoting import quoted
 
-#: For a disposition the engine goes over all unsettled deliveries: over this number of them in the
-#: time in which it settles one.
+#: Unsettled deliveries that the engine goes over, for a disposition, while it settles one.
 UNSETTLED_LIKE_ONE = 64
 #: Links of a lost connection that are released in one part of a turn, 70 us each.
 LOST_AT_ONCE = 32
@@ -54,16 +53,15 @@ class Inbound:
     ) -> None:
         """`peers` finds the peer of each of the connection's links."""
         self._connection, self._pump, self._handler = connection, pump, handler
-        self._limits, self._ends, self._collector = limits, ends, collector
-        self._peers = peers
+        self._limits, self._ends = limits, ends
+        self._collector, self._peers = collector, peers
         self.collector_address = address(collector)
         self._links: dict[int, Link] = {}
         self._handles: dict[tuple[int, int], Link] = {}  # by channel and the peer's handle
         self._lost: deque[Link] = deque()
         #: Walked attaches whose links the engine hasn't reported yet, in the same order.
         self.coming: deque[WalkedAttach] = deque()
-        #: Flows that want an answer: their channels, and their handles if they have one. Each is
-        #: here once, however often a peer asks that doesn't read.
+        #: Flows that want an answer, each once: their channels, and their handles if they have one.
         self.echoes: dict[tuple[int, int | None], None] = {}
         #: Bytes of messages that its peer has begun and not finished, as of its last read.
         self.unfinished_bytes = 0
@@ -156,22 +154,25 @@ class Inbound:
         engine's earlier bytes must all be written."""
         echoes, self.echoes = self.echoes, {}
         for channel, handle in echoes:
-            links = (
-                [self._handles.get((channel, handle))]
-                if handle is not None
-                else [link for (on, _), link in self._handles.items() if on == channel]
-            )
-            for link in links[:1]:
-                if link is not None and not link.ended and not self._connection.closing:
-                    link.tell()
+            link = self._on(channel) if handle is None else self._handles.get((channel, handle))
+            if link is not None and not link.ended and not self._connection.closing:
+                link.tell()
+
+    def _on(self, channel: int) -> Link | None:
+        """Return a link of the session on the peer's channel."""
+        return next((link for (on, _), link in self._handles.items() if on == channel), None)
 
     def refuse_transfer(self, channel: int, handle: int, condition: str, description: str) -> None:
-        """End the link of a message that the gateway doesn't take, before its transfer is handled.
-        Raises BrokenFrame for earlier frames."""
+        """End the link of a message that isn't taken. Raises BrokenFrame for earlier frames."""
         self.process()
         link = self._handles.get((channel, handle))
         if link is not None and not self._connection.closing:
             link.end(condition, f"link '{link.name}': {description}")
+
+    def overruns(self, channel: int, window: int) -> bool:
+        """Whether the peer's window, as its last flow said, was overrun before it came."""
+        link = self._on(channel)
+        return link is not None and pumping.overruns(link.session, window)
 
     def began_in_transaction(self, channel: int, handle: int) -> bool:
         """Whether the first transfer of the message that goes on here named a transaction. Raises

@@ -192,6 +192,7 @@ FIELDS: dict[int, dict[str, Field]] = {
     Descriptor.OPEN: {"channel_max": Field(3, Type.USHORT)},
     Descriptor.BEGIN: {
         "remote_channel": Field(0, Type.USHORT),
+        "incoming_window": Field(2, Type.UINT),
         "peer_handle_max": Field(4, Type.UINT),
     },
     Descriptor.ATTACH: {
@@ -199,7 +200,11 @@ FIELDS: dict[int, dict[str, Field]] = {
         "handle": Field(1, Type.UINT, True),
         "role": Field(2, Type.BOOLEAN, True),
     },
-    Descriptor.FLOW: {"handle": Field(4, Type.UINT)},
+    Descriptor.FLOW: {
+        "next_incoming_id": Field(0, Type.UINT),
+        "incoming_window": Field(1, Type.UINT),
+        "handle": Field(4, Type.UINT),
+    },
     Descriptor.TRANSFER: {
         "handle": Field(0, Type.UINT, True),
         "delivery_id": Field(1, Type.UINT),

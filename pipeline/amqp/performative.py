@@ -66,7 +66,8 @@ class _Field:
 
     NAME, HANDLE, SOURCE, TARGET, OFFERED, DESIRED, PROPERTIES = 0, 1, 5, 6, 11, 12, 13
     EXPIRY_POLICY, NODE_PROPERTIES, DEFAULT_OUTCOME = 2, 5, 8
-    TRANSFER_TAG, TRANSFER_FORMAT, TRANSFER_STATE = 2, 3, 7
+    TRANSFER_TAG, TRANSFER_FORMAT, TRANSFER_STATE, TRANSFER_RESUME = 2, 3, 7, 8
+    FLOW_NEXT_INCOMING, FLOW_WINDOW = 0, 1
     FLOW_HANDLE, FLOW_CREDIT, FLOW_DRAIN, FLOW_ECHO, FLOW_PROPERTIES = 4, 6, 8, 9, 10
     DISPOSITION_STATE = 4
 
@@ -224,6 +225,7 @@ class WalkedFlow(msgspec.Struct, frozen=True):
     handle: int | None
     asks: bool
     acquires: bool  #: deliveries for this credit are to be part of a transaction
+    window: int  #: transfers that its sender takes from the first one on that it hasn't seen
 
 
 def flow(frame: bytes) -> WalkedFlow:
@@ -235,6 +237,7 @@ def flow(frame: bytes) -> WalkedFlow:
         drain = value_of(performative.field(_Field.FLOW_DRAIN))
         echo = value_of(performative.field(_Field.FLOW_ECHO))
         properties = tuple(pairs_of(performative.field(_Field.FLOW_PROPERTIES)))
+        window = value_of(performative.field(_Field.FLOW_WINDOW))
     if isinstance(credit, int) and credit > CREDIT_MAX:
         frame = encode(performative.with_fields({_Field.FLOW_CREDIT: _CREDIT}))
     return WalkedFlow(
@@ -243,7 +246,20 @@ def flow(frame: bytes) -> WalkedFlow:
         handle if isinstance(handle, int) else None,
         echo is True or (drain is True and credit in (0, None)),
         any(key == TRANSACTION for key, _ in properties),
+        window if isinstance(window, int) else 0,
     )
+
+
+def shut(frame: bytes) -> bytes:
+    """Return a flow, like this one, by which the engine sends no transfer in its session until the
+    next flow comes. Raises DecodeError."""
+    flow = parse(frame)
+    closed = flow.with_fields({_Field.FLOW_NEXT_INCOMING: NULL, _Field.FLOW_WINDOW: uint_of(0)})
+    return encode(replace(closed, fields=closed.fields[: _Field.FLOW_HANDLE]))
+
+
+#: The state by which the engine tells a resumed delivery from others: no peer may give it.
+RESUMED = descriptor(Descriptor.DECLARED) + list_of([])
 
 
 class OddTransfer(msgspec.Struct, frozen=True):
@@ -255,6 +271,7 @@ class OddTransfer(msgspec.Struct, frozen=True):
     message_format: int
     state: int  #: descriptor of the delivery's state; 0: none, -1: unknown
     continues: bool  #: it has no tag: its message began in an earlier transfer
+    resumes: bool  #: its sender goes on with a delivery of an earlier attachment of the link
 
 
 def transfer(frame: bytes) -> OddTransfer:
@@ -264,13 +281,22 @@ def transfer(frame: bytes) -> OddTransfer:
         handle = value_of(performative.field(_Field.HANDLE - 1))
         message_format = value_of(performative.field(_Field.TRANSFER_FORMAT))
         state, named = _state(performative.field(_Field.TRANSFER_STATE))
+        resumes = value_of(performative.field(_Field.TRANSFER_RESUME)) is True
     if not isinstance(handle, int) or not isinstance(message_format, int | None):
         raise DecodeError("a transfer's handle and message-format must be numbers")
+    if resumes:
+        named = RESUMED
     if named is not None:
         frame = encode(performative.with_fields({_Field.TRANSFER_STATE: named}))
     tag = performative.field(_Field.TRANSFER_TAG)
     return OddTransfer(
-        frame, performative.channel, handle, message_format or 0, state, continues=tag == NULL
+        frame,
+        performative.channel,
+        handle,
+        message_format or 0,
+        state,
+        continues=tag == NULL,
+        resumes=resumes,
     )
 
 

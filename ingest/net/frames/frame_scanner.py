@@ -60,6 +60,10 @@ class Acting(Protocol):
     def refuse_transfer(self, channel: int, handle: int, condition: str, description: str) -> None:
         """End the link of a message that the gateway doesn't take, before the engine has it."""
 
+    def overruns(self, channel: int, window: int) -> bool:
+        """Whether more transfers than this window allows have gone out in a session, after those
+        that its peer had seen when it sent its last flow, which the engine has just read."""
+
     def began_in_transaction(self, channel: int, handle: int) -> bool:
         """Whether the first transfer of the message that goes on here named a transaction."""
 
@@ -157,7 +161,7 @@ class Inflow:
                 case lib.WALK_ATTACH:
                     frame = self._attach(frame)
                 case lib.WALK_FLOW:
-                    frame = self._flow(frame)
+                    return self._flow(frame)
                 case lib.WALK_TRANSFER:
                     frame = self._transfer(frame)
                 case lib.WALK_DISPOSITION:
@@ -204,9 +208,10 @@ class Inflow:
         self._inbound.coming.append(attach)
         return attach.frame
 
-    def _flow(self, frame: bytes) -> bytes:
+    def _flow(self, frame: bytes) -> bool:
         """Handle earlier frames before a flow: two flows by which a sender gives back credit could
-        make the engine's count of it wrap around."""
+        make the engine's count of it wrap around. So could a window smaller than what has gone out
+        since its peer has set it: then the window is closed."""
         flow = performative.flow(frame)
         self._inbound.process()
         if flow.acquires and flow.handle is not None:
@@ -214,12 +219,17 @@ class Inflow:
             self._inbound.refuse_transfer(flow.channel, flow.handle, NOT_IMPLEMENTED, text)
         if flow.asks:
             self._inbound.echoes[flow.channel, flow.handle] = None
-        return flow.frame
+        more = self._push(flow.frame)
+        if more and self._inbound.overruns(flow.channel, flow.window):
+            return self._push(performative.shut(flow.frame))
+        return more
 
     def _transfer(self, frame: bytes) -> bytes:
         """End the link of a message whose format or state isn't served, before the engine has the
         message."""
         odd = performative.transfer(frame)
+        if odd.resumes:
+            return odd.frame  # no message: the pump releases it
         if odd.message_format:
             condition = NOT_IMPLEMENTED
             text = f"message-format 0x{odd.message_format:x} is not served, only 0 is"

@@ -224,6 +224,10 @@ class Server:
     def covered(self) -> bool:
         return True
 
+    def overruns(self, channel: int, window: int) -> bool:
+        """None does: nothing is sent."""
+        return False
+
     def began_in_transaction(self, channel: int, handle: int) -> bool:
         self.refused.append((channel, handle, "goes on"))
         return True
