@@ -184,11 +184,10 @@ class LinkService:
         are in other logs: their owners make them."""
         own, _ = self._relays.logs
         if own not in self._relays.logs_of(destination.topic) and not link.attach.relayed:
-            right = self._access.amqp_error(
-                link.connection.user, LinkOperation.SEND, destination.topic
-            )
-            if right is not None:
-                link.refuse(right.condition, right.description)
+            peer, topic = link.connection, destination.topic
+            why = self._admission.sending_elsewhere(peer, topic, LinkOperation.SEND)
+            if why is not None:
+                link.refuse(why.condition, why.description)
             else:
                 self._open_producer(link, destination)
             return

@@ -35,19 +35,22 @@ class AddressResolver:
         is_ours: Callable[[str], bool] = lambda _topic: True,
     ) -> str | AmqpError:
         """Return the topic, or why the user may not send there. A queue of our log is made before
-        the message comes."""
+        the message comes; for another log its owner decides the rest."""
         destination = destination_of(address, said, self._bare)
         if isinstance(destination, AmqpError):
             return destination
-        amqp_error = published(destination, self._style) or self._admission.sending(
-            link.connection, destination, operation
-        )
+        if (amqp_error := published(destination, self._style)) is not None:
+            return amqp_error
+        peer, topic, ours = link.connection, destination.topic, is_ours(destination.topic)
+        if ours:
+            amqp_error = self._admission.sending(peer, destination, operation)
+        else:
+            amqp_error = self._admission.sending_elsewhere(peer, topic, operation)
         if amqp_error is not None:
             return amqp_error
-        if destination.is_queue and not destination.is_temporary and is_ours(destination.topic):
-            made = Made(Origin.CLIENT, link.connection.user)
-            self._subscriptions.keep_queue(destination, made)
-        return destination.topic
+        if destination.is_queue and not destination.is_temporary and ours:
+            self._subscriptions.keep_queue(destination, Made(Origin.CLIENT, peer.user))
+        return topic
 
     def gone(self, link: Link, topic: str) -> AmqpError | None:
         """Return why a topic that was found before can't get a message of this link now, if so."""

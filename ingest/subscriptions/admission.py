@@ -57,6 +57,13 @@ class Admission:
             return AmqpError(DELETED, f"'{topic}' has been deleted")
         return None
 
+    def sending_elsewhere(
+        self, connection: Peer, topic: str, operation: LinkOperation
+    ) -> AmqpError | None:
+        """Return why this user may not send to this destination of another log, whose owner knows
+        whether it is there, and who made it."""
+        return self._access.amqp_error(connection.user, operation, topic)
+
     def consuming(
         self, link: Link, topic: str, key: SubscriptionKey | None, operation: LinkOperation
     ) -> AmqpError | None:
