@@ -136,7 +136,7 @@ class Committer:
         is full; return whether that was so. It is read again when kept-back credit is given."""
         if self._journal.backlog_bytes <= self.held_above:
             return False
-        link.connection.hold(True)
+        link.connection.hold(True, self)
         self._held.append(link)
         return True
 
@@ -147,7 +147,7 @@ class Committer:
         owed, self._deferred = self._deferred, {}
         held, self._held = self._held, []
         for link in held:
-            link.connection.hold(False)
+            link.connection.hold(False, self)
         _grant(owed)
         self._complete(CreditGiven())
 

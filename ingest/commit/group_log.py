@@ -161,7 +161,7 @@ class Log:
         brought, self._brought = self._brought, 0
         held = self._waiting_bytes > self._settings.journal.waiting_bytes_max and brought > 0
         if held:
-            link.connection.hold(True)
+            link.connection.hold(True, self)
             self._waiting.held[link] = None
         self._close_if_full()
         return held
@@ -320,8 +320,8 @@ class Log:
         self._next_sequence += count
         self._writing.append(SealedGroup(group, waiting, batches, count))
         for link in waiting.held:
-            if not self._committer.hold(link):
-                link.connection.hold(False)
+            self._committer.hold(link)
+            link.connection.hold(False, self)
         try:
             parts = frame.encode(group)
         except StoreError as error:  # nothing of the group is durable: the home is unchanged

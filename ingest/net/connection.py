@@ -48,7 +48,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._pausing = self._touched = self.alive = self._freed = self._ended = False
-        self.writable, self._held, self._going_on = True, False, False
+        self.writable, self._going_on, self._held = True, False, set[object]()
         self._waits = False  #: its input is more than one turn's work
         self._unheard, self._room = 0, READ_BYTES_FIRST  #: read since `writable` ended; of a read
         self.user = self.container = self.peer = self.through = ""
@@ -316,17 +316,18 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
             endpoint_answers.end(self._transport)
 
     @contained
-    def hold(self, on: bool) -> None:
-        self._held = on
+    def hold(self, on: bool, by: object) -> None:
+        (self._held.add if on else self._held.discard)(by)
         self._read_or_wait()
-        if not on and self._waits:
+        if self._waits and not self._held:
             self._wait_turn(True)
 
     def _read_or_wait(self) -> None:
         """Pause or resume reading. A peer that doesn't read is itself read only for
         `write_buffer_bytes` more: each of its frames may have an answer that waits in memory."""
         transport = cast("asyncio.Transport", self._transport)
-        waits = self._held or self._waits or self._unheard > self._engine.limits.write_buffer_bytes
+        most = self._engine.limits.write_buffer_bytes
+        waits = bool(self._held) or self._waits or self._unheard > most
         if self.alive and waits == transport.is_reading():
             (transport.pause_reading if waits else transport.resume_reading)()
 
@@ -382,7 +383,7 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         """Run Proton's clock: it sends heartbeats and notices the peer's silence."""
         self._untime()
         now_ms = int(self._engine.loop.time() * 1_000)
-        next_ms = endpoint_answers.ticked(self._amqp, now_ms, self._idle_ms, held=self._held)
+        next_ms = endpoint_answers.ticked(self._amqp, now_ms, self._idle_ms, held=bool(self._held))
         self.touch()
         if next_ms:
             delay_ms = max(1, next_ms - now_ms)

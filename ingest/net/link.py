@@ -87,8 +87,9 @@ class Peer(Protocol):
     def abort(self) -> None:
         """Drop the socket now."""
 
-    def hold(self, on: bool, /) -> None:
-        """Stop reading from this peer, or go on."""
+    def hold(self, on: bool, by: object, /) -> None:
+        """Stop reading from this peer for `by`, a part of the gateway, or have that part let it go
+        on: it is read while no part holds it."""
 
     def attempt(self, work: Callable[[], None], /) -> None:
         """Do work for this peer that others' work has caused: an exception ends this peer alone."""

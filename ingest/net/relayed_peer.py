@@ -50,8 +50,8 @@ def relaying_limits(limits: Amqp, gateway: GatewayLogin) -> Amqp:
 class Holding(Protocol):
     """Stops reading from a connection while one of its clients is held."""
 
-    def held(self, peer: "RelayedPeer", on: bool) -> None:
-        """Note whether a client is held."""
+    def held(self, peer: "RelayedPeer", on: bool, by: object) -> None:
+        """Note whether `by` holds a client."""
 
 
 class RelayedPeer(ContainedPeer):
@@ -116,8 +116,8 @@ class RelayedPeer(ContainedPeer):
         """Drop the whole connection: this client can't be ended otherwise."""
         self._real.abort()
 
-    def hold(self, on: bool) -> None:
-        self._holding.held(self, on)
+    def hold(self, on: bool, by: object) -> None:
+        self._holding.held(self, on, by)
 
     def touch(self) -> None:
         self._real.touch()
@@ -181,7 +181,7 @@ class RelayedPeers:
         self._real, self._engine, self._handler, self._log = real, engine, handler, log
         self._peers: dict[int, RelayedPeer] = {}
         self._of_session: dict[int, RelayedPeer] = {}
-        self._held: set[RelayedPeer] = set()
+        self._held: set[tuple[RelayedPeer, object]] = set()
 
     def of(self, attach: WalkedAttach, session: int) -> OwnedLink:
         """Return the client of a new link; the client is opened with its first link."""
@@ -225,11 +225,11 @@ class RelayedPeers:
 
     def _close(self, peer: RelayedPeer) -> None:
         peer.end()
-        if peer in self._held:
-            self.held(peer, False)
+        for one, by in [held for held in self._held if held[0] is peer]:
+            self.held(one, False, by)
         self._handler.closed(peer)
 
-    def held(self, peer: RelayedPeer, on: bool) -> None:
-        """Note whether a client is held, and hold the connection while any client is."""
-        (self._held.add if on else self._held.discard)(peer)
-        self._real.hold(bool(self._held))
+    def held(self, peer: RelayedPeer, on: bool, by: object) -> None:
+        """Note whether `by` holds a client, and hold the connection while any client is held."""
+        (self._held.add if on else self._held.discard)((peer, by))
+        self._real.hold(bool(self._held), self)

@@ -33,7 +33,7 @@ class SendersBytes:
         self._bytes += size
         if self._bytes > self._most:
             self._held[peer] = None
-            peer.hold(True)
+            peer.hold(True, self)
 
     def forget(self, peer: Peer) -> None:
         """Forget a client that has gone."""
@@ -46,7 +46,7 @@ class SendersBytes:
             held, self._held = self._held, {}
             for peer in held:
                 if peer.alive:
-                    peer.hold(False)
+                    peer.hold(False, self)
 
 
 class ReceiversBytes:

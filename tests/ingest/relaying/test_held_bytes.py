@@ -39,7 +39,7 @@ class Client:
 
     alive, held = True, False
 
-    def hold(self, held: bool) -> None:
+    def hold(self, held: bool, _by: object) -> None:
         self.held = held
 
 
@@ -129,6 +129,28 @@ def test_a_sender_is_not_read_while_too_much_waits(
         fleet.orders.start()
         peer.until(lambda: all(one.settled for one in sent), "all outcomes")
         assert connect(port=fleet.orders.port).receiver("orders.waits").nothing()
+
+
+def test_its_own_log_does_not_have_it_read_again(
+    tmp_path: Path, own_gateway: Make, connect: Connect
+) -> None:
+    """It isn't read for two reasons: a group of its gateway's own log waits, and too much waits for
+    the owner. The group is written soon, the owner is away."""
+    settings = {"fleet": {"held_bytes_max": 500_000}, "journal": {"waiting_bytes_max": 1}}
+    with Fleet(tmp_path, own_gateway, settings) as fleet:
+        peer = connect(port=fleet.main.port)
+        sender = peer.sender(None)
+        sender.publish_data([encoded("x", address="orders.both")])
+        fleet.orders.kill()
+        fleet.main.await_event("relay.lost")
+        body = b"x" * 2 * SIZE
+        sent = []
+        for _ in range(999):
+            sent += [sender.send(encoded(b"x", address="own.both"))]
+            sent += [sender.send(encoded(body, address="orders.both"))]
+        assert written(peer) < 18 * MIB  # of 40 MB; most of it lies in the sockets' buffers
+        fleet.orders.start()
+        peer.until(lambda: all(one.settled for one in sent), "all outcomes")
 
 
 def test_requests_beyond_the_limit_are_refused(
