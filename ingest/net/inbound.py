@@ -150,8 +150,7 @@ class Inbound:
             )
 
     def answer_echoes(self) -> None:
-        """Have the engine tell the state of links and sessions whose peer has asked for it. The
-        engine's earlier bytes must all be written."""
+        """Tell the state of links and sessions as their peer has asked; all else is written."""
         echoes, self.echoes = self.echoes, {}
         for channel, handle in echoes:
             link = self._on(channel) if handle is None else self._handles.get((channel, handle))
@@ -175,8 +174,7 @@ class Inbound:
         return link is not None and pumping.overruns(link.session, window)
 
     def began_in_transaction(self, channel: int, handle: int) -> bool:
-        """Whether the first transfer of the message that goes on here named a transaction. Raises
-        BrokenFrame for earlier frames."""
+        """Whether the first transfer of this link's message named one. Raises BrokenFrame."""
         self.process()
         link = self._handles.get((channel, handle))
         return link is None or link.ended or transactional.begun(link.address)
