@@ -129,7 +129,7 @@ def test_a_silent_server_leaves_time_for_the_next_one(gateway: Gateway, topic: s
 def test_a_refused_login_ends_nothing_while_another_server_may_come(
     gateway: Gateway, topic: str
 ) -> None:
-    """Where all servers refuse it the client gives up at once."""
+    """The client gives up at once where all servers refuse its login."""
 
     async def play() -> None:
         wrong, right = Door(gateway, "login"), Door(gateway, "open")

@@ -191,7 +191,7 @@ def test_a_transaction_is_used_once(gateway: Gateway, topic: str) -> None:
 
 
 def test_nothing_is_part_of_a_transaction_after_its_end(gateway: Gateway, topic: str) -> None:
-    """What is published or accepted in one that is over raises at once, and disturbs no other work
+    """A publish or an outcome in one that is over raises at once, and disturbs no other work
     on the same links."""
     queue = f"queue://{topic}"
 
