@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import uuid
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -239,12 +238,12 @@ class Client:
         messages (`flush`), and close the connection."""
         if self._error is not None and self._wire is None:
             return
-        if self._replies is not None:
-            await self._replies.close()
         subscriptions = [link for link in self._links if isinstance(link, Subscription)]
-        for link in subscriptions:
-            await link.close()
         try:
+            if self._replies is not None:
+                await self._replies.close()
+            for link in subscriptions:
+                await link.close()
             async with asyncio.timeout(self._settings.connection.close_seconds):
                 if flush and self._wire is not None:
                     await asyncio.gather(*(link.flush() for link in self._senders.values()))
@@ -263,10 +262,10 @@ class Client:
         """Stop connecting, and drop the connection that there is."""
         if (supervisor := self._supervisor) is not None:
             supervisor.cancel()
-            with suppress(asyncio.CancelledError):
-                await supervisor
         if (wire := self._wire) is not None:
             wire.abort(ClientClosed("the client is closed"))
+        if supervisor is not None:
+            await asyncio.wait((supervisor,))
 
     # Operations of publishers, subscriptions and transactions.
 

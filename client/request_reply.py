@@ -2,7 +2,6 @@
 
 import asyncio
 import uuid
-from contextlib import suppress
 
 from distributary.client.client_subscription import Attaching, Subscription
 from distributary.client.connection.client_errors import ClientClosed, ClientError, ConnectionFailed
@@ -61,5 +60,4 @@ class Replies(Subscription):
         """Stop reading answers: none comes any more."""
         await super().close()
         self._fail_requests(ClientClosed("the client is closed"))
-        with suppress(asyncio.CancelledError):
-            await self._reading
+        await asyncio.wait((self._reading,))

@@ -178,3 +178,44 @@ def test_a_block_that_is_not_entered_leaves_no_consumer(gateway: Gateway, topic:
                 await alone.unsubscribe()
 
     run(play())
+
+
+def test_a_close_that_is_cancelled_in_its_last_turn_says_so(gateway: Gateway) -> None:
+    """The connection was lost, and the close waits for the task that connects again."""
+
+    async def play() -> None:
+        client = at(gateway)
+        await client.__aenter__()
+        client.drop()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
+        assert closing.cancel()
+        await asyncio.wait((closing,))
+        assert closing.cancelled()
+
+    run(play())
+
+
+def test_a_close_that_is_cancelled_while_answers_end_closes_the_connection(
+    gateway: Gateway, topic: str
+) -> None:
+    """The reader of answers ends first, and the close waits for it."""
+
+    async def play() -> None:
+        async with at(gateway) as client, at(gateway) as server:
+            requests = server.consume(f"queue://{topic}")
+            asking = asyncio.create_task(client.request(f"queue://{topic}", "?"))
+            request = await anext(requests)
+            await server.reply(request, "!")
+            await request.accept()
+            await asking
+            closing = asyncio.create_task(client.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait((closing,))
+            assert closing.cancelled()
+            assert not client.connected
+
+    run(play())
