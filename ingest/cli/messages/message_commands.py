@@ -1,5 +1,6 @@
 """`distributary publish`, `consume` and `peek`: messages from the shell."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from distributary.ingest.cli.options.command_options import FAILED
+from distributary.ingest.cli.options.command_options import FAILED, MISUSED
 from distributary.jobs.cli.gateway_options import GatewayFactory, gateway_options
 from distributary.pipeline.codec.quoting import quoted
 from distributary.pipeline.errors import InvalidRequest
@@ -22,7 +23,7 @@ from distributary.pipeline.management.management_messages import Entity, Verb
 if TYPE_CHECKING:
     from distributary.client import Message, ReceivedMessage
     from distributary.client.outgoing_message import Plain
-    from distributary.ingest.cli.messages.message_traffic import Consumption
+    from distributary.ingest.cli.messages.message_traffic import Consumption, Publishing
     from distributary.jobs.client.management_client import Gateway
 
 _destination = click.argument("destination")
@@ -64,7 +65,8 @@ def publish(
       distributary consume orders --json | distributary publish copies --json
       distributary publish orders hello --count 1000 --rate 50 --property kind=test
 
-    Without a body each line of the input is one. Exit code 1: some weren't accepted.
+    Without a body each line of the input is one. However it ends, also by Ctrl-C, it says how many
+    were accepted. Exit code 1: some weren't accepted, or it was interrupted. 2: a line is wrong.
     """
     from distributary.ingest.cli.messages.message_traffic import Publishing  # noqa: PLC0415 (the client takes a while)
 
@@ -88,10 +90,26 @@ def publish(
     seconds = max(time.monotonic() - began, 1e-3)
     said = f"{work.accepted:,} accepted in {seconds:.1f} s, {work.accepted / seconds:,.0f} a second"
     click.echo(said, err=True)
-    if work.rejected:
-        _end(f"{work.rejected:,} of {work.sent:,} weren't accepted: {work.reason}")
-    if work.failed:
-        _end(work.failed)
+    code = _told_of(work)
+    if work.reads:  # a terminal or pipe that may have no more to say
+        sys.stderr.flush()
+        os._exit(code)
+    if code:
+        sys.exit(code)
+
+
+def _told_of(work: "Publishing") -> int:
+    """Say what was wrong; return the exit code."""
+    unknown = work.sent - work.accepted - work.rejected
+    said = [
+        f"{work.rejected:,} of {work.sent:,} weren't accepted: {work.reason}",
+        f"{unknown:,} of {work.sent:,} were sent, and whether they are accepted is unknown",
+        work.failed or str(work.invalid),
+    ]
+    wrong = (work.rejected, unknown, work.failed or work.invalid)
+    for one in (text for text, is_so in zip(said, wrong, strict=True) if is_so):
+        click.echo(f"distributary: {one}", err=True)
+    return MISUSED if work.invalid else FAILED if any(wrong) else 0
 
 
 @click.command()

@@ -2,6 +2,7 @@
 connection ends the run, and `failed` has the reason."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,12 +15,20 @@ from distributary.client import (
     Subscription,
     connect,
 )
+from distributary.ingest.cli.messages.input_ahead import InputAhead
 from distributary.jobs.client.management_client import Gateway
+from distributary.pipeline.errors import InvalidRequest
 
 #: Messages that a consumer asks for ahead; messages without an outcome when publishing.
 CREDIT, WINDOW = 100, 1_000
-#: Turns of the loop in which a message that the client took is written.
-_TURNS = 2
+#: Seconds in which messages that were sent get their outcomes when a run ends early.
+LAST_SECONDS = 5.0
+#: Seconds between two looks whether the connection is there.
+WATCH_SECONDS = 0.5
+#: Why a run ended by Ctrl-C.
+INTERRUPTED = "interrupted"
+
+logging.getLogger("distributary.client").addHandler(logging.NullHandler())  # the command says it
 
 
 def client_of(gateway: Gateway, container_id: str = "") -> Client:
@@ -38,8 +47,9 @@ def client_of(gateway: Gateway, container_id: str = "") -> Client:
 
 
 class Publishing:
-    """Sends all messages to an address, and waits until each is accepted. `rejected`: how many
-    weren't; `reason`: why the first one wasn't."""
+    """Sends all messages to an address, and waits until each has its outcome, however the run ends.
+    `sent`, `accepted`, `rejected`: how many; `reason`: why the first one was rejected; `failed`:
+    why the run ended early."""
 
     def __init__(
         self,
@@ -53,33 +63,71 @@ class Publishing:
         messages."""
         self._gateway, self._address, self._messages = gateway, address, messages
         self._told, self._apart = told, seconds_apart
+        self._ahead: InputAhead[Message] | None = None
         self.sent = self.accepted = self.rejected = 0
         self.reason = self.failed = ""
+        self.invalid: InvalidRequest | None = None  #: what is wrong with the next message
 
     def run(self) -> None:
-        """Run until all messages have their outcome, or until the first error."""
+        """Run until all messages have their outcome, until the first error, or until Ctrl-C."""
         try:
             asyncio.run(self._run())
         except ClientError as error:
-            self.failed = str(error)
-        except BaseExceptionGroup as errors:  # an error of one publish, or of the messages
-            first = errors.exceptions[0]
-            if not isinstance(first, ClientError):
-                raise first from None
-            self.failed = str(first)
+            self._fail(str(error))
+        except KeyboardInterrupt:  # before there was a connection, or again
+            self._fail(INTERRUPTED)
+
+    @property
+    def reads(self) -> bool:
+        """Whether a thread still waits for input. Then no ordinary end of the process is safe: it
+        would wait for that thread."""
+        return self._ahead is not None and self._ahead.reads
+
+    def _fail(self, reason: str) -> None:
+        self.failed = self.failed or reason
+        if self._ahead is not None:
+            self._ahead.end()
 
     async def _run(self) -> None:
+        async with client_of(self._gateway) as client:
+            self._ahead = InputAhead(self._messages)
+            under_way: set[asyncio.Task[None]] = set()
+            watch = asyncio.create_task(self._watch(client))
+            try:
+                await self._send_all(client, self._ahead, under_way)
+            except InvalidRequest as error:
+                self.invalid = error
+            except asyncio.CancelledError:  # Ctrl-C: what is sent gets its outcome yet
+                self._fail(INTERRUPTED)
+            watch.cancel()
+            if under_way:
+                await asyncio.wait(under_way, timeout=LAST_SECONDS if self.failed else None)
+
+    async def _send_all(
+        self,
+        client: Client,
+        messages: "InputAhead[Message]",
+        under_way: set[asyncio.Task[None]],
+    ) -> None:
         room, loop = asyncio.Semaphore(WINDOW), asyncio.get_running_loop()
-        async with client_of(self._gateway) as client, asyncio.TaskGroup() as tasks:
-            due = loop.time()
-            for message in self._messages:
-                await room.acquire()
-                self.sent += 1
-                tasks.create_task(self._publish(client, message, room))
-                due += self._apart
-                await asyncio.sleep(max(due - loop.time(), 0) if self._apart else 0)
-                for _ in range(_TURNS):  # the next line may be long in coming
-                    await asyncio.sleep(0)
+        due = loop.time()
+        while (message := await messages.next()) is not None and not self.failed:
+            await room.acquire()
+            self.sent += 1
+            task = loop.create_task(self._publish(client, message, room))
+            under_way.add(task)
+            task.add_done_callback(under_way.discard)
+            due += self._apart
+            await asyncio.sleep(max(due - loop.time(), 0) if self._apart else 0)
+
+    async def _watch(self, client: Client) -> None:
+        """End the run when the connection is lost: while it waits for input no message tells."""
+        while client.connected:  # noqa: ASYNC110 (the client has no event for it)
+            await asyncio.sleep(WATCH_SECONDS)
+        try:
+            client.sender(self._address)
+        except ClientError as error:
+            self._fail(str(error))
 
     async def _publish(self, client: Client, message: Message, room: asyncio.Semaphore) -> None:
         try:
@@ -89,6 +137,11 @@ class Publishing:
         except NotAccepted as error:
             self.rejected += 1
             self.reason = self.reason or str(error)
+        except ClientError as error:
+            self._fail(str(error))
+        except InvalidRequest as error:
+            self.invalid = self.invalid or error
+            self._fail(str(error))
         finally:
             room.release()
 

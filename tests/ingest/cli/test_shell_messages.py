@@ -226,3 +226,80 @@ def test_it_ends_with_ctrl_c(gateway: Gateway) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "1 taken\n")
+
+
+def stopping(gateway: Gateway, *words: str) -> subprocess.Popen[str]:
+    """A command that hears Ctrl-C."""
+    return subprocess.Popen(
+        [SCRIPT, *words, "--gateway", f"127.0.0.1:{gateway.port}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=interruptible,  # noqa: PLW1509 (no threads here)
+    )
+
+
+def backlog(gateway: Gateway, queue: str) -> int:
+    """How many messages a queue has; it may not be there yet."""
+    return len(run(gateway, "peek", queue, "--count", "1000").stdout.splitlines())
+
+
+def test_a_line_is_sent_when_it_is_there(gateway: Gateway) -> None:
+    """Whenever the next one comes; and Ctrl-C ends the wait for it, with the number so far."""
+    process = stopping(gateway, "publish", "queue://cli-typed")
+    assert process.stdin is not None
+    process.stdin.write("a\nb\n")
+    process.stdin.flush()
+    until(lambda: backlog(gateway, "cli-typed") == 2, "two lines are there")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    accepted, interrupted = said.splitlines()
+    assert accepted.startswith("2 accepted in ")
+    assert interrupted == "distributary: interrupted"
+
+
+def test_an_interrupted_publish_says_how_many_are_accepted(gateway: Gateway) -> None:
+    process = stopping(
+        gateway, "publish", "queue://cli-cut", "x", "--count", "100000", "--rate", "20"
+    )
+    peek = ("peek", "queue://cli-cut", "--count", "1")
+    until(lambda: run(gateway, *peek).stdout, "it publishes")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    accepted, interrupted = said.splitlines()
+    assert int(accepted.split()[0]) == backlog(gateway, "cli-cut")
+    assert interrupted == "distributary: interrupted"
+
+
+def test_a_wrong_line_says_how_many_before_it_are_accepted(gateway: Gateway) -> None:
+    lines = '{"body": 1}\n{"body": 2}\n{"bdy": 3}\n'
+    done = run(gateway, "publish", "queue://cli-wrong", "--json", said=lines, code=2)
+    accepted, wrong = done.stderr.splitlines()
+    assert accepted.startswith("2 accepted in ")
+    assert wrong.startswith("distributary: line 3 says bdy")
+    assert backlog(gateway, "cli-wrong") == 2
+
+
+def test_a_publish_that_waits_for_input_ends_with_its_connection(
+    tmp_path: Path,
+) -> None:
+    """It stays connected while it waits, however short the idle time-out; the end is said at
+    once."""
+    with Gateway(tmp_path, {"amqp": {"idle_timeout_ms": 1_000}}) as gateway:
+        process = stopping(gateway, "publish", "queue://cli-idle")
+        other = stopping(gateway, "consume", "queue://cli-idle", "--for", "2")
+        assert process.stdin is not None
+        process.stdin.write("a\n")
+        process.stdin.flush()
+        assert other.communicate(timeout=60)[0] == "a\n"
+        process.stdin.write("b\n")
+        process.stdin.flush()
+        until(lambda: backlog(gateway, "cli-idle") == 1, "the second line is there")
+        gateway.kill()
+        process.wait(timeout=60)
+        _, said = process.communicate()
+        assert process.returncode == 1
+        assert said.startswith("2 accepted in ")
