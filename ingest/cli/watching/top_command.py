@@ -66,7 +66,8 @@ def top(metrics: str, every: float, sort: Order, once: bool, as_json: bool) -> N
       distributary top --metrics 10.0.0.5:8162 --sort age
       distributary top --once --json
 
-    Warnings come first. It ends with Ctrl-C. Exit code 1: no gateway answers there.
+    Warnings come first. Into a file or pipe it prints one picture after the other. It ends with
+    Ctrl-C. Exit code 1: no gateway answers there.
     """
     looks = _looks(metrics, every)
     if once or as_json:
@@ -77,29 +78,50 @@ def top(metrics: str, every: float, sort: Order, once: bool, as_json: bool) -> N
         if as_json:
             print_json(dataclasses.asdict(found))
         else:
-            console = Console()
-            if not console.is_terminal:
-                console.width = max(console.width, WIDE)
-            console.print(_screen(metrics, found, [found.published], sort, sys.maxsize))
+            _console().print(_screen(metrics, found, [found.published], sort, sys.maxsize))
         return
-    _live(metrics, looks, sort)
-
-
-def _live(address: str, looks: Iterator[GatewayNow | None], sort: Order) -> None:
-    console = Console()
-    history: deque[float] = deque(maxlen=HISTORY)
-    waiting = Text(f"waiting for http://{address}/metrics ...", style="yellow")
+    console = _console()
     try:
-        with Live(waiting, console=console, screen=console.is_terminal) as live:
-            for found in looks:
-                if found is None:
-                    live.update(waiting)
-                    continue
-                history.append(found.published)
-                lines = console.height - OTHER_LINES
-                live.update(_screen(address, found, history, sort, lines))
+        if console.is_terminal:
+            _live(console, metrics, looks, sort)
+        else:
+            _printed(console, metrics, looks, sort)
     except KeyboardInterrupt:
         return
+
+
+def _console() -> Console:
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, WIDE)
+    return console
+
+
+def _printed(
+    console: Console, address: str, looks: Iterator[GatewayNow | None], sort: Order
+) -> None:
+    """Print each picture as it comes, for a file or pipe."""
+    history: deque[float] = deque(maxlen=HISTORY)
+    for found in looks:
+        if found is None:
+            console.print(f"waiting for http://{address}/metrics ...", markup=False)
+        else:
+            history.append(found.published)
+            console.print(_screen(address, found, history, sort, sys.maxsize))
+        sys.stdout.flush()
+
+
+def _live(console: Console, address: str, looks: Iterator[GatewayNow | None], sort: Order) -> None:
+    history: deque[float] = deque(maxlen=HISTORY)
+    waiting = Text(f"waiting for http://{address}/metrics ...", style="yellow")
+    with Live(waiting, console=console, screen=True) as live:
+        for found in looks:
+            if found is None:
+                live.update(waiting)
+                continue
+            history.append(found.published)
+            lines = console.height - OTHER_LINES
+            live.update(_screen(address, found, history, sort, lines))
 
 
 def _looks(address: str, every: float) -> Iterator[GatewayNow | None]:

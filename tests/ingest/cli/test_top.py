@@ -195,3 +195,25 @@ def test_a_free_port_is_nobodys() -> None:
         "top", "--metrics", f"127.0.0.1:{free_port()}", "--json", "--every", "0.2"
     )
     assert (said.returncode, said.stdout) == (1, "")
+
+
+def test_each_picture_is_in_a_pipe_when_it_is_drawn(tmp_path: Path) -> None:
+    """A reader that has seen enough ends it."""
+    with ShownGateway(tmp_path) as gateway:
+        process = subprocess.Popen(
+            [SCRIPT, "top", "--metrics", f"127.0.0.1:{gateway.http_port}", "--every", "0.2"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        pictures = 0
+        for line in process.stdout:
+            pictures += line.startswith("distributary ")
+            if pictures == 2:
+                break
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        process.stderr.close()
+        assert process.wait(timeout=60) == 1
