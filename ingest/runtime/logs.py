@@ -107,10 +107,34 @@ class LineBudget:
             _events.warning("lines.left_out", of=kind, count=count, limit="log.lines_max")
 
 
+class LogOutput:
+    """Standard output for log lines. A line that can't be written is left out: a full disk, or a
+    reader of a pipe that has gone, must not end the gateway that logs it."""
+
+    def __init__(self) -> None:
+        # A process that was started without standard output gives its number to another file.
+        self._number = sys.stdout.fileno() if sys.stdout is not None else -1
+        self.coloured = sys.stdout is not None and sys.stdout.isatty()
+
+    def write(self, text: str) -> int:
+        rest = text.encode()
+        try:
+            while rest:
+                rest = rest[os.write(self._number, rest) :]
+        except OSError:
+            return 0
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: lines are written at once."""
+
+
 class LogFile:
     """A file of log lines that may be renamed while the gateway runs: the next line then makes a
     new file, so that a rotation needs no signal and loses no line. A line that can't be written is
     left out: a full disk must not end the gateway that logs it."""
+
+    coloured = False
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises StoreError when it can't be written."""
@@ -152,11 +176,11 @@ class LogFile:
 def set_up(*, as_json: bool, budget: LineBudget, file: str = "") -> None:
     """Send events to a file, or to standard output, one line each, as soon as they happen. Raises
     StoreError when the file can't be written."""
-    to = LogFile(Path(file)) if file else sys.stdout
+    to = LogFile(Path(file)) if file else LogOutput()
     renderer = (
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=not file and sys.stdout.isatty())
+        else structlog.dev.ConsoleRenderer(colors=to.coloured)
     )
     structlog.configure(
         processors=[

@@ -1,15 +1,19 @@
 """Log lines that peers can cause are limited; lines of the gateway about itself are not."""
 
 import ast
+import os
 import signal
-from contextlib import closing
+import socket
+import subprocess
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 import structlog
-from fork_server import commands
-from gateway_peer import Connect
-from gateway_process import until
+from fork_server import clean_environment, commands
+from gateway_peer import Connect, Peer
+from gateway_process import PATIENCE, SCRIPT, free_port, until
 from test_operations import Make
 
 from distributary.ingest.runtime.logs import (
@@ -170,3 +174,38 @@ def test_the_level_changes_while_it_runs(own_gateway: Make, connect: Connect) ->
     until(lambda: gateway.events("connection.opened"), "a line")
     gateway.stop()
     assert [one["container"] for one in gateway.events("connection.opened")] == ["debug"]
+
+
+@pytest.mark.parametrize("output", ["full", "gone", "none"])
+def test_a_gateway_whose_output_takes_no_line_serves(tmp_path: Path, output: str) -> None:
+    """A full disk, a reader that has ended, and no standard output at all."""
+    port = free_port()
+    reader, writer = os.pipe()
+    os.close(reader)
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(
+            [SCRIPT, "serve", "--home", tmp_path / "home", "--listen", f"127.0.0.1:{port}"],
+            stdout=writer if output == "gone" else full,
+            stderr=subprocess.PIPE,
+            env=clean_environment() | {"DISTRIBUTARY_HTTP_LISTEN": '""'},
+            preexec_fn=partial(os.close, 1) if output == "none" else None,  # noqa: PLW1509 (no threads here)
+            text=True,
+        )
+    os.close(writer)
+    try:
+
+        def serves() -> bool:
+            assert process.poll() is None, "it has ended"
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                return True
+            return False
+
+        until(serves, "it listens")
+        with Peer(port, "c") as peer:
+            peer.sender("flights").publish("x")
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=PATIENCE)[1] == ""
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
