@@ -171,8 +171,9 @@ def execute(command: click.Command, argv: Sequence[str], name: str) -> int:
             raise
         click.echo(f"Error: {said}", err=True)
         return FAILED
-    except (KeyboardInterrupt, click.Abort):
-        return DONE
+    except (KeyboardInterrupt, click.Abort):  # a job that may be stopped hears the signal itself
+        click.echo("Error: interrupted", err=True)
+        return FAILED
     return code if isinstance(code, int) else DONE
 
 

@@ -1,9 +1,10 @@
 """Reports of a job on errors: a sentence if a person can do something, a traceback of a bug."""
 
+import click
 import pytest
 from pyspark.sql import SparkSession
 
-from distributary.jobs.session.job_options import in_a_sentence
+from distributary.jobs.session.job_options import execute, in_a_sentence
 from distributary.pipeline.errors import DistributaryError
 
 
@@ -20,3 +21,16 @@ def test_what_a_store_refuses_is_a_sentence(spark: SparkSession) -> None:
     says = r"AccessDeniedException: s3a://lake/orders: 403\. See to it"
     with pytest.raises(DistributaryError, match=says), in_a_sentence():
         around.join()
+
+
+def test_a_job_that_is_interrupted_has_not_done_its_work(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An audit's 0 would say that nothing was found."""
+
+    @click.command()
+    def command() -> int:
+        raise KeyboardInterrupt
+
+    assert execute(command, [], "audit") == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "Error: interrupted"
