@@ -28,6 +28,8 @@ from distributary.pipeline.subscriptions import policy_table
 #: The variable by which commands find the gateway; it looks like a setting, but is none.
 OF_CLIENTS = "DISTRIBUTARY_GATEWAY"
 
+#: The layer of variables, and how their names begin.
+_ENVIRONMENT, _PREFIX = "the environment", "DISTRIBUTARY_"
 #: A key in a sentence: `section.key`, or `[section]: key`.
 _KEY = re.compile(r"(\w+)(?:\.|\]: )(\w+)")
 
@@ -43,7 +45,7 @@ def load(
     """
     tree: Tree = {section: dict(values) for section, values in _built_in().items()}
     layers = {str(file): _read(file)} if file is not None else {}
-    layers["the environment"] = _from_environment(tree, environment)
+    layers[_ENVIRONMENT] = _from_environment(tree, environment)
     layers["the command line"] = _from_flags(flags or {})
     for source, layer in layers.items():
         merge(tree, layer, source)
@@ -87,8 +89,13 @@ def _source(layers: dict[str, Tree], sentence: str) -> str:
     for section, key in keys:
         for source in reversed(layers):
             if section in layers[source] and (not key or key in layers[source][section]):
-                return source
+                return _variable(section, key) if source == _ENVIRONMENT and key else source
     return "settings"
+
+
+def _variable(section: str, key: str) -> str:
+    """Return the name of a setting in the environment."""
+    return f"{_PREFIX}{section}_{key}".upper()
 
 
 def _read(file: Path) -> Tree:
@@ -102,12 +109,14 @@ def _read(file: Path) -> Tree:
 
 def _from_environment(tree: Tree, environment: Mapping[str, str]) -> Tree:
     found: Tree = {}
-    prefix = "DISTRIBUTARY_"
     for name, text in environment.items():
-        section, _, key = name.removeprefix(prefix).lower().partition("_")
+        section, _, key = name.removeprefix(_PREFIX).lower().partition("_")
         if name == OF_CLIENTS:
             continue
-        if name.startswith(prefix) and section in tree:
+        if name.startswith(_PREFIX) and section in tree:
+            if key not in tree[section]:
+                known = ", ".join(tree[section])
+                raise InvalidRequest(f"{name}: unknown key {section}.{key}; there are {known}")
             found.setdefault(section, {})[key] = _typed(text)
     return found
 

@@ -20,8 +20,10 @@ _HEAD = (
 def changing(file: Path) -> Iterator[dict[str, User]]:
     """Yield the users of the file, or none if there is no file; when the block ends well, the
     changed users are written. Raises InvalidRequest when the file can't be read or written."""
-    # A link stays a link: its target is replaced.
-    file = file.resolve()
+    try:
+        file = file.resolve()  # a link stays a link: its target is replaced
+    except (OSError, RuntimeError):  # Python 3.13 has an OSError
+        raise InvalidRequest(f"users file {file}: it is a link to itself") from None
     try:
         folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:

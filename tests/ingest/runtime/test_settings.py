@@ -110,15 +110,17 @@ def test_whoever_said_it_is_named(tmp_path: Path) -> None:
     """The file, the environment or the command line; no layer: the settings together."""
     file = tmp_path / "gateway.toml"
     file.write_text("[commit]\nbytes = 7\n")
-    with pytest.raises(InvalidRequest, match=r"^the environment: commit\.bytes: expected `int`"):
+    with pytest.raises(InvalidRequest, match=r"^DISTRIBUTARY_COMMIT_BYTES: commit\.bytes: e"):
         load(file, {"DISTRIBUTARY_COMMIT_BYTES": "many"})
+    with pytest.raises(InvalidRequest, match=r"^DISTRIBUTARY_AMQP_IDLE_TIMEOUT_MS: .* 1000 at"):
+        load(None, {"DISTRIBUTARY_AMQP_IDLE_TIMEOUT_MS": "-1"})
     with pytest.raises(InvalidRequest, match=r"^the command line: gateway\.listen is 'x:70000'"):
         load(file, {}, {"gateway.listen": "x:70000"})
 
 
 def test_a_misspelt_environment_variable_is_an_error() -> None:
     """A setting that would silently do nothing is worse than a stop."""
-    with pytest.raises(InvalidRequest, match=r"unknown key amqp\.speed"):
+    with pytest.raises(InvalidRequest, match=r"^DISTRIBUTARY_AMQP_SPEED: unknown key"):
         load(environment={"DISTRIBUTARY_AMQP_SPEED": "1"})
 
 

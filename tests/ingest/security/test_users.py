@@ -244,3 +244,10 @@ def test_a_line_that_can_not_be_read_is_refused(tmp_path: Path, line: str) -> No
     file.write_text(line)
     with pytest.raises(InvalidRequest, match=r"users file .*users\.toml"):
         Users.read(file)
+
+
+def test_a_file_that_is_a_link_to_itself_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "users.toml"
+    file.symlink_to(file)
+    with pytest.raises(InvalidRequest, match="a link to itself"), changing(file):
+        pass
