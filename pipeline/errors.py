@@ -22,6 +22,11 @@
     x BackupLocked        another process uses the folder of a backup
 """
 
+import errno
+
+#: Errors of a write that names no file, as those of standard output.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
 
 def of_a_file(error: OSError) -> str | None:
     """Return the sentence for a disk's error about a file that a user named; None if the error
@@ -29,6 +34,14 @@ def of_a_file(error: OSError) -> str | None:
     if not error.filename:
         return None
     return f"{error.filename}: {error.strerror or error}. See to the file, its rights and the disk"
+
+
+def of_room(error: OSError) -> str | None:
+    """Return the sentence for a write without room whose error names no file, as that of standard
+    output does; None for another error."""
+    if error.errno not in _NO_ROOM:
+        return None
+    return f"can't write: {error.strerror}. See to the disk's room, also where the output goes"
 
 
 class DistributaryError(Exception):

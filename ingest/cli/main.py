@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file
+from distributary.pipeline.errors import DistributaryError, InvalidRequest, of_a_file, of_room
 
 #: Exit codes that scripts can use.
 FAILED, MISUSED = 1, 2
@@ -72,7 +72,7 @@ def main(command: click.Command = cli) -> None:
         click.echo(f"distributary: {error}", err=True)
         sys.exit(FAILED)
     except OSError as error:
-        if (said := of_a_file(error)) is None:
+        if (said := of_a_file(error) or of_room(error)) is None:
             raise
         click.echo(f"distributary: {said}", err=True)
         sys.exit(FAILED)

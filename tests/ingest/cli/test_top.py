@@ -217,3 +217,15 @@ def test_each_picture_is_in_a_pipe_when_it_is_drawn(tmp_path: Path) -> None:
         assert process.stderr.read() == ""
         process.stderr.close()
         assert process.wait(timeout=60) == 1
+
+
+def test_an_output_without_room_is_one_sentence(tmp_path: Path) -> None:
+    """Of tables that rich draws, and of lines."""
+    for words in (("doctor", "--home", str(tmp_path / "home")), ("jobs", "--help")):
+        with Path("/dev/full").open("w") as full:
+            found = subprocess.run(
+                [SCRIPT, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert found.returncode == 1
+        assert found.stderr.startswith("distributary: can't write: No space left on device. See")
+        assert found.stderr.count("\n") == 1
