@@ -60,6 +60,14 @@ class InvalidRequest(DistributaryError):
     """A request can't be fulfilled; the message says what is wrong, where, and what to do."""
 
 
+def being_restored(home: str) -> InvalidRequest:
+    """Return the error for a home with the marker of a restore: it may be half a home."""
+    return InvalidRequest(
+        f"{home} is being restored, or a restore of it was cut off: wait for it, or run "
+        "`distributary restore` again"
+    )
+
+
 class NotInLog(InvalidRequest):
     """The tables of a log don't have the requested subscription or topic; those of another log of
     its lake may."""

@@ -12,7 +12,7 @@ from distributary.ingest.commit.group_writer import GroupWriter, Writer
 from distributary.ingest.commit.table_location import table_store
 from distributary.ingest.runtime.host import Host
 from distributary.ingest.runtime.settings import JournalLimits, Settings
-from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.errors import InvalidRequest, StoreError, being_restored
 from distributary.pipeline.log.failures import PossiblyDelivered
 from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.tables.home.home import Home
@@ -106,14 +106,6 @@ class TableAhead:
             self._over = True
             ahead, self._ahead = self._ahead, None
         return ahead
-
-
-def being_restored(address: str) -> InvalidRequest:
-    """Return the error for a home with the marker of a restore."""
-    return InvalidRequest(
-        f"{address} is being restored, or a restore of it was cut off: wait for it, or run "
-        "`distributary restore` again"
-    )
 
 
 def table_ahead(home: Home, settings: Settings) -> TableAhead:

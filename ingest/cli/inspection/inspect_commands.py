@@ -49,7 +49,8 @@ def verify(home: str, config: Path | None, deep: bool, repair: bool, as_json: bo
     It may run beside the gateway; --repair may not. Nothing is written but what --repair cuts: a
     frame at the journal's end that is not whole, and that was never accepted.
     Of a lake each log is read, and whether its topics are placed there.
-    Exit code 0: sound. 1: not sound, or it could not be read. 2: that is no gateway's home.
+    Exit code 0: sound. 1: not sound, or it could not be read. 2: that is no gateway's home, or
+    a restore of it isn't complete.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
     from distributary.ingest.commit.table_location import is_address  # noqa: PLC0415 (as above)
@@ -89,7 +90,8 @@ def info(home: str, config: Path | None, as_json: bool) -> None:
       distributary info --home ~/orders --json
 
     It may run beside the gateway, and shows the log as of its last commit; of a lake each log.
-    Exit code 1: something can't be read. 2: that is no gateway's home.
+    Exit code 1: something can't be read. 2: that is no gateway's home, or
+    a restore of it isn't complete.
     """
     from distributary.ingest.cli.inspection import inspect_show as show  # noqa: PLC0415 (with the tables half a second)
     from distributary.pipeline.tables.verify import home_info  # noqa: PLC0415 (as above)

@@ -19,7 +19,6 @@ from distributary.ingest.commit.home_opening import (
     Pace,
     Store,
     TableAhead,
-    being_restored,
     recovered,
     tell_opened,
 )
@@ -32,6 +31,7 @@ from distributary.pipeline.errors import (
     InvalidRequest,
     JournalBroken,
     StoreError,
+    being_restored,
 )
 from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.object_journal import entry

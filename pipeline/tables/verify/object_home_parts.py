@@ -1,6 +1,7 @@
 """A home without a disk for `verify` and `info`: read from the store, not from its gateway."""
 
-from distributary.pipeline.errors import JournalBroken, JournalVersion
+from distributary.pipeline.errors import JournalBroken, JournalVersion, being_restored
+from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.object_journal.entry import Entry
 from distributary.pipeline.object_journal.take_over import last_standing
 from distributary.pipeline.tables.delta.object_store import ObjectStore
@@ -21,8 +22,10 @@ NOTHING = JournalView(0, 0, (), None, lasting=False)
 
 def object_parts(home: ObjectHome, table: str) -> HomeParts:
     """Return the parts of a home at an address; its log's table lies at `table`. Raises
-    InvalidRequest for an impossible address."""
+    InvalidRequest for an impossible address, and for a home that a restore has left half done."""
     store, place = home.store(REQUEST_SECONDS_MAX), ObjectStore(table, home.options)
+    if store.exists(RESTORING):
+        raise being_restored(home.url)
 
     def look() -> tuple[str, bool]:
         live = open_view(place).state.live if verify_entries.made(place) else 0

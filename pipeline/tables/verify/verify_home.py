@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from distributary.pipeline.errors import InvalidRequest, StoreError
+from distributary.pipeline.errors import InvalidRequest, StoreError, being_restored
+from distributary.pipeline.log_names import RESTORING
 from distributary.pipeline.tables.delta.store import Store
 from distributary.pipeline.tables.home.home import Home
 from distributary.pipeline.tables.home.owner import lock
@@ -90,9 +91,12 @@ def repair(home: Home) -> Cut | None:
 
 
 def check_is_home(home: Home) -> None:
-    """Raise InvalidRequest for a folder that no gateway has used as a home."""
+    """Raise InvalidRequest for a folder that no gateway has used as a home, and for one that a
+    restore has left half done."""
     if not home.root.is_dir():
         raise InvalidRequest(f"{home.root} is no folder; --home takes the folder of a gateway")
+    if (home.root / RESTORING).exists():
+        raise being_restored(str(home.root))
     if not home.topic_log.is_dir() and not home.journal_dir.is_dir():
         raise InvalidRequest(
             f"{home.root} is no gateway's home: there is neither tables/topic_log nor journal in it"

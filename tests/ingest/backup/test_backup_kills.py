@@ -122,6 +122,10 @@ def test_a_restore_that_was_killed_between_two_names_goes_on(tmp_path: Path) -> 
     assert served.returncode == 2
     assert "a restore of it was cut off" in served.stderr
     assert f"{home} is being restored" in commands().run("doctor", "--home", home).stdout
+    for look in (["verify"], ["info"], ["upgrade", "--check"]):
+        seen = commands().run(*look, "--home", home, timeout=60)
+        assert seen.returncode == 2, (look, seen.stdout)
+        assert f"{home} is being restored, or a restore of it was cut off" in seen.stderr
     backed_up(MadeHome(tmp_path / "home2").home.root, tmp_path / "backup2")
     assert restored(tmp_path / "backup2", home).returncode == 2
     restored_sound(folder, home)

@@ -25,6 +25,7 @@ from distributary.pipeline.log.log_identity import LogIdentity
 from distributary.pipeline.tables.lake.object_lake import ObjectLake
 from distributary.pipeline.tables.object_home.lease import Claim, acquire_lease, renewed
 from distributary.pipeline.tables.object_home.object_home import ObjectHome
+from distributary.pipeline.tables.verify.object_home_parts import object_parts
 
 ENTRY = "tables/topic_log/_delta_log/00000000000000000000.json"
 #: More than a store's client puts in one request by itself.
@@ -275,6 +276,8 @@ def test_half_a_home_is_not_copied(
     with pytest.raises(InvalidRequest, match="a restore of it was cut off"):
         back_up(store_reader.StoreReader(home), tmp_path / "to", {}, lambda *_: None)
     assert not (tmp_path / "to").exists()
+    with pytest.raises(InvalidRequest, match="a restore of it was cut off"):
+        object_parts(home, f"{home.url}/tables/topic_log")
 
 
 @pytest.mark.parametrize("where", ["at first", "in the middle"])
