@@ -34,14 +34,13 @@ _OF_THE_DISK: Final = frozenset({"lost+found"})
 
 
 class BackupFolder:
-    """The folder, open to this process. `present` are the pieces that were in it, `added` those
-    that this process wrote, with `written_bytes`."""
+    """The folder, open to this process. `present` are the sizes of the pieces in it;
+    `written_bytes` are of those that this process wrote."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._pieces = root / _PIECES
-        self.present = frozenset(_names(self._pieces))
-        self.added: set[str] = set()
+        self.present = _sizes(self._pieces)
         self.written_bytes = 0
 
     def manifest(self) -> BackupManifest | None:
@@ -53,9 +52,9 @@ class BackupFolder:
     def keep(
         self, path: str, mode: int, read: Callable[[int, int], bytes], size: int
     ) -> BackedFile:
-        """Copy `size` bytes, which `read` gives by size and offset, as the file `path`. Existing
-        pieces aren't written again. Raises EOFError where `read` gives fewer bytes, StoreError
-        where this folder can't be written to."""
+        """Copy `size` bytes, which `read` gives by size and offset, as the file `path`. Pieces of
+        their whole size aren't written again. Raises EOFError where `read` gives fewer bytes,
+        StoreError where this folder can't be written to."""
         pieces: list[str] = []
         for at in range(0, size, PIECE_BYTES):
             due = min(PIECE_BYTES, size - at)
@@ -67,10 +66,10 @@ class BackupFolder:
 
     def _put(self, data: bytes) -> str:
         piece = digest_of(data)
-        if piece not in self.present and piece not in self.added:
+        if self.present.get(piece) != len(data):
             with _told(self.root):
                 _write_durably(self._pieces / piece, data)
-            self.added.add(piece)
+            self.present[piece] = len(data)
             self.written_bytes += len(data)
         return piece
 
@@ -203,6 +202,13 @@ def _names(folder: Path) -> list[str]:
         return [path.name for path in folder.iterdir()]
     except FileNotFoundError:
         return []
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    try:
+        return {path.name: path.stat().st_size for path in folder.iterdir()}
+    except FileNotFoundError:
+        return {}
 
 
 @contextmanager

@@ -182,8 +182,7 @@ def _spark_tables(home: HomeReader, into: BackupFolder) -> list[PinnedLog]:
 
 def _copied(reading: _Reading, sources: list[backup_plan.SourceFile]) -> list[BackedFile]:
     """Copy all of these files; those that the folder has aren't read."""
-    present = reading.into.present | reading.into.added
-    work = backup_plan.work(sources, reading.known, present)
+    work = backup_plan.work(sources, reading.known, reading.into.present)
     files, done = list(work.kept), 0
     for source in work.copied:
         reading.progress("files", done, work.copied_bytes)

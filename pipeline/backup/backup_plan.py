@@ -11,8 +11,9 @@ The order of reading makes the copy a state that a crash could have left:
 Rule 1: a segment that is used again while it is read is left out: the table, which is pinned
         later, has all of its groups.
 Rule 2: a segment whose groups the pinned table has is left out, too.
-Rule 3: a data file never changes under its name, so a file in the former backup isn't read again.
-        Other files are read each time; only their new pieces are written.
+Rule 3: a data file never changes under its name, so a file in the former backup isn't read again,
+        if its pieces have their sizes: a copy of the folder may have cut some. Other files are read
+        each time; only their new pieces are written.
 Rule 4: a folder holds backups of one log as it continues, never of another log or of a fork.
 """
 
@@ -22,7 +23,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from distributary.pipeline.backup.backup_manifest import BackedFile, BackupManifest
+from distributary.pipeline.backup.backup_manifest import (
+    PIECE_BYTES,
+    BackedFile,
+    BackupManifest,
+)
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.log.log_identity import LogIdentity
 
@@ -72,20 +77,25 @@ def order_of_tables(names: Iterable[str]) -> list[str]:
 
 
 def work(
-    sources: Iterable[SourceFile], known: Mapping[str, BackedFile], present: frozenset[str]
+    sources: Iterable[SourceFile], known: Mapping[str, BackedFile], present: Mapping[str, int]
 ) -> Work:
     """Choose the files to read. `known` are files of the former backup by path, `present` the
-    pieces in the folder."""
+    sizes of the pieces in the folder: a file with a piece of another size is read again."""
     kept: list[BackedFile] = []
     copied: list[SourceFile] = []
     for source in sources:
         one = known.get(source.path)
         same = one is not None and source.fixed and one.size == source.size
-        if one is not None and same and present.issuperset(one.pieces):
+        if one is not None and same and _is_whole(one, present):
             kept.append(one)
         else:
             copied.append(source)
     return Work(tuple(kept), tuple(copied))
+
+
+def _is_whole(file: BackedFile, present: Mapping[str, int]) -> bool:
+    sizes = (min(PIECE_BYTES, file.size - at) for at in range(0, file.size, PIECE_BYTES))
+    return [present.get(piece) for piece in file.pieces] == list(sizes)
 
 
 def log_of_version(names: Iterable[str], version: int, pointed: int | None) -> list[str] | None:

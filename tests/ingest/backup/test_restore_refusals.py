@@ -87,6 +87,18 @@ def test_a_damaged_backup_is_refused_and_nothing_is_made(
     assert left_in(tmp_path / "restored") == []
 
 
+def test_the_next_backup_replaces_pieces_that_were_cut(
+    folder: Path, made: MadeHome, tmp_path: Path
+) -> None:
+    """Of a data file, which isn't read again otherwise, and of a small file."""
+    sizes = {one.name: one.stat().st_size for one in (folder / "pieces").iterdir()}
+    for one in (folder / "pieces").iterdir():
+        os.truncate(one, one.stat().st_size // 2)
+    backed_up(made.home.root, folder)
+    assert {one.name: one.stat().st_size for one in (folder / "pieces").iterdir()} == sizes
+    restored_sound(folder, tmp_path / "restored")
+
+
 def test_nothing_is_overwritten(folder: Path, made: MadeHome, tmp_path: Path) -> None:
     """A home with anything in it, a file, a home that is in use, settings that are there."""
     other = tmp_path / "other"

@@ -2,7 +2,12 @@
 
 import pytest
 
-from distributary.pipeline.backup.backup_manifest import BackedFile, BackupManifest, BackupPoint
+from distributary.pipeline.backup.backup_manifest import (
+    PIECE_BYTES,
+    BackedFile,
+    BackupManifest,
+    BackupPoint,
+)
 from distributary.pipeline.backup.backup_plan import (
     SegmentGroups,
     SourceFile,
@@ -115,21 +120,27 @@ def test_a_folder_has_backups_of_one_log(now: LogIdentity, entry: str | None, wh
         require_same_log(WAS, now, entry, "/b")
 
 
-KNOWN = BackedFile("data", 10, 0o644, ("p", "q"))
+SIZE = PIECE_BYTES + 10
+KNOWN = BackedFile("data", SIZE, 0o644, ("p", "q"))
+WHOLE = {"p": PIECE_BYTES, "q": 10}
 
 
 @pytest.mark.parametrize(
     ("source", "present", "kept"),
     [
-        (SourceFile("data", 10, fixed=True), {"p", "q"}, True),
-        (SourceFile("data", 10, fixed=False), {"p", "q"}, False),  # it may have changed
-        (SourceFile("data", 11, fixed=True), {"p", "q"}, False),
-        (SourceFile("data", 10, fixed=True), {"p"}, False),  # a piece was lost
-        (SourceFile("new", 10, fixed=True), {"p", "q"}, False),
+        (SourceFile("data", SIZE, fixed=True), WHOLE, True),
+        (SourceFile("data", SIZE, fixed=False), WHOLE, False),  # it may have changed
+        (SourceFile("data", SIZE + 1, fixed=True), WHOLE, False),
+        (SourceFile("data", SIZE, fixed=True), {"p": PIECE_BYTES}, False),  # a piece was lost
+        (SourceFile("data", SIZE, fixed=True), WHOLE | {"q": 9}, False),  # a piece was cut
+        (SourceFile("data", SIZE, fixed=True), WHOLE | {"p": 0}, False),
+        (SourceFile("new", SIZE, fixed=True), WHOLE, False),
     ],
 )
-def test_what_must_be_read_again(source: SourceFile, present: set[str], kept: bool) -> None:
-    found = work([source], {"data": KNOWN}, frozenset(present))
+def test_files_that_must_be_read_again(
+    source: SourceFile, present: dict[str, int], kept: bool
+) -> None:
+    found = work([source], {"data": KNOWN}, present)
     assert found.kept == ((KNOWN,) if kept else ())
     assert found.copied == (() if kept else (source,))
     assert found.copied_bytes == (0 if kept else source.size)
