@@ -7,10 +7,13 @@ Rule 3: a part whose owner is lost waits for the next owner; the other parts go 
 """
 
 import asyncio
+from functools import partial
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
+from distributary.client.connection.client_errors import ClientError, Refused
 from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.link import Link
 from distributary.ingest.relaying.gathered_link import GatheredLink, GatheredPart
@@ -20,6 +23,7 @@ from distributary.ingest.relaying.owners.relayed_session import RelayedSession
 from distributary.ingest.relaying.relayed_consumer import RelayedConsumer
 from distributary.ingest.relaying.retiring_link import TOLD
 from distributary.ingest.relaying.transactions.relayed_work import RelayedWorks
+from distributary.pipeline.amqp.relayed_for import CHANGES
 from distributary.pipeline.lake.shared_credit import Drained, Grant, SharedCredit, TakeBack, Wait
 
 #: Bits of a message's number in its part: above them is the part.
@@ -119,6 +123,7 @@ class ConsumerPart(GatheredPart, RelayedConsumer):
     ) -> None:
         self.whole: GatheredConsumer = place.whole
         self._number, self._token = place.number, TOLD + place.number
+        terms = replace(terms, said=replace(terms.said, keeps=terms.durable))
         super().__init__(link, (session,), terms, held, works, window_bytes)
         self._next += place.number << NUMBER_BITS
         self._made = False  #: it has made its subscription in its log
@@ -133,6 +138,19 @@ class ConsumerPart(GatheredPart, RelayedConsumer):
             return
         self.whole.credit.ready(self._number)
         self.whole.share()
+
+    def fail(self, error: ClientError) -> None:
+        if not isinstance(error, Refused) or error.condition != CHANGES:
+            super().fail(error)
+            return
+        self.session.has_ended(self)
+        self._wire = self.pointer = None
+        self.session.leave(self)
+        self._terms = replace(self._terms, said=replace(self._terms.said, keeps=False))
+        if self._leaving is not None:
+            self._has_left("", "")
+        elif not self._over:
+            self._for_client(partial(self.whole.may_change, self))
 
     def lost(self) -> None:
         super().lost()

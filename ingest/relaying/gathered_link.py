@@ -5,7 +5,9 @@ Rule 1: the first owner is asked first; when it has agreed, all other owners are
 Rule 2: the client's link is open when all owners have opened theirs; where one refuses or ends it,
         the client's ends, and the others'. If it wasn't open yet, a durable subscription ends in
         each log where its link has made it: it is in all of its logs or in none.
-Rule 3: the client's detach or close goes to each owner, and is answered when all have answered it.
+Rule 3: a subscription is changed (another selector, topic or sharing) when all owners have agreed:
+        the messages that a change drops don't come back. Then one owner after another changes it.
+Rule 4: the client's detach or close goes to each owner, and is answered when all have answered it.
 """
 
 from collections.abc import Sequence
@@ -26,6 +28,7 @@ class GatheredLink(RelayedLink):
         self._parts: list[GatheredPart] = []
         self._opened: set[GatheredPart] = set()
         self._absent: set[GatheredPart] = set()
+        self._changing: list[GatheredPart] = []  #: parts that may change their subscriptions
         self._begun = 0
         self._open = False
         self._leaving: list[GatheredPart] | None = None  #: parts that must still end
@@ -64,13 +67,23 @@ class GatheredLink(RelayedLink):
         self._opened.add(part)
         self._go_on("", "")
 
+    def may_change(self, part: "GatheredPart") -> None:
+        """The part's owner would change its subscription, and was not asked to yet."""
+        if self._open:  # the next owner has another definition than the one that was lost
+            part.begin()
+            return
+        self._changing.append(part)
+        self._go_on("", "")
+
     def _go_on(self, condition: str, text: str) -> None:
         if self._leaving is not None or self._open:
             return
         if self._begun < len(self._parts):
             self._begin(len(self._parts))
-        elif len(self._opened) + len(self._absent) < len(self._parts):
+        elif len(self._opened) + len(self._absent) + len(self._changing) < len(self._parts):
             return
+        elif self._changing:
+            self._changing.pop(0).begin()
         elif self._opened:
             self._open = True
             self._link.open()

@@ -18,7 +18,7 @@ from distributary.ingest.runtime.policies import Policies
 from distributary.ingest.security.access import Access
 from distributary.ingest.subscriptions.lifetime_ends import LifetimeEnds
 from distributary.ingest.subscriptions.subscription_directory import SubscriptionDirectory
-from distributary.pipeline.amqp.relayed_for import MADE
+from distributary.pipeline.amqp.relayed_for import CHANGES, MADE
 from distributary.pipeline.errors import StoreError
 from distributary.pipeline.log.message_counts import UNNAMED, SubscriptionCounts
 from distributary.pipeline.model.address import Destination
@@ -153,8 +153,9 @@ class SubscriptionService:
     def _undefined(
         self, link: Link, key: SubscriptionKey, definition: Definition
     ) -> AmqpError | None:
-        """Return why this user may not make the subscription. A durable one needs `create`; to
-        redefine one the user must be allowed to end it, too."""
+        """Return why this link may not make or change the subscription. A durable one needs
+        `create`; to redefine one the user must be allowed to end it, too. A link that keeps it is
+        told that it may."""
         if not key.durable:
             return None
         user, topic, current = link.connection.user, definition.topic, self.directory.get(key)
@@ -162,7 +163,10 @@ class SubscriptionService:
             amqp_error = self._access.amqp_error(user, LinkOperation.MAKE_DURABLE, topic, key)
             return amqp_error or self.directory.census.amqp_error(key, user)
         former = current.definition.topic
-        return self._access.amqp_error(user, LinkOperation.REDEFINE, topic, key, former)
+        amqp_error = self._access.amqp_error(user, LinkOperation.REDEFINE, topic, key, former)
+        keeps = link.attach.relayed is not None and link.attach.relayed.keeps
+        may = AmqpError(CHANGES, f"{key.id} would get another definition")
+        return amqp_error or (may if keeps else None)
 
     def _unended(
         self, link: Link, key: SubscriptionKey, operation: LinkOperation

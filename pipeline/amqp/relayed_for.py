@@ -14,14 +14,17 @@ from distributary.pipeline.codec.raw_values import value_of
 PREFIX = "distributary:"
 LOG, CONNECTION = f"{PREFIX}log", f"{PREFIX}connection"
 CONTAINER, USER, PEER = f"{PREFIX}container", f"{PREFIX}user", f"{PREFIX}peer"
-SOLE, DESIRED = f"{PREFIX}sole", f"{PREFIX}desired"
+SOLE, DESIRED, KEEPS = f"{PREFIX}sole", f"{PREFIX}desired", f"{PREFIX}keeps"
 #: Capability of a source in an owner's answer to a gateway: the link has made its subscription.
 MADE = f"{PREFIX}made"
+#: Condition of the refusal of a link that `keeps`: it may change the subscription.
+CHANGES = f"{PREFIX}changes"
 
 
 class RelayedFor(msgspec.Struct, frozen=True):
     """A client of another gateway. `connection` is a number of its connection there, `desired` are
-    the capabilities that its attach desires, `log` is the log that the link is for."""
+    the capabilities that its attach desires, `log` is the log that the link is for. `keeps`: where
+    the link would change its subscription, the owner only says so, by a refusal."""
 
     log: str
     connection: int
@@ -30,10 +33,11 @@ class RelayedFor(msgspec.Struct, frozen=True):
     peer: str
     sole: bool = False
     desired: frozenset[str] = frozenset()
+    keeps: bool = False
 
     def properties(self) -> Mapping[str, str | int | bool]:
         """Return the properties for an attach."""
-        return {
+        said: dict[str, str | int | bool] = {
             LOG: self.log,
             CONNECTION: self.connection,
             CONTAINER: self.container,
@@ -42,6 +46,7 @@ class RelayedFor(msgspec.Struct, frozen=True):
             SOLE: self.sole,
             DESIRED: " ".join(sorted(self.desired)),
         }
+        return {**said, KEEPS: True} if self.keeps else said
 
 
 def relayed_for(pairs: Iterable[tuple[str, bytes]]) -> RelayedFor | None:
@@ -61,5 +66,6 @@ def relayed_for(pairs: Iterable[tuple[str, bytes]]) -> RelayedFor | None:
             "distributary:desired": str(desired),
         }:
             words = frozenset(desired.split())
-            return RelayedFor(log, connection, container, user, peer, sole, words)
+            keeps = said.get(KEEPS) is True
+            return RelayedFor(log, connection, container, user, peer, sole, words, keeps)
     raise DecodeError("an attach says in part for whom it is relayed")
