@@ -28,6 +28,7 @@ from distributary.ingest.transactions.coordinator import Coordinator
 from distributary.pipeline.model.address import Destination, Kind
 from distributary.pipeline.model.amqp_error import INVALID_FIELD, LIMIT_EXCEEDED, AmqpError
 from distributary.pipeline.model.subscription import Made, Origin, SubscriptionKey
+from distributary.pipeline.model.topic_pattern import PatternStyle
 from distributary.pipeline.subscriptions import attach_intent
 from distributary.pipeline.subscriptions.rights import LinkOperation
 
@@ -123,6 +124,8 @@ class LinkService:
         if self._node.attached(link, attach):
             return
         container, style = link.connection.container, self._settings.delivery.pattern_style
+        if link.attach.relayed is not None:
+            style = PatternStyle.NONE  # the address is a word of the log
         intent = attach_intent.decide_intent(attach, container, self._bare, style)
         if isinstance(intent, attach_intent.Make):
             intent = self._made(link, intent.kind, attach)

@@ -111,8 +111,8 @@ class LakeRelays:
         self._clients: dict[int, Peer] = {}
         self._count = count(1)
         self._asking: dict[Link, dict[str, OwnerRequests]] = {}
-        bare = Kind(host.settings.amqp.bare_address)
-        self._message_logs = MessageLogs(part.placement, part.log, bare)
+        self._bare = Kind(host.settings.amqp.bare_address)
+        self._message_logs = MessageLogs(part.placement, part.log, self._bare)
 
     @property
     def logs(self) -> tuple[str, tuple[str, ...]]:
@@ -325,7 +325,16 @@ class LakeRelays:
             number = self._numbers[peer] = next(self._count)
             self._clients[number] = peer
         desired = link.desired_capabilities & DESIRED_WORDS
-        return RelayedFor(log, number, peer.container, peer.user, peer.peer, peer.sole, desired)
+        return RelayedFor(
+            log,
+            number,
+            peer.container,
+            peer.user,
+            peer.peer,
+            peer.sole,
+            desired,
+            bare=self._bare,
+        )
 
     def _session(self, link: Link, log: str) -> RelayedSession:
         return self._sessions.of(link.connection, link.session, log)

@@ -14,7 +14,8 @@ from distributary.pipeline.subscriptions.rights import LinkOperation
 
 class AddressResolver:
     """Finds the topic of an address, as a link's user may use it. `bare` is the kind of an address
-    without a scheme, `style` recognises patterns, to which no message can be sent."""
+    without a scheme, `style` recognises patterns, to which no message can be sent. For a relayed
+    link the kind is that of its client's gateway, which has found the message's log by it."""
 
     def __init__(
         self,
@@ -36,7 +37,9 @@ class AddressResolver:
     ) -> str | AmqpError:
         """Return the topic, or why the user may not send there. A queue of our log is made before
         the message comes; for another log its owner decides the rest."""
-        destination = destination_of(address, said, self._bare)
+        relayed = link.attach.relayed
+        bare = relayed.bare if relayed is not None else None
+        destination = destination_of(address, said, bare or self._bare)
         if isinstance(destination, AmqpError):
             return destination
         if (amqp_error := published(destination, self._style)) is not None:

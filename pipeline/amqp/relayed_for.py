@@ -9,12 +9,14 @@ import msgspec
 
 from distributary.pipeline.codec.amqp_types import DecodeError
 from distributary.pipeline.codec.raw_values import value_of
+from distributary.pipeline.model.address import Kind
 
 #: The properties' keys.
 PREFIX = "distributary:"
 LOG, CONNECTION = f"{PREFIX}log", f"{PREFIX}connection"
 CONTAINER, USER, PEER = f"{PREFIX}container", f"{PREFIX}user", f"{PREFIX}peer"
 SOLE, DESIRED, KEEPS = f"{PREFIX}sole", f"{PREFIX}desired", f"{PREFIX}keeps"
+BARE = f"{PREFIX}bare"
 #: Capability of a source in an owner's answer to a gateway: the link has made its subscription.
 MADE = f"{PREFIX}made"
 #: Condition of the refusal of a link that `keeps`: it may change the subscription.
@@ -24,7 +26,8 @@ CHANGES = f"{PREFIX}changes"
 class RelayedFor(msgspec.Struct, frozen=True):
     """A client of another gateway. `connection` is a number of its connection there, `desired` are
     the capabilities that its attach desires, `log` is the log that the link is for. `keeps`: where
-    the link would change its subscription, the owner only says so, by a refusal."""
+    the link would change its subscription, the owner only says so, by a refusal. `bare` is the kind
+    that an address without one has at that gateway; None from a gateway that doesn't say it."""
 
     log: str
     connection: int
@@ -34,6 +37,7 @@ class RelayedFor(msgspec.Struct, frozen=True):
     sole: bool = False
     desired: frozenset[str] = frozenset()
     keeps: bool = False
+    bare: Kind | None = None
 
     def properties(self) -> Mapping[str, str | int | bool]:
         """Return the properties for an attach."""
@@ -46,6 +50,8 @@ class RelayedFor(msgspec.Struct, frozen=True):
             SOLE: self.sole,
             DESIRED: " ".join(sorted(self.desired)),
         }
+        if self.bare is not None:
+            said[BARE] = self.bare.value
         return {**said, KEEPS: True} if self.keeps else said
 
 
@@ -67,5 +73,6 @@ def relayed_for(pairs: Iterable[tuple[str, bytes]]) -> RelayedFor | None:
         }:
             words = frozenset(desired.split())
             keeps = said.get(KEEPS) is True
-            return RelayedFor(log, connection, container, user, peer, sole, words, keeps)
+            bare = next((kind for kind in Kind if kind == said.get(BARE)), None)
+            return RelayedFor(log, connection, container, user, peer, sole, words, keeps, bare)
     raise DecodeError("an attach says in part for whom it is relayed")
