@@ -79,6 +79,11 @@ class EngineQueue:
         """Deliveries that wait in the engine, for the peer's window or to be written."""
         return int(lib.pump_queued(self._link))
 
+    @property
+    def session(self) -> int:
+        """The address of its session."""
+        return address(proton.pn_link_session(cproton.ffi.cast("pn_link_t *", self._link)))
+
 
 class EngineLinks:
     """The links of a connection that are alive, by their addresses."""

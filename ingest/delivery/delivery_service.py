@@ -149,7 +149,7 @@ class DeliveryService:
 
     def _set_credit(self, consumer: Consumer) -> None:
         link, dispatcher = consumer.link, consumer.subscription.dispatcher
-        able = link.alive and link.keeper.takes_more and not consumer.too_large
+        able = link.alive and link.takes_more and not consumer.too_large
         credit = link.credit if able else 0
         leased, settings = isinstance(link, LeasedConsumer), self._settings
         most = settings.management.acquire_max if leased else settings.amqp.unsettled_max
@@ -386,7 +386,7 @@ class DeliveryService:
         """Give back the credit of consumers that drain: all available messages were sent."""
         for consumer in subscription.consumers.values():
             link = consumer.link
-            if link.alive and link.draining and link.connection.writable:
+            if link.alive and link.draining and link.writable:
                 link.drained()
                 self._set_credit(consumer)
 

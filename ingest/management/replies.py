@@ -34,7 +34,7 @@ class ReplyLink:
     def flowed(self) -> None:
         """Send waiting answers: its credit or drain has changed, or its socket is writable."""
         link = self._link
-        while self._waiting and link.alive and link.credit > 0 and link.connection.writable:
+        while self._waiting and link.alive and link.credit > 0 and link.writable:
             data = self._waiting.popleft()
             self.waiting_bytes -= len(data)
             offsets = array("i", [0, len(data)]).tobytes()

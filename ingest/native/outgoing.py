@@ -1,9 +1,10 @@
 """Output to one connection's peer: messages by reference, and frames of their bytes."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from distributary.ingest.native.pump import Pump, assert_sent, of_batch, pointer
+from distributary.ingest.native.pump import Pump, assert_sent, kept_bytes, of_batch, pointer
 from distributary.ingest.native.pump_library import ffi, lib
 from distributary.pipeline.errors import DistributaryError
 from distributary.pipeline.model.record_batch import RecordBatch
@@ -22,6 +23,10 @@ class Queue(Protocol):
     def queued(self) -> int:
         """The number of deliveries in the engine that wait for the peer's window or a write."""
 
+    @property
+    def session(self) -> int:
+        """The address of its session."""
+
 
 class Links(Protocol):
     """The links of a connection, for its output."""
@@ -37,14 +42,20 @@ class StaleReference(DistributaryError):
 
 class Outgoing:
     """One connection's output. The engine has references to messages (`outgoing.c`); the messages'
-    batches are held until the engine has none of these references any more."""
+    batches are held until the engine has none of these references any more.
 
-    __slots__ = ("_collector", "_held", "_pump", "_state", "_transport")
+    `full`: the sessions whose peer's window takes nothing, by address, while more bytes than the
+    limit wait for it. They are to get no more until it has taken half of that; others go on.
+    """
 
-    def __init__(self, pump: Pump, transport: int, collector: int) -> None:
+    __slots__ = ("_collector", "_handed", "_held", "_most", "_pump", "_state", "_transport", "full")
+
+    def __init__(self, pump: Pump, transport: int, collector: int, most: int = sys.maxsize) -> None:
         """`transport` and `collector` are addresses. Events of the engine's own output are removed
-        from the collector; 0: they aren't."""
+        from the collector; 0: they aren't. `most`: bytes that may wait for windows."""
         self._pump, self._transport, self._collector = pump, transport, collector
+        self._most, self._handed = most, 0  #: no more bytes wait than were handed over
+        self.full: frozenset[int] = frozenset()
         self._state = ffi.new("pump_outgoing *", {"passing": HEADER_BYTES})
         self._held: list[tuple[Any, ...]] = []
 
@@ -65,6 +76,7 @@ class Outgoing:
         sent = lib.pump_send(*given, delivery_count, link, at, presettled, transaction, state)
         if state.waiting > waiting:
             self._held.append(given)
+        self._handed += sent
         return assert_sent(sent, batch, run)
 
     def output(self, room: Any, size: int) -> int:
@@ -84,14 +96,26 @@ class Outgoing:
         """Whether batches are held for references in the engine."""
         return bool(self._held)
 
-    def written(self, links: Links) -> None:
+    def written(self, links: Links) -> bool:
         """Drop held batches if no link of the connection has queued deliveries, after the engine
         has written all it can: it has dropped the references of ended links, and never writes them.
+        Return whether other sessions than before are `full`.
         """
         if self._held and not any(link.queued for link in links.links):
             self._state.waiting = 0
             self._state.era += 1
             self._held.clear()
+        # To count goes over all links: only if there may be too many bytes.
+        return (self._handed > self._most or bool(self.full)) and self._count(links)
+
+    def _count(self, links: Links) -> bool:
+        # The engine goes on counting bytes that ended links have taken along: a session without
+        # queued deliveries isn't asked.
+        waiting = frozenset(link.session for link in links.links if link.queued)
+        self._handed = sum(map(kept_bytes, waiting))
+        most = self._most // 2 if self.full else self._most
+        before, self.full = self.full, waiting if self._handed > most else frozenset()
+        return self.full != before
 
 
 class Socket(Protocol):

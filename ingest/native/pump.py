@@ -327,6 +327,12 @@ def waiting_bytes(session: int) -> int:
     return int(proton.pn_session_incoming_bytes(proton_ffi.cast("pn_session_t *", session)))
 
 
+def kept_bytes(session: int) -> int:
+    """Return the bytes in the engine that were sent in a session, and wait for its peer's window.
+    Those of a link that has ended stay in this count."""
+    return int(proton.pn_session_outgoing_bytes(proton_ffi.cast("pn_session_t *", session)))
+
+
 def overruns(session: int, window: int) -> bool:
     """Whether more transfers than this window allows have gone out in a session, after those that
     its peer had seen when it sent its last flow, which the engine has just read."""

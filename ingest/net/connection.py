@@ -67,7 +67,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         amqp = self._amqp_address = address(self._amqp._impl)
         pump, events = self._engine.pump, self._collector._impl
         self._listen(limits, OnePeer(self, self._handler))
-        self.outflow, self.outgoing = Outflow(), Outgoing(pump, amqp, address(events))
+        where = amqp, address(events), limits.write_buffer_bytes
+        self.outflow, self.outgoing = Outflow(), Outgoing(pump, *where)
         self._handshake = self._engine.access.handshake(transport)
         self.alive = True
         self._wait(limits.handshake_ms_max)
@@ -350,8 +351,8 @@ class Connection(ContainedPeer, asyncio.BufferedProtocol):
         if written and self.inbound.echoes:
             self.inbound.answer_echoes()
             written = self._write()
-        if written:
-            self.outgoing.written(self.inbound)
+        if written and self.outgoing.written(self.inbound):
+            self._handler.writable(self.inbound.links, self.writable)
 
     def _write(self) -> bool:
         """Write the engine's bytes; return whether all of them were written."""

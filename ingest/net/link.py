@@ -11,7 +11,6 @@ from proton import (
     Array,
     Condition,
     Data,
-    Described,
     Endpoint,
     Terminus,
     symbol,
@@ -26,23 +25,15 @@ from distributary.ingest.native.pump import address
 from distributary.ingest.native.pump_library import lib
 from distributary.ingest.native.runs import Outcomes
 from distributary.ingest.net.frames.frame_scanner import Outflow
+from distributary.ingest.net.termini import copy_plainly, described
 from distributary.pipeline.amqp.delivery_state import OUTCOMES
 from distributary.pipeline.amqp.performative import DEFAULT_OUTCOME, LINK, OFFERED, WalkedAttach
-from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.record_batch import RecordBatch
 from distributary.pipeline.model.transitions import WITHOUT_STATE, DeliveryState
 from distributary.pipeline.sequences.sequence_set import Run
 
 #: Delivery states without further fields: nearly all.
 _OUTCOMES = {code: DeliveryState(outcome) for code, outcome in OUTCOMES.items()}
-
-
-def copy_plainly(terminus: Terminus, remote: Terminus) -> None:
-    """Copy the numbers and texts of a terminus. Other values of a peer are never sent back: they
-    may be invalid AMQP, and a value that the engine can't write would end the process."""
-    terminus.copy(remote)
-    for data in (terminus.properties, terminus.capabilities, terminus.outcomes, terminus.filter):
-        data.clear()
 
 
 class Peer(Protocol):
@@ -257,6 +248,16 @@ class Link:
         return int(lib.pump_queued(self._engine_link))
 
     @property
+    def writable(self) -> bool:
+        """Whether its peer takes what is sent on it: by its socket, and its session's window."""
+        return self.connection.writable and self.session not in self.connection.outgoing.full
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether more deliveries may go to it, as far as its connection is concerned."""
+        return self.keeper.takes_more and self.writable
+
+    @property
     def draining(self) -> bool:
         return bool(lib.pump_draining(self._engine_link))
 
@@ -268,7 +269,7 @@ class Link:
             offered = map(symbol, self.offered_capabilities)
             carried[symbol(OFFERED)] = array(UNDESCRIBED, Data.SYMBOL, *offered)
         if self.is_outgoing:
-            carried[symbol(DEFAULT_OUTCOME)] = _described(self.default_outcome)
+            carried[symbol(DEFAULT_OUTCOME)] = described(self.default_outcome)
             carried[symbol(LINK)] = ulong(self.address)
         if carried:
             self.proton.properties = carried
@@ -390,11 +391,3 @@ class Link:
         """Return a callback that does `work` for this link's peer: an exception ends this peer
         alone."""
         return partial(self.connection.attempt, work)
-
-
-def _described(delivery_state: DeliveryState) -> Described:
-    """Return an outcome in the form of a source's default outcome."""
-    [code] = (code for code, outcome in OUTCOMES.items() if outcome is delivery_state.outcome)
-    modified = delivery_state.outcome is Outcome.MODIFIED
-    said = (delivery_state.failed, delivery_state.undeliverable)
-    return Described(ulong(code), [*said] if modified else [])

@@ -10,12 +10,14 @@ from proton import Data, Described, Terminus, symbol, ulong
 from proton import Link as ProtonLink
 
 from distributary.ingest.net.frames.engine_error import BROKEN_VALUES, BrokenFrame
-from distributary.ingest.net.link import copy_plainly
+from distributary.pipeline.amqp.delivery_state import OUTCOMES as STATES
 from distributary.pipeline.amqp.performative import WalkedAttach
 from distributary.pipeline.codec.amqp_codes import Descriptor
 from distributary.pipeline.model.address import kind_of_topic, said_by
+from distributary.pipeline.model.outcome import Outcome
 from distributary.pipeline.model.policy import NO_EXPIRY, Expiry, Lifetime
 from distributary.pipeline.model.subscription import Definition
+from distributary.pipeline.model.transitions import DeliveryState
 from distributary.pipeline.subscriptions.attach_intent import (
     COORDINATOR_OFFERS,
     NO_LOCAL,
@@ -262,3 +264,19 @@ def _put(data: Data, words: Iterable[str]) -> None:
     for word in words:
         data.put_symbol(symbol(word))
     data.exit()
+
+
+def copy_plainly(terminus: Terminus, remote: Terminus) -> None:
+    """Copy the numbers and texts of a terminus. Other values of a peer are never sent back: they
+    may be invalid AMQP, and a value that the engine can't write would end the process."""
+    terminus.copy(remote)
+    for data in (terminus.properties, terminus.capabilities, terminus.outcomes, terminus.filter):
+        data.clear()
+
+
+def described(delivery_state: DeliveryState) -> Described:
+    """Return an outcome in the form of a source's default outcome."""
+    [code] = (code for code, outcome in STATES.items() if outcome is delivery_state.outcome)
+    modified = delivery_state.outcome is Outcome.MODIFIED
+    said = (delivery_state.failed, delivery_state.undeliverable)
+    return Described(ulong(code), [*said] if modified else [])

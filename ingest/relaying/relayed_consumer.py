@@ -193,7 +193,7 @@ class RelayedConsumer(RetiringLink):
         """Send waiting messages, as many as the client has credit for and its socket takes; give
         those back that it wants no more, and count the bytes of the others."""
         link = self._link
-        while self._waiting and link.keeper.takes_more and (credit := self._sendable) > 0:
+        while self._waiting and link.takes_more and (credit := self._sendable) > 0:
             part = self._waiting[0]
             run = part.run[:credit]
             link.send(part.batch, run, AS_IT_CAME, self._token, self._presettled)
@@ -346,7 +346,7 @@ class RelayedConsumer(RetiringLink):
             if proton.pn_link_drained(made) and drains and not self._waiting:
                 self._exhausted()
                 return
-        able = link.keeper.takes_more
+        able = link.takes_more
         if drains:
             if wanted > 0 and able:
                 self._draining = True

@@ -18,6 +18,8 @@ from distributary.ingest.native.pump import Pump, address
 from distributary.pipeline.model.record_batch import RecordBatch
 
 ROOM = 1 << 16
+#: Bytes that may wait for windows.
+MOST = 100_000
 #: A body section of bytes, long enough for four bytes of length.
 BODY = b"\x00\x53\x75\xb0"
 DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
@@ -52,9 +54,10 @@ class Ends:
             self.peers.max_frame_size = frame_bytes
         self.ours.bind(self.here)
         self.peers.bind(self.there)
-        self.outgoing = Outgoing(Pump(1 << 20), address(self.ours._impl), 0)
-        self.returning = Outgoing(Pump(1 << 20), address(self.peers._impl), 0)
-        self.room = room
+        self.outgoing = Outgoing(Pump(1 << 20), address(self.ours._impl), 0, MOST)
+        self.returning = Outgoing(Pump(1 << 20), address(self.peers._impl), 0, MOST)
+        self.room, self.late = room, b""
+        self.senders: list[ProtonLink] = []
         #: Of each message that came: its delivery's tag, its bytes; whether it was settled.
         self.got: list[tuple[bytes, bytes]] = []
         self.settled: list[bool] = []
@@ -70,11 +73,12 @@ class Ends:
         self.here.session_head(0).open()
         self.sender = self.here.link_head(0)
         self.sender.open()
+        self.senders = [self.sender]
         self.carry()
 
     @property
-    def links(self) -> list[ProtonLink]:
-        return [self.sender]
+    def links(self) -> list["Queued"]:
+        return [Queued(link) for link in self.senders]
 
     def send(
         self, batch: RecordBatch, run: range, delivery_count: int = 0, presettled: bool = False
@@ -88,10 +92,14 @@ class Ends:
         self.outgoing.written(self)
         return found
 
+    def write(self) -> None:
+        """Write what the peer reads later."""
+        self.late += self.out()
+
     def carry(self) -> None:
         """Exchange bytes until neither side has any more; messages are taken, and not settled."""
         while True:
-            forth = self.out()
+            forth, self.late = self.late + self.out(), b""
             assert pump.feed(address(self.peers._impl), pump.pointer(forth), len(forth))
             self.take()
             back = drained(self.returning, ROOM)
@@ -104,8 +112,8 @@ class Ends:
             delivery = event.delivery
             if event.type == Event.DELIVERY and delivery.readable and not delivery.partial:
                 tag = proton.pn_delivery_tag(delivery._impl)
-                data = self.receiver.recv(delivery.pending)
-                self.receiver.advance()
+                data = delivery.link.recv(delivery.pending)
+                delivery.link.advance()
                 self.got.append((bytes(proton_ffi.buffer(tag.start, tag.size)), data))
                 self.settled.append(delivery.settled)
             self.events.pop()
@@ -227,7 +235,58 @@ def test_messages_that_their_link_took_along_are_let_go() -> None:
 
 
 class NoLinks:
-    links: tuple[ProtonLink, ...] = ()
+    links: "tuple[Queued, ...]" = ()
+
+
+class Queued:
+    """A link's state, as the output of its connection sees it."""
+
+    def __init__(self, link: ProtonLink) -> None:
+        self.queued, self.session = link.queued, address(link.session._impl)
+
+
+def test_a_closed_window_bounds_what_waits_for_it() -> None:
+    """All of it goes out once and in order when the window opens, and the session has room again
+    before it has taken everything."""
+    ends = Ends(frame_bytes=1_024, window_bytes=2_048)
+    ends.receiver.flow(1_000)
+    ends.carry()
+    batch, sent = batch_of([message(500, n % 251) for n in range(1_000)]), 0
+    while not ends.outgoing.full:
+        ends.send(batch, range(sent, sent + 10), presettled=True)
+        sent += 10
+        ends.write()
+    session = address(ends.sender.session._impl)
+    assert ends.outgoing.full == {session}
+    assert MOST < pump.kept_bytes(session) < MOST + 10_000, "one run more at most"
+    ends.carry()
+    assert not ends.outgoing.full
+    assert [data for _, data in ends.got] == [message(500, n % 251) for n in range(sent)]
+
+
+def test_what_an_ended_link_took_along_does_not_stop_its_session() -> None:
+    """The engine never takes these bytes off its count."""
+    ends = Ends(frame_bytes=1_024, window_bytes=2_048)
+    ends.receiver.flow(1_000)
+    other = ends.there.session_head(0).receiver("other")
+    other.open()
+    other.flow(10)
+    ends.carry()
+    second = ends.sender.next(0)
+    second.open()
+    session = address(ends.sender.session._impl)
+    ends.send(batch_of([message(500)] * 500), range(500))
+    ends.write()
+    assert ends.outgoing.full == {session}
+    ends.senders = [second]
+    ends.sender.close()
+    ends.sender.free()
+    ends.write()
+    assert pump.kept_bytes(session) > MOST
+    assert not ends.outgoing.full
+    ends.outgoing.send(address(second._impl), batch_of([message(500)] * 10), range(10), 0, 7, False)
+    ends.carry()
+    assert not ends.outgoing.full
 
 
 def test_a_reference_that_was_let_go_is_no_message() -> None:
