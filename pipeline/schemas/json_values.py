@@ -46,6 +46,11 @@ Instance: TypeAlias = (
 #: Reads the value of one column. Raises NotFitting.
 Reading: TypeAlias = Callable[[object], RowValue]
 
+
+class Rounded(Exception):
+    """A number for an integer was parsed as a double, so its digits must be read again."""
+
+
 INTEGER_LEAST, INTEGER_MOST = -(2**31), 2**31 - 1
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -210,17 +215,29 @@ def _boolean(value: object) -> RowValue:
     return value
 
 
-def _integer_within(least: int, most: int, bits: int) -> Reading:
+def _integer_within(
+    least: int, most: int, bits: int, whole: Callable[[float | Decimal], int]
+) -> Reading:
+    """Return a reader of integers; `whole` makes one of a number that was written otherwise."""
+
     def read(value: object) -> RowValue:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise not_a("integer", value)
         if not isinstance(value, int):
-            value = _whole(value)
+            value = whole(value)
         if not least <= value <= most:
             raise NotFitting(f"{cut(str(value))} needs more than {bits} bits")
         return value
 
     return read
+
+
+def _digits(value: float | Decimal) -> int:
+    """Return an integer that was written with a point or an exponent. Raises Rounded for a double,
+    which may not be the number that was written, and NotFitting."""
+    if isinstance(value, float):
+        raise Rounded
+    return _whole(value)
 
 
 def _whole(value: float | Decimal) -> int:
@@ -302,8 +319,8 @@ def _plain(value: object) -> object:
 
 SCALARS: Final[Mapping[Scalar, Reading]] = {
     Scalar.BOOLEAN: _boolean,
-    Scalar.INTEGER: _integer_within(INTEGER_LEAST, INTEGER_MOST, 32),
-    Scalar.LONG: _integer_within(LONG_LEAST, LONG_MOST, 64),
+    Scalar.INTEGER: _integer_within(INTEGER_LEAST, INTEGER_MOST, 32, _whole),
+    Scalar.LONG: _integer_within(LONG_LEAST, LONG_MOST, 64, _whole),
     Scalar.FLOAT: _double,
     Scalar.DOUBLE: _double,
     Scalar.STRING: _string,
@@ -311,4 +328,10 @@ SCALARS: Final[Mapping[Scalar, Reading]] = {
     Scalar.DATE: _date,
     Scalar.TIMESTAMP: _timestamp,
     Scalar.JSON: json_text,
+}
+#: Reads JSON that was parsed with doubles: raises Rounded for an integer with a point or exponent.
+DOUBLES: Final[Mapping[Scalar, Reading]] = {
+    **SCALARS,
+    Scalar.INTEGER: _integer_within(INTEGER_LEAST, INTEGER_MOST, 32, _digits),
+    Scalar.LONG: _integer_within(LONG_LEAST, LONG_MOST, 64, _digits),
 }

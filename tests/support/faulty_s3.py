@@ -29,7 +29,8 @@ from xml.sax.saxutils import escape
 
 #: Where the plan, the counts, the hold and the names are; no bucket has such a name.
 PLAN, COUNTS, HOLD, NAMES = "/~plan", "/~counts", "/~hold", "/~names"
-BUCKET = "lake"
+#: The bucket, which clients may give other names, and one that isn't there.
+BUCKET, NO_BUCKET = "lake", "nothere"
 
 
 @dataclass(frozen=True)
@@ -326,7 +327,7 @@ class _Server:
         if ignored := self.plan.unconditional:
             kept = {name: one for name, one in request.headers.items() if name != ignored}
             request = replace(request, headers=kept)
-        if request.bucket != BUCKET:
+        if request.bucket == NO_BUCKET:
             return _error(404, "NoSuchBucket")
         return self.bucket.done(request)
 

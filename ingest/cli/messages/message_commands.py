@@ -89,7 +89,8 @@ def publish(
         work.run()
     seconds = max(time.monotonic() - began, 1e-3)
     said = f"{work.accepted:,} accepted in {seconds:.1f} s, {work.accepted / seconds:,.0f} a second"
-    click.echo(said, err=True)
+    if work.sent or not work.invalid:
+        click.echo(said, err=True)
     code = _told_of(work)
     if work.reads:  # a terminal or pipe that may have no more to say
         sys.stderr.flush()

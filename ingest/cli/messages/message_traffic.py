@@ -109,6 +109,7 @@ class Publishing:
         messages: "InputAhead[Message]",
         under_way: set[asyncio.Task[None]],
     ) -> None:
+        client.sender(self._address)  # an address that can't be ends the run before it reads
         room, loop = asyncio.Semaphore(WINDOW), asyncio.get_running_loop()
         due = loop.time()
         while (message := await messages.next()) is not None and not self.failed:
@@ -139,7 +140,8 @@ class Publishing:
             self.reason = self.reason or str(error)
         except ClientError as error:
             self._fail(str(error))
-        except InvalidRequest as error:
+        except InvalidRequest as error:  # it wasn't sent
+            self.sent -= 1
             self.invalid = self.invalid or error
             self._fail(str(error))
         finally:

@@ -1,7 +1,9 @@
 """Bodies of JSON as rows: validated by jsonschema-rs, then read column by column.
 
 Rule 1: no document is fetched: a reference to another one is an error when the schema is set.
-Rule 2: patterns are matched in linear time. One that needs more (look-around, back-references) is
+Rule 2: numbers are parsed as doubles, which is quick, unless a column needs their digits: then all
+        of the body is parsed again.
+Rule 3: patterns are matched in linear time. One that needs more (look-around, back-references) is
         an error when the schema is set.
 """
 
@@ -16,7 +18,9 @@ from distributary.pipeline.schemas.body_content import BodyContent, json_body
 from distributary.pipeline.schemas.column_types import RowLayout
 from distributary.pipeline.schemas.json_columns import json_columns, parsed
 from distributary.pipeline.schemas.json_values import (
+    DOUBLES,
     Instance,
+    Rounded,
     has_decimals,
     row_reading,
 )
@@ -41,21 +45,25 @@ class JsonRows:
         self._framing = schema.framing
         self._exact = has_decimals(self.layout)
         self._row: Callable[[object], TypedRow] = row_reading(self.layout)
+        self._row_of_doubles: Callable[[object], TypedRow] = row_reading(self.layout, DOUBLES)
         self._validator = _validator(schema.definition)
 
     def read(self, content: BodyContent) -> TypedRow:
         """Return the row of a body. Raises NotFitting."""
-        return self.read_instance(json_body(content, self._framing, exact=self._exact))
+        instance = json_body(content, self._framing, exact=self._exact)
+        self._validate(instance)
+        try:
+            return self._row_of_doubles(instance)
+        except Rounded:
+            return self._row(json_body(content, self._framing, exact=True))
 
-    def read_instance(self, instance: Instance) -> TypedRow:
-        """Return the row of a body that is already parsed. Raises NotFitting."""
+    def _validate(self, instance: Instance) -> None:
         try:
             wrong = next(iter(self._validator.iter_errors(instance)), None)
         except (ValueError, RecursionError) as error:
             raise NotFitting(f"the body can't be validated: {error}") from None
         if wrong is not None:
             raise _told(wrong)
-        return self._row(instance)
 
 
 def _validator(definition: str) -> jsonschema_rs.Validator:

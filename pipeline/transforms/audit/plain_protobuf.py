@@ -1,8 +1,9 @@
 """Bodies of Protobuf, read by the encoding alone (protobuf.dev, "Encoding"; `descriptor.proto`),
 and by none of the code that makes typed rows.
 
-A value that its column has as JSON, a duration and a field mask are UNJUDGED; so is a message of an
-edition, as the edition's features decide which fields have presence.
+A value that its column has as JSON, a duration and a field mask are UNJUDGED; so is a map with an
+entry that Google's libraries read differently, and a message of an edition, as the edition's
+features decide which fields have presence.
 """
 
 import base64
@@ -192,7 +193,7 @@ class ProtobufBodies:
     def _of_field(self, of: _Field, values: list[Any], within: tuple[str, ...]) -> Any:
         message = self._messages.get(of.type_name) if of.kind in (_MESSAGE, _GROUP_TYPE) else None
         if of.repeated and message is not None and message.is_map:
-            return dict(self._entry(message, one, within) for one in values)
+            return self._map(message, values, within)
         if of.repeated:
             return [one if message is None else self._value(message, one, within) for one in values]
         if message is not None:
@@ -201,25 +202,32 @@ class ProtobufBodies:
             return self._value(message, [wire for one in values for wire in one], within)
         return values[-1] if values else None if of.present else self._zero(of)
 
-    def _entry(
-        self, of: _Message, wires: Sequence[Wire], within: tuple[str, ...]
-    ) -> tuple[str, Any]:
-        found = [
-            [
-                one
-                for nth, wire, value in wires
-                if nth == number
-                for one in self._read(at, wire, value)
-            ]
-            for number, at in of.fields.items()
-        ]
-        by = dict(zip(of.fields, found, strict=True))
-        key = by[1][-1] if by[1] else self._zero(of.fields[1])
-        value = of.fields[2]
-        if value.kind == _MESSAGE and not by[2]:
-            by[2] = [[]]
-        text = str(key).lower() if isinstance(key, bool) else str(key)
-        return text, self._of_field(value, by[2], within)
+    def _map(self, of: _Message, entries: list[Any], within: tuple[str, ...]) -> Any:
+        """A map by its entries. One whose value is no name of a closed enum isn't there. What an
+        entry with other unknown fields is differs among Google's libraries: UNJUDGED."""
+        found: dict[str, Any] = {}
+        for wires in entries:
+            read: dict[int, list[Any]] = {number: [] for number in of.fields}
+            nameless = False
+            for number, wire, value in wires:
+                known = of.fields.get(number)
+                said = [] if known is None else list(self._read(known, wire, value))
+                if not said and (known is None or known.kind != _ENUM or wire != _VARINT):
+                    return UNJUDGED
+                nameless |= not said
+                read[number].extend(said)
+            if nameless and read[2]:
+                return UNJUDGED
+            if not nameless:
+                key, value = (self._part(of.fields[nth], read[nth], within) for nth in (1, 2))
+                found[str(key).lower() if isinstance(key, bool) else str(key)] = value
+        return found
+
+    def _part(self, of: _Field, values: list[Any], within: tuple[str, ...]) -> Any:
+        """The key or the value of an entry, which is there in any case."""
+        if of.kind == _MESSAGE:
+            return self._of_field(of, values or [[]], within)
+        return values[-1] if values else self._zero(of)
 
     def _zero(self, of: _Field) -> Any:
         match of.kind:

@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import any_pb2, descriptor_pb2
 from pyspark.sql.types import StructType
 
+from distributary.pipeline.codec.amqp_types import Map
 from distributary.pipeline.codec.sections import Body
 from distributary.pipeline.errors import InvalidRequest
 from distributary.pipeline.schemas.body_content import STRUCTURED, BodyContent
@@ -60,6 +61,38 @@ def test_an_exponent_beyond_all_decimals_is_a_misfit(number: str) -> None:
 def test_zeros_behind_a_decimal_are_no_digits_of_it(number: str) -> None:
     found = as_columns(json_reader(a=CENTS), f'{{"a": {number}}}'.encode())
     assert found == {"a": Decimal(number)}
+
+
+#: Integers with a point or an exponent, more digits than a double has: None is a misfit.
+INTEGERS: list[tuple[str, int | None]] = [
+    ("9007199254740993.0", 2**53 + 1),
+    ("-123456789012345678.0e0", -123456789012345678),
+    ("9.223372036854775807e18", 2**63 - 1),
+    ("9223372036854775808.0", None),
+    ("1.00000000000000000001", None),
+    ("1e18", 10**18),
+    ("7.0", 7),
+]
+
+
+@pytest.mark.parametrize(("number", "value"), INTEGERS)
+@pytest.mark.parametrize("text", ['{"a": %s}', '{"b": [{"c": %s}]}'])
+def test_an_integer_with_a_point_is_never_rounded(
+    number: str, value: int | None, text: str
+) -> None:
+    whole = {"type": "integer"}
+    inner = {"type": "array", "items": {"type": "object", "properties": {"c": whole}}}
+    found = as_columns(json_reader(a=whole, b=inner), (text % number).encode())
+    if value is None:
+        assert isinstance(found, Misfit)
+    else:
+        assert found in ({"a": value, "b": None}, {"a": None, "b": [{"c": value}]})
+
+
+def test_a_double_of_amqp_is_an_integer_as_it_is() -> None:
+    body = Body("value", Map((("a", 7.0),)))
+    found = json_reader(a={"type": "integer"}).read_content(BodyContent(body, "", "", {}))
+    assert found == {"a": 7}
 
 
 def test_a_null_attribute_of_an_event_is_one_that_it_does_not_have() -> None:
