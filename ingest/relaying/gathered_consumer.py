@@ -159,11 +159,13 @@ class ConsumerPart(GatheredPart, RelayedConsumer):
 
     def _leave_owner(self) -> None:
         """End the link at the owner; by a close if a subscription is to end that it has made there,
-        as another owner has refused its own. Only the owner's answer says whether it has."""
-        if self.whole.is_open or not self._terms.durable:
+        as another owner has refused its own. Only the owner's answer says whether it has. Else it
+        ends with an error: the owner counts what it may have delivered, as ever."""
+        given_up = self._terms.durable and not self.whole.is_open
+        if given_up and self._ready and self._made:
+            self._end_there(closed=True)
+        elif not given_up or self._ready:
             super()._leave_owner()
-        elif self._ready:
-            self._end_there(closed=self._made)
         elif self._wire is not None and not self._ending:
             self.session.ends(self)  # its name isn't free before that
 

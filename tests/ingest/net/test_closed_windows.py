@@ -68,7 +68,7 @@ def is_divided(gateway: Gateway, peer: Peer, queue: str, *, settled: bool) -> No
     peer.sender(queue, capabilities=("queue",)).publish_data(MESSAGES)
     with consumer(gateway, queue, settled=settled) as raw:
         other = peer.receiver(queue, capabilities=("queue",))
-        taken = other.take(COUNT // 2)
+        taken = other.take(COUNT // 6)
         other.settle(taken)
         raw.send(flow(1_000))  # of the session alone
         came = numbers(raw, COUNT - len(taken))
