@@ -8,7 +8,6 @@ Rule: a body is checked by its writer's schema before fastavro reads it.
 """
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from fastavro.types import Schema
@@ -62,7 +61,7 @@ def _check(node: Any, named: _Named) -> Check:
     if kind == "map":
         return _blocks(_pair(_check(node["values"], named)))
     if kind in ("int", "long") and node.get("logicalType") in _OF_A_DAY:
-        return _time(_OF_A_DAY[node["logicalType"]])
+        return _below(_OF_A_DAY[node["logicalType"]], "no time of a day")
     return _decimal(_bytes, node) if kind == "bytes" else _of_name(kind, named)
 
 
@@ -70,7 +69,7 @@ def _kept(node: Mapping[str, Any], named: _Named) -> Check:
     """Return the check of a type with a name, which later types may be by this name alone."""
     match node["type"]:
         case "enum":
-            check = _enum(node["name"], len(node["symbols"]))
+            check = _below(len(node["symbols"]), f"no symbol of the enum {node['name']}")
         case "fixed":
             check = _decimal(_sized(node["size"]), node)
         case _:
@@ -119,16 +118,6 @@ def _union(branches: list[Check]) -> Check:
     return union
 
 
-def _enum(name: str, symbols: int) -> Check:
-    def enum(data: bytes, at: int) -> int:
-        nth, at = _number(data, at)
-        if not 0 <= nth < symbols:
-            raise NotFitting(f"the enum {name} has no symbol {nth}")
-        return at
-
-    return enum
-
-
 def _blocks(item: Check) -> Check:
     def blocks(data: bytes, at: int) -> int:
         while True:
@@ -154,25 +143,28 @@ def _decimal(below: Check, node: Mapping[str, Any]) -> Check:
     if node.get("logicalType") != "decimal" or not isinstance(node.get("precision"), int):
         return below
     precision, is_fixed = node["precision"], "size" in node
+    most = 10**precision  # to count the digits of a long integer takes the square of its length
 
     def decimal(data: bytes, at: int) -> int:
         end = below(data, at)
         start = at if is_fixed else _number(data, at)[1]
-        if Decimal(int.from_bytes(data[start:end], "big", signed=True)).adjusted() >= precision:
+        if not -most < int.from_bytes(data[start:end], "big", signed=True) < most:
             raise NotFitting(f"a decimal has more digits than its precision, {precision}")
         return end
 
     return decimal
 
 
-def _time(most: int) -> Check:
-    def time(data: bytes, at: int) -> int:
+def _below(most: int, wrong: str) -> Check:
+    """Return the check of a number from 0 to below `most`; any other is `wrong`."""
+
+    def below(data: bytes, at: int) -> int:
         value, at = _number(data, at)
         if not 0 <= value < most:
-            raise NotFitting(f"{value} is no time of a day")
+            raise NotFitting(f"{value} is {wrong}")
         return at
 
-    return time
+    return below
 
 
 def _sized(size: int) -> Check:
@@ -184,24 +176,26 @@ def _integer(data: bytes, at: int) -> int:
 
 
 def _bytes(data: bytes, at: int) -> int:
-    size, at = _number(data, at)
-    if size < 0:
-        raise NotFitting(f"a length is {size}")
-    return at + size
+    return _span(data, at)[1]
 
 
 def _string(data: bytes, at: int) -> int:
-    size, at = _number(data, at)
-    end = at + size
-    if size < 0:
-        raise NotFitting(f"a length is {size}")
+    start, end = _span(data, at)
     if end > len(data):
         raise IndexError
     try:
-        data[at:end].decode()
+        data[start:end].decode()
     except UnicodeDecodeError:
         raise NotFitting("a string is no UTF-8") from None
     return end
+
+
+def _span(data: bytes, at: int) -> tuple[int, int]:
+    """Return the begin and the end of bytes that stand behind their length."""
+    size, start = _number(data, at)
+    if size < 0:
+        raise NotFitting(f"a length is {size}")
+    return start, start + size
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:

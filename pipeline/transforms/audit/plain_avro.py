@@ -266,10 +266,12 @@ def _logical(value: Any, node: Node) -> Any:
 
 
 def _decimal(value: bytes, precision: int, scale: int) -> Decimal:
-    """All digits of a decimal: Python's own context would round to 28 of them."""
-    sign, digits, _ = Decimal(int.from_bytes(value, "big", signed=True)).as_tuple()
-    if len(digits) > precision:
+    """All digits of a decimal: Python's own context would round to 28 of them. A long integer is
+    refused before its digits are counted, which takes the square of its length."""
+    unscaled = int.from_bytes(value, "big", signed=True)
+    if abs(unscaled) >= 10**precision:
         raise ValueError(f"a decimal has more digits than its precision, {precision}")
+    sign, digits, _ = Decimal(unscaled).as_tuple()
     return Decimal((sign, digits, -scale))
 
 

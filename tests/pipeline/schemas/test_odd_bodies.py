@@ -235,6 +235,7 @@ NO_VALUES: list[tuple[Any, bytes]] = [
     ({"type": "long", "logicalType": "time-micros"}, long_bytes(-1)),
     ({**DECIMAL, "precision": 40}, bytes([40]) + b"\x7f" * 20),
     ({**DECIMAL, "precision": 4}, b"\x04\x30\x39"),
+    ({**DECIMAL, "precision": 38}, long_bytes(4_000_000) + b"\x7f" * 4_000_000),
 ]
 
 
