@@ -14,15 +14,16 @@ T = TypeVar("T")
 class LinkNames(Generic[T]):
     """The names that are taken, and the links that wait for one of them."""
 
-    __slots__ = ("_next", "_taken")
+    __slots__ = ("_links", "_next", "_taken")
 
     def __init__(self) -> None:
-        self._taken: dict[int, str] = {}
+        self._taken: set[str] = set()
+        self._links: dict[int, str] = {}  #: the name of each link that has one, by its address
         self._next: dict[str, T] = {}
 
     def waits(self, link: T, name: str) -> bool:
         """Whether a link must wait for its name; if so, `ended` returns it."""
-        if name not in self._taken.values():
+        if name not in self._taken:
             return False
         self._next[name] = link
         return True
@@ -30,11 +31,13 @@ class LinkNames(Generic[T]):
     def take(self, address: int, name: str) -> None:
         """Take the name of a link, known by its address, if it has one of its own."""
         if name:
-            self._taken[address] = name
+            self._taken.add(name)
+            self._links[address] = name
 
     def ended(self, address: int) -> Iterator[tuple[T, str]]:
         """Free the name of the link at this address; yield the link that waited, and the name."""
-        name = self._taken.pop(address, "")
+        name = self._links.pop(address, "")
+        self._taken.discard(name)
         if (link := self._next.pop(name, None)) is not None:
             yield link, name
 
