@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from disk import SmallDisk
 from faulty_s3 import FaultyS3, faulty_s3
 from gateway_fleet import as_asked
 from gateway_peer import Connect, Peer, PeerLost
@@ -79,6 +80,20 @@ def unharmed(gateway: Gateway, connect: Connect, topic: str) -> Iterator[None]:
     except (PeerLost, OSError):
         pytest.fail(f"the gateway has dropped a peer that did nothing:\n{gateway.log[-20_000:]}")
     assert not gateway.events("gateway.bug")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], SmallDisk]]:
+    """Mounts a disk of so many MB. Without namespaces the test is skipped."""
+    with ExitStack() as ends:
+
+        def mount(megabytes: int) -> SmallDisk:
+            made = ends.enter_context(SmallDisk(tmp_path / "disk", megabytes))
+            if not made.mounted:
+                pytest.skip("no namespaces here")
+            return made
+
+        yield mount
 
 
 @pytest.fixture

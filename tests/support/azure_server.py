@@ -5,8 +5,6 @@ import base64
 import hashlib
 import hmac
 import http.client
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
@@ -14,6 +12,7 @@ from pathlib import Path
 
 from gateway_process import free_port
 from node_program import install
+from store_process import running
 
 SOURCES = Path(__file__).parent / "azurite"
 BUILT = Path(__file__).parents[2] / "build" / "azurite"
@@ -22,8 +21,6 @@ PROGRAM = BUILT / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.j
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 VERSION = "2021-12-02"
-#: Seconds that it may take to start on a busy machine.
-PATIENCE = 60.0
 
 
 @contextmanager
@@ -33,25 +30,13 @@ def served() -> Iterator[dict[str, str]]:
     node, port = install(SOURCES, BUILT), free_port()
     listens = ("--blobHost", "127.0.0.1", "--blobPort", str(port))
     how = ("--inMemoryPersistence", "--silent", "--skipApiVersionCheck")
-    server = subprocess.Popen(
-        [node.program, str(PROGRAM), *listens, *how],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not _made_container(port):
-            assert time.monotonic() < deadline, "Azurite doesn't answer"
-            time.sleep(0.05)
+    with running([node.program, str(PROGRAM), *listens, *how], lambda: _made_container(port)):
         yield {
             "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
             "AZURE_STORAGE_ACCOUNT_KEY": KEY,
             "AZURE_STORAGE_ENDPOINT": f"http://127.0.0.1:{port}/{ACCOUNT}",
             "AZURE_ALLOW_HTTP": "true",
         }
-    finally:
-        server.kill()
-        server.wait()
 
 
 def _made_container(port: int) -> bool:

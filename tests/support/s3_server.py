@@ -1,16 +1,12 @@
 """An S3 of our own: a process that speaks HTTP and holds to conditional puts."""
 
 import http.client
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gateway_process import free_port
-
-#: Seconds that it may take to start on a busy machine.
-PATIENCE = 60.0
+from store_process import running
 
 
 @contextmanager
@@ -18,12 +14,7 @@ def served() -> Iterator[dict[str, str]]:
     """Runs it, with a bucket `lake`; what a client must know, as storage options."""
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not _made_bucket(port):
-            assert time.monotonic() < deadline, "the S3 doesn't answer"
-            time.sleep(0.05)
+    with running(command, lambda: _made_bucket(port)):
         yield {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
             "AWS_ALLOW_HTTP": "true",
@@ -31,9 +22,6 @@ def served() -> Iterator[dict[str, str]]:
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_REGION": "us-east-1",
         }
-    finally:
-        server.kill()
-        server.wait()
 
 
 def _made_bucket(port: int) -> bool:

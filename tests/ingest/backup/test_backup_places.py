@@ -3,7 +3,7 @@ are half there. One sentence says what to do, and the last backup stays as it wa
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,11 +42,8 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    with SmallDisk(tmp_path / "disk", 1) as made:
-        if not made.mounted:
-            pytest.skip("no namespaces here")
-        yield made
+def disk(small_disk: Callable[[int], SmallDisk]) -> SmallDisk:
+    return small_disk(1)
 
 
 def backed_up(home: Path, folder: Path) -> BackupReport:

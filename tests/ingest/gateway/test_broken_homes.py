@@ -3,7 +3,7 @@
 import ctypes
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -179,11 +179,8 @@ def test_what_lies_in_the_way_is_named(tmp_path: Path, wrong: str) -> None:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    with SmallDisk(tmp_path / "disk", 8) as made:
-        if not made.mounted:
-            pytest.skip("no namespaces here")
-        yield made
+def disk(small_disk: Callable[[int], SmallDisk]) -> SmallDisk:
+    return small_disk(8)
 
 
 @pytest.mark.parametrize("command", WRITING)
