@@ -20,6 +20,8 @@ from gateway_transactions import Transacted, transacted
 LOCAL = "127.0.0.1"
 ACCOUNTS = ("bank-a", "bank-b")
 COINS = 40
+#: Settings by which no coin is given up, however often its taker dies or rolls back.
+KEPT: dict[str, dict[str, object]] = {"subscription": {"delivery_attempts_max": 0}}
 #: Coins of one transfer.
 TRANSFER_MAX = 6
 #: Seconds that an answer may take. An owner that was killed gives none until it is started again,

@@ -4,7 +4,7 @@ import random
 from pathlib import Path
 
 import pytest
-from bank import Bank, check_versions
+from bank import KEPT, Bank, check_versions
 from faults import Fault, Layer
 from gateway_process import PATIENCE, Gateway
 from points import POINTS
@@ -27,7 +27,7 @@ def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, durability: str)
     """Killed at each named point and at random moments: every coin is there once, and each readable
     version of the log has all of the money."""
     draw = random.Random(f"{crash_seed}/bank/{durability}")
-    settings = {**SETTINGS, "journal": {**SETTINGS["journal"], "durability": durability}}
+    settings = {**SETTINGS, **KEPT, "journal": {**SETTINGS["journal"], "durability": durability}}
     gateway = Gateway(tmp_path, settings)
     layer = Layer(tmp_path / "layer", gateway.home)
     layer.put_under(gateway)

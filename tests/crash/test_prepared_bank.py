@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bank import ACCOUNTS, COINS, Bank, check_versions
+from bank import ACCOUNTS, COINS, KEPT, Bank, check_versions
 from deltalake import DeltaTable
 from faults import Fault, Layer
 from gateway_fields import make
@@ -117,7 +117,7 @@ def test_the_sum_never_changes(tmp_path: Path, crash_seed: int, durability: str)
     """Killed at each named point of a prepare or of its end: every coin is there once, where it
     was decided to be, and each version of the log has all of the money."""
     draw = random.Random(f"{crash_seed}/prepared/{durability}")
-    settings = {**SETTINGS, "journal": {**SETTINGS["journal"], "durability": durability}}
+    settings = {**SETTINGS, **KEPT, "journal": {**SETTINGS["journal"], "durability": durability}}
     gateway = Gateway(tmp_path, settings)
     layer = Layer(tmp_path / "layer", gateway.home)
     layer.put_under(gateway)

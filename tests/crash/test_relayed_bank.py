@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from bank import Bank, check_versions
+from bank import KEPT, Bank, check_versions
 from gateway_fleet import RelayingGateway
 from gateway_process import until
 
@@ -37,7 +37,7 @@ class Killer(threading.Thread):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_money_is_neither_lost_nor_made(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
-    with RelayingGateway(tmp_path) as gateway:
+    with RelayingGateway(tmp_path, KEPT) as gateway:
         killer = Killer(gateway, draw)
         bank = Bank(random.Random(seed), killer.gone.is_set)
         bank.open(gateway.port)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bank import ACCOUNTS, COINS, Bank
+from bank import ACCOUNTS, COINS, KEPT, Bank
 from deltalake import DeltaTable
 from faults import Fault, Layer
 from gateway_process import Gateway, until
@@ -38,7 +38,7 @@ class Lake:
         self.gateways: dict[str, Gateway] = {}
         self.layers: dict[str, Layer] = {}
         for log in sorted({*LOGS.values(), client}):
-            settings = {**SETTINGS, "owner": {"lease_ms": 1_500}}
+            settings = {**SETTINGS, **KEPT, "owner": {"lease_ms": 1_500}}
             gateway = self.gateways[log] = Gateway(folder / log, settings)
             gateway.home, gateway.options = home, ["--log", log]
             self.layers[log] = Layer(folder / f"{log}.layer", home_of(home, log))
